@@ -109,14 +109,27 @@ def _claims(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _claim_cells(verdict: Verdict) -> list[str]:
+    """The cells of a claim: what it says and where, the difference with its interval in points, p
+    alone and among its family, and the verdict."""
     claim = verdict.claim
-    metric = f"{claim.metric} − {claim.minus_metric}" if claim.minus_metric else claim.metric
+    metric = claim.metric
+    if claim.minus_metric:
+        metric = f"{claim.metric} − {claim.minus_metric}"
     mean, low, high = (f"{100 * value:+.2f}" for value in verdict.difference[:3])
-    numbers = [
+    return [
+        f"{claim.says} ({metric})",
+        claim.source,
+        mean,
         f"{low} … {high}",
-        *(f"{p:.4f}" if p >= 0.0001 else "< 0.0001" for p in (verdict.p, verdict.corrected)),
+        _p_in_words(verdict.p),
+        _p_in_words(verdict.corrected),
+        verdict.word,
     ]
-    return [f"{claim.says} ({metric})", claim.source, mean, *numbers, verdict.word]
+
+
+def _p_in_words(p: float) -> str:
+    """A p-value to four digits; below them it is not known."""
+    return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
 def shown(interval: Interval) -> str:

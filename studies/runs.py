@@ -97,6 +97,7 @@ def tune_all(study: Study, out: Path, arms: Sequence[str], options: RunOptions) 
 
 
 def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]) -> list[_Run]:
+    """The trials that are still wanted of these arms, once of several that are tuned as one."""
     origins = dict.fromkeys(study.origin(arm) for arm in arms)
     return [
         _Run(
@@ -221,6 +222,7 @@ def about(study: Study, values: Values, out: Path) -> About:
 
 
 def _record(study: Study, arm: str, out: Path) -> ArmRecord:
+    """How an arm was trained, as the folders of its runs say."""
     return ArmRecord(
         recipe=as_toml(resolve(str(folder_of(out, arm, 0) / RECIPE))),
         chosen=chosen(study, out, arm),

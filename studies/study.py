@@ -124,16 +124,17 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _known(self) -> Study:
-        named = [*(arm for table in self.tables for arm in table.arms)]
-        named += [arm for claim in self.claims for arm in claim.arms] + [
-            arm.like for arm in self.arms.values() if arm.like
-        ]
+        """Raises ValueError for a table, a claim or an arm that names an arm that is none."""
+        named = [arm for table in self.tables for arm in table.arms]
+        named += [arm for claim in self.claims for arm in claim.arms]
+        named += [arm.like for arm in self.arms.values() if arm.like]
         if unknown := sorted(set(named) - set(self.arms)):
             raise ValueError(f"expected arms that are in [arms], found {examples(unknown)}")
         return self
 
     @model_validator(mode="after")
     def _no_chains(self) -> Study:
+        """Raises ValueError for an arm like one that is itself like another."""
         if chained := [
             name for name, arm in self.arms.items() if arm.like and self.arms[arm.like].like
         ]:
@@ -210,22 +211,25 @@ class Study(BaseModel):
         """The recipe of an arm's run of a seed, with the settings that were chosen for it;
         `changes` are made last.
         """
-        own = self.arms[arm]
-        origin = self.arms[self.arms[arm].like or arm]
-        inherited = origin.set if own.like else ()
         selection = [f"select_by={self.by(arm)}"] if self.by(arm) else []
+        settings = self._settings_of(arm, chosen)
         return resolve(
-            origin.recipe,
-            [*self.settings, *inherited, *chosen, *own.set, *selection, *changes, f"seed={seed}"],
+            self.arms[self.origin(arm)].recipe, [*settings, *selection, *changes, f"seed={seed}"]
         )
+
+    def _settings_of(self, arm: str, chosen: Sequence[str]) -> list[str]:
+        """The settings of an arm, of which later ones replace earlier ones: the study's, those of
+        the arm that it is like, those that were chosen by trials, and its own."""
+        own = self.arms[arm]
+        inherited = self.arms[own.like].set if own.like else ()
+        return [*self.settings, *inherited, *chosen, *own.set]
 
     def command(self, arm: str, seed: int, chosen: Sequence[str] = ()) -> str:
         """The command that trains an arm's run of a seed: its recipe, and the settings that the
         recipe does not have already."""
-        origin = self.arms[self.arms[arm].like or arm]
+        origin = self.arms[self.origin(arm)]
         wanted = self.recipe(arm, seed, chosen=chosen)
-        inherited = origin.set if self.arms[arm].like else ()
-        settings = [*self.settings, *inherited, *chosen, *self.arms[arm].set, f"seed={seed}"]
+        settings = [*self._settings_of(arm, chosen), f"seed={seed}"]
         # leave out one after the other, and keep it out where the recipe stays the same
         needed = list(settings)
         for setting in settings:
@@ -277,6 +281,7 @@ def read(name: str) -> Study:
 
 
 def _text(path: Path) -> str | None:
+    """The text of a file, None where there is none; raises ConfigError where it is unreadable."""
     try:
         return read_text(path) if path.is_file() else None
     except (OSError, ValueError) as error:

@@ -96,6 +96,8 @@ def with_means(values: Values, means: Mapping[str, Sequence[str]]) -> dict[str, 
 
 
 def _mean_of(parts: Sequence[Scores], what: str) -> Scores:
+    """The mean of several metrics of an arm, seed by seed and class by class; `what` names it in
+    the DataError for metrics of other queries."""
     first = parts[0]
     for part in parts:
         if part.units != first.units or not np.array_equal(part.queries, first.queries):

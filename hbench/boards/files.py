@@ -116,6 +116,7 @@ def parse_board(text: str, source: str) -> Leaderboard:
     """
 
     def refuse(values: Mapping[str, Any]) -> None:
+        """Refuse whole numbers, which do not say how many digits a paper prints."""
         if whole := list(_whole_scores(values)):
             raise ConfigError(
                 f"{source} has scores without a point",

@@ -187,6 +187,7 @@ class RunProvenance(BaseModel):
 
     @model_validator(mode="after")
     def _one_identity(self) -> RunProvenance:
+        """Raises ValueError for a run without a file, and for one whose file is said twice."""
         if (self.content is None) == (self.sha256 is None):
             raise ValueError(
                 "expected exactly one of content and sha256, found "
@@ -244,6 +245,7 @@ class Row(BaseModel):
 
     @model_validator(mode="after")
     def _one_provenance(self) -> Row:
+        """Raises ValueError for a row that is neither of a paper nor of a run, or of both."""
         if (self.paper is None) == (self.run is None):
             raise ValueError(
                 "expected exactly one of paper and run, found "

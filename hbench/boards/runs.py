@@ -302,13 +302,13 @@ def block(row: Row) -> str:
 
 
 def _inline(table: Mapping[str, Any]) -> str:
-    """A table in one line, with those in it."""
-    parts = [
-        f"{_key(key)} = {_inline(value)}"
-        if isinstance(value, dict)
-        else tomli_w.dumps({key: value}).strip()
-        for key, value in table.items()
-    ]
+    """A table in one line, with those in it; tomli_w writes a line per key."""
+    parts = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            parts.append(f"{_key(key)} = {_inline(value)}")
+        else:
+            parts.append(tomli_w.dumps({key: value}).strip())
     return f"{{ {', '.join(parts)} }}"
 
 

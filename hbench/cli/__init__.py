@@ -150,6 +150,7 @@ class Verbs(click.Group):
         return with_common_options(command)
 
     def invoke(self, ctx: click.Context) -> object:
+        """Print the whole traceback of an error of hbench where --verbose asks for it."""
         try:
             return super().invoke(ctx)
         except HBenchError:
@@ -158,6 +159,7 @@ class Verbs(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what click would, without importing the verbs, and the environment variables."""
         with formatter.section("Verbs"):
             formatter.write_dl(
                 [

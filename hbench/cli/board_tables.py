@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hbench.cli.option_blocks import words_of
 from hbench.cli.terminal import show, show_table, watched
@@ -25,6 +25,15 @@ NARROWEST = {"method": 22, "backbone": 14, "source": 18}
 NO_TERMINAL = 10_000  # characters of a line in a pipe or a file: everything fits
 
 
+class RankedBoard(NamedTuple):
+    """A leaderboard, those of its standings that are shown, best first, and the metrics to show,
+    the one it is ranked by first."""
+
+    board: Leaderboard
+    standings: list[Standing]
+    metrics: list[str]
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which rows of a leaderboard are shown, by which metric, with which columns."""
@@ -37,10 +46,8 @@ class Selection:
     by_name: bool
     top: int | None
 
-    def standings(self) -> tuple[Leaderboard, list[Standing], list[str]]:
-        """The leaderboard, its standings as asked for, and the metrics to show, the one it is
-        ranked by first.
-        """
+    def standings(self) -> RankedBoard:
+        """The leaderboard, ranked as asked for."""
         from hbench.boards import rank, read_board
 
         board = read_board(self.name)
@@ -52,7 +59,8 @@ class Selection:
         ranked = rank(board, key, rows, by_name=self.by_name)
         shown = [each for each in ranked if self.everything or each.place][: self.top]
         columns = [board.key(word) for word in words_of(self.columns)]
-        return board, shown, list(dict.fromkeys([key, *(columns or _most_common_metrics(shown))]))
+        metrics = dict.fromkeys([key, *(columns or _most_common_metrics(shown))])
+        return RankedBoard(board, shown, list(metrics))
 
     def _rows(self, board: Leaderboard) -> list[Row]:
         """The rows of the papers that were asked for."""

@@ -24,6 +24,7 @@ class FilePath(click.Path):
     one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse the name of an option, which click takes for a file where that was left out."""
         options = {
             name
             for each in (ctx.command.params if ctx else ())
@@ -70,7 +71,7 @@ class OneOf(Known):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         names = list(self.listed())
-        if str(value).partition("(")[0] not in names:
+        if str(value).partition("(")[0] not in names:  # in brackets stand a metric's settings
             close = closest(str(value), names)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
             self.fail(f"{value!r} is not one of {', '.join(names)}{hint}", param, ctx)

@@ -183,6 +183,7 @@ def _components(
             expected=f"{given.queries.dim} coordinates",
             found=f"{file.dim} in {options.components}",
         )
+    # by cosine the length of a vector counts for nothing, so it must not weigh in the components
     similarity = scoring.similarity or data.protocol.similarity
     return Components.of(file.vectors, of_directions=similarity == "cosine")
 

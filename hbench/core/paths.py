@@ -26,6 +26,8 @@ def consent_home() -> Path:
 
 
 def _folder(variable: str, name: str, default: Path) -> Path:
+    """The folder that an environment variable of its own names, or that is called so below
+    HBENCH_HOME, or else the default."""
     if variable and os.environ.get(variable):
         return Path(os.environ[variable])
     if os.environ.get("HBENCH_HOME"):

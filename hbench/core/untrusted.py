@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # each is loaded by the functions that need it: most commands need none
     import numpy as np
@@ -232,10 +232,17 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
         raise ValueError(f"it is not a sound zip archive: {error}") from None
 
 
-def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and type of the .npy that a stream begins with; ValueError where they
-    make no sense.
-    """
+class NpyHeader(NamedTuple):
+    """What the head of a .npy says of its array; `fortran`: whether its numbers lie column by
+    column."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+
+def npy_header(file: IO[bytes]) -> NpyHeader:
+    """The head of the .npy that a stream begins with; ValueError where it makes no sense."""
     import numpy as np
 
     readers = {
@@ -252,7 +259,7 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         raise ValueError(f"its header cannot be read: {type(error).__name__}") from None
     if any(isinstance(width, bool) or width < 0 for width in shape):
         raise ValueError(f"shape {shape}")
-    return shape, fortran, dtype
+    return NpyHeader(shape, fortran, dtype)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -281,9 +288,9 @@ def _array_in(opened: Callable[[], IO[bytes]], size: int) -> NDArray[Any]:
     import numpy as np
 
     with opened() as stream:
-        shape, _, dtype = npy_header(stream)
-    if math.prod(shape) * dtype.itemsize > size:
-        raise ValueError(f"{size:,} bytes are too few for {dtype} of shape {shape}")
+        head = npy_header(stream)
+    if math.prod(head.shape) * head.dtype.itemsize > size:
+        raise ValueError(f"{size:,} bytes are too few for {head.dtype} of shape {head.shape}")
     with opened() as stream:  # from the beginning: a zip archive compares no checksum after a seek
         return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 

@@ -137,6 +137,7 @@ def build_loss_for(
 
 
 def _training_manifest(dataset: str | Path | Dataset) -> Manifest:
+    """The items that a dataset trains on; raises DataError where it has none."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     if data.train is None:
         raise DataError(

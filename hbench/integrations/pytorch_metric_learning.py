@@ -106,6 +106,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
         return self.paths.to(labels.device)[labels]
 
     def _refuse_second_memory(self) -> None:
+        """Raise ConfigError for a loss of hbench with a memory, inside the other library's."""
         if isinstance(self.loss, OwnMemory):
             raise ConfigError(
                 "hbench's CrossBatchMemory has references of its own",

@@ -46,12 +46,13 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
         return data, None
 
     metric = choosing_metric(recipe, data.levels)
-    metric.bind(data.levels)
+    metric.bind(data.levels)  # refuses one that these levels do not have
     manifest = training_manifest(data)
     level = recipe.validation_level
     if level and level not in manifest.levels:
         raise UnknownName("level", level, manifest.levels)
 
+    # classes are held out as wholes of this level, by their paths down to it
     depth = manifest.levels.index(level) + 1 if level else len(manifest.levels)
     paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)

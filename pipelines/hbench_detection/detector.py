@@ -158,6 +158,7 @@ def _small(_recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> 
         backbone,
         rpn_anchor_generator=AnchorGenerator(sizes=((16, 24),), aspect_ratios=((0.5, 1.0, 2.0),)),
         box_roi_pool=MultiScaleRoIAlign(featmap_names=["0"], output_size=5, sampling_ratio=2),
+        # of 5 × 5 places of every box, as the pooling above has
         box_head=nn.Sequential(nn.Flatten(), nn.Linear(widths[-1] * 25, 64), nn.ReLU()),
         box_predictor=_Predictor(64, outputs),
         rpn_pre_nms_top_n_train=200,

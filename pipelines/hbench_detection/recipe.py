@@ -109,6 +109,7 @@ def as_toml(recipe: DetectionRecipe) -> str:
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
+    """The tables of a text; raises ConfigError that names where it is from."""
     try:
         return parse_toml(text)
     except tomllib.TOMLDecodeError as error:

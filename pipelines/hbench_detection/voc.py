@@ -73,31 +73,36 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
     except ValueError as error:
         raise DataError(f"{path} is not an annotation of VOC", found=str(error)) from None
 
-    if unknown := sorted({name for name, _, _ in objects} - set(classes)):
+    if unknown := sorted({each.name for each in objects} - set(classes)):
         raise DataError(
             f"{path} has objects of other classes",
             expected=", ".join(classes),
             found=examples(unknown),
         )
 
-    corners = torch.tensor([edges for _, edges, _ in objects], dtype=torch.float32).reshape(-1, 4)
+    corners = torch.tensor([each.edges for each in objects], dtype=torch.float32).reshape(-1, 4)
     corners[:, :2] -= 1  # left and top from 0; right and bottom, counted from 1, are now outside
-    numbers = torch.tensor([classes.index(name) + 1 for name, _, _ in objects], dtype=torch.int64)
-    difficult = torch.tensor([is_difficult for _, _, is_difficult in objects], dtype=torch.bool)
+    numbers = torch.tensor([classes.index(each.name) + 1 for each in objects], dtype=torch.int64)
+    difficult = torch.tensor([each.is_difficult for each in objects], dtype=torch.bool)
     return Boxes(corners, numbers, difficult)
 
 
-def _object(element: Any) -> tuple[str, list[float], bool]:
-    """The class of an object, its edges left, top, right and bottom, and whether it is difficult;
-    raises ValueError for edges that make no box."""
+class _AnnotatedObject(NamedTuple):
+    """The class of an object, its edges left, top, right and bottom, and whether it is
+    difficult."""
+
+    name: str
+    edges: list[float]
+    is_difficult: bool
+
+
+def _object(element: Any) -> _AnnotatedObject:
+    """An object of an annotation; raises ValueError for edges that make no box."""
     edges = [float(element.findtext(f"bndbox/{corner}", "none")) for corner in CORNERS]
     if not (1 <= edges[0] <= edges[2] < float("inf") and 1 <= edges[1] <= edges[3] < float("inf")):
         raise ValueError(f"a box from {edges[:2]} to {edges[2:]}")
-    return (
-        element.findtext("name", "").strip(),
-        edges,
-        element.findtext("difficult", "0").strip() == "1",
-    )
+    is_difficult = element.findtext("difficult", "0").strip() == "1"
+    return _AnnotatedObject(element.findtext("name", "").strip(), edges, is_difficult)
 
 
 def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) -> VocPart:
@@ -126,6 +131,7 @@ def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) 
 
 
 def _year(root: Path, year: str) -> Path:
+    """The folder of a year's pictures and annotations; raises DataError where there is none."""
     for folder in (root / f"VOC{year}", root / "VOCdevkit" / f"VOC{year}"):
         if folder.is_dir():
             return folder

@@ -192,7 +192,7 @@ def test_the_recipe_of_own_data_is_happier():
 
 
 def test_two_recipes_of_a_method_differ_where_their_files_differ():
-    assert shipped()[1]["happier"]["losses"] == {
+    assert shipped().methods["happier"]["losses"] == {
         "sup_hap": {"weight": 0.9},
         "cluster": {"weight": 0.1},
     }
@@ -262,7 +262,7 @@ def test_the_command_prints_a_recipe_with_its_changes_and_as_json():
 def test_the_command_says_whose_the_values_of_every_setup_are():
     printed = call("recipes", "--setups").output
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines()[2:]]
-    assert [row[0].strip("`") for row in rows] == sorted(shipped()[0])
+    assert [row[0].strip("`") for row in rows] == sorted(shipped().setups)
     assert all(len(row) == 7 and row[-1] for row in rows), (
         "a setup does not say whose its values are"
     )

@@ -93,6 +93,8 @@ class CheckedHost:
     """
 
     def _new_conn(self: Any) -> socket.socket:
+        """Connect to a public address. It is looked at once more after connecting, since a name may
+        lead elsewhere when it is looked up again."""
         host = self._dns_host.strip("[]")
         port = self.port
         try:

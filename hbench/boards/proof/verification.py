@@ -272,12 +272,12 @@ def _checked_fields(
         raise SubmissionError(
             "the row does not say what speaks against its file", found="; ".join(hidden)
         )
-    for field, recorded_as, made in (
+    for each in (
         *_differing(row, anew),
         *_differing_names(run, document.names),
         *_differing_in_run(run, anew.run),
     ):
-        yield Check(row.source, field, str(recorded_as), str(made), differs=True)
+        yield Check(row.source, each.field, str(each.found), str(each.expected), differs=True)
 
 
 def _checked_score(row: Row, metric: str, value: float | None, factor: float) -> Check:
@@ -289,49 +289,51 @@ def _checked_score(row: Row, metric: str, value: float | None, factor: float) ->
     return Check(row.source, metric, score, again, differs=differs)
 
 
-def _differing(row: Row, anew: Row) -> Iterator[tuple[str, object, object]]:
-    """Yield the fields of a row that are not those of the row built anew: name, as it is, as it
-    should be.
-    """
+class _OtherField(NamedTuple):
+    """A field of a row as it is, and as it should be."""
+
+    field: str
+    found: object
+    expected: object
+
+
+def _differing(row: Row, anew: Row) -> Iterator[_OtherField]:
+    """Yield the fields of a row that are not those of the row built anew."""
     if row.dim != anew.dim:
-        yield "dim", row.dim, anew.dim
+        yield _OtherField("dim", row.dim, anew.dim)
     if row.unranked:
-        yield "unranked", ", ".join(row.unranked), "nothing"
+        yield _OtherField("unranked", ", ".join(row.unranked), "nothing")
     if row.year is not None and anew.year is not None and row.year > anew.year:
-        yield "year", row.year, f"{anew.year} or before"
+        yield _OtherField("year", row.year, f"{anew.year} or before")
 
 
-def _differing_names(
-    run: RunProvenance, names: SubmittedFile | None
-) -> Iterator[tuple[str, object, object]]:
+def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterator[_OtherField]:
     """Yield the vectors of names where they are not the row's; rows of former versions have the
     checksum of their file.
     """
     of_file = (None,) if names is None else (names.content, names.sha256)
     if run.names not in of_file:
-        yield "names", run.names, of_file[0]
+        yield _OtherField("names", run.names, of_file[0])
 
 
-def _differing_in_run(
-    run: RunProvenance, anew: RunProvenance
-) -> Iterator[tuple[str, object, object]]:
+def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_OtherField]:
     """Yield the fields of a run that are not those of the run made anew."""
     if run.queries != anew.queries:
-        yield "queries", run.queries, anew.queries
+        yield _OtherField("queries", run.queries, anew.queries)
     if run.date > anew.date:
-        yield "date", run.date, f"{anew.date} or before"
+        yield _OtherField("date", run.date, f"{anew.date} or before")
     if (run.verified or "").partition(",")[0] > anew.date:  # the mark begins with its day
-        yield "verified", run.verified, f"{anew.date} or before"
+        yield _OtherField("verified", run.verified, f"{anew.date} or before")
     if not (run.doubt or "").startswith(anew.doubt or ""):
-        yield "doubt", run.doubt, anew.doubt
+        yield _OtherField("doubt", run.doubt, anew.doubt)
     version = Signature.parse(run.signature).version
     made = str(replace(Signature.parse(anew.signature), version=version))
     if run.signature != made:  # letter by letter: one file is one row
-        yield "signature", run.signature, made
+        yield _OtherField("signature", run.signature, made)
     if version != ".".join(run.hbench.split(".")[:2]):
-        yield "hbench", run.hbench, f"{version}.…, as in the signature"
+        yield _OtherField("hbench", run.hbench, f"{version}.…, as in the signature")
     elif _numbers(run.hbench) > _numbers(anew.hbench):
-        yield "hbench", run.hbench, f"{anew.hbench} or before"
+        yield _OtherField("hbench", run.hbench, f"{anew.hbench} or before")
 
 
 def _numbers(version: str) -> list[int]:

@@ -286,11 +286,9 @@ def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
     """The list that a JSON object means: from id to row, from row to id, or under a key for ids.
     None if it means none, or several."""
     rows = list(range(len(value)))
-    if (
-        value
-        and all(type(held) is int for held in value.values())
-        and sorted(value.values()) == rows
-    ):
+    # True and False are ints of Python, but no rows
+    are_whole_numbers = all(type(held) is int for held in value.values())
+    if value and are_whole_numbers and sorted(value.values()) == rows:
         return sorted(value, key=value.__getitem__)
     if value and set(value) == set(map(str, rows)):
         return [value[str(row)] for row in rows]

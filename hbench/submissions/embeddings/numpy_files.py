@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.files import replacing, write_text
-from hbench.core.untrusted import npy_header, parse_json
+from hbench.core.untrusted import NpyHeader, npy_header, parse_json
 from hbench.submissions.embeddings.conversions import pickled
 
 
@@ -41,7 +41,7 @@ def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
 def header_of(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of one array of an .npz, also of pickled objects, which are not read."""
     with archive.open(archive.getinfo(f"{name}.npy")) as stream:
-        shape, _, dtype = npy_header(stream)
+        shape, _fortran, dtype = npy_header(stream)
     return shape, dtype
 
 
@@ -55,21 +55,22 @@ def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
         return mapped(path, dtype, shape, offset=file.tell(), order="F" if fortran else "C")
 
 
-def _header(file: IO[bytes], path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, Fortran order and type of an array in `size` bytes; raises for pickled objects and
+def _header(file: IO[bytes], path: Path, size: int) -> NpyHeader:
+    """The head of an array in `size` bytes, of which it takes some; raises for pickled objects and
     missing bytes.
     """
     start = file.tell()
-    shape, fortran, dtype = npy_header(file)
-    if dtype.hasobject:
+    head = npy_header(file)
+    if head.dtype.hasobject:
         raise pickled(path)
-    needed = math.prod(shape) * dtype.itemsize
-    if size - (file.tell() - start) < needed:
+    needed = math.prod(head.shape) * head.dtype.itemsize
+    of_numbers = size - (file.tell() - start)
+    if of_numbers < needed:
         raise ValueError(
-            f"{size - (file.tell() - start):,} bytes of numbers, but shape {shape} of {dtype} "
+            f"{of_numbers:,} bytes of numbers, but shape {head.shape} of {head.dtype} "
             f"needs {needed:,}"
         )
-    return shape, fortran, dtype
+    return head
 
 
 def mapped(

@@ -116,6 +116,7 @@ def _is_line(line: str) -> bool:
 
 
 def _is_number(text: str) -> bool:
+    """Whether a text is a number as Python reads it, such as 1e-3, nan or inf."""
     try:
         float(text)
     except ValueError:

@@ -116,6 +116,7 @@ class Held(Dataset[Batch]):
         self.outside = outside
 
     def __getitems__(self, keys: Keys) -> Batch:
+        """The images of a batch, each varied by its own draw."""
         rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:

@@ -91,6 +91,6 @@ class Views(nn.Module):
         ]
         if self.flip:
             views += [view.flip(-1) for view in views]
-        return functional.normalize(
-            torch.stack([functional.normalize(self.model(view)) for view in views]).mean(0)
-        )
+        # (views, B, D), of length 1, so that every view counts alike
+        embeddings = torch.stack([functional.normalize(self.model(view)) for view in views])
+        return functional.normalize(embeddings.mean(0))

@@ -114,6 +114,8 @@ class EmbeddingModel(nn.Module):
         return features
 
     def train(self, mode: bool = True) -> EmbeddingModel:
+        """Set the mode as torch does, but leave frozen batch norms as in evaluation: in training
+        they would move their means."""
         super().train(mode)
         if self.freeze_batch_norm:
             for part in self.modules():

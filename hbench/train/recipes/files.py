@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
@@ -35,9 +35,11 @@ SHORT_NUMBER = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)  # T
 
 def names() -> list[str]:
     """List the names of all shipped recipes."""
-    _, methods, whole = shipped()
-    of_two = [f"{setup}-{method}" for method, values in methods.items() for setup in values["on"]]
-    return sorted([*of_two, *whole])
+    files = shipped()
+    of_two = [
+        f"{setup}-{method}" for method, values in files.methods.items() for setup in values["on"]
+    ]
+    return sorted([*of_two, *files.whole])
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
@@ -77,17 +79,18 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
             ) from None
         return _extended(values, (*under, path.resolve()))
 
-    setups, methods, whole = shipped()
-    if name_or_file in setups | whole:
-        return _extended(dict((setups | whole)[name_or_file]))
+    files = shipped()
+    of_one_file = files.setups | files.whole
+    if name_or_file in of_one_file:
+        return _extended(dict(of_one_file[name_or_file]))
 
-    for method, values in methods.items():
+    for method, values in files.methods.items():
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:
             settings = {key: value for key, value in values.items() if key != "on"}
             return merge_tables(merge_tables(values_of(setup), settings), values["on"][setup])
 
-    raise UnknownName("recipe", name_or_file, [*names(), *setups])
+    raise UnknownName("recipe", name_or_file, [*names(), *files.setups])
 
 
 def merge_tables(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
@@ -145,10 +148,21 @@ def listed(recipe: Recipe) -> list[str]:
     return [losses, recipe.model.backbone, aim]
 
 
+class ShippedFiles(NamedTuple):
+    """The tables of recipe files, by the name of the file.
+
+    `methods` list their setups in their table `on`; `whole` are recipes that extend a SETUP-METHOD,
+    under a name of their own.
+    """
+
+    setups: dict[str, Values]
+    methods: dict[str, Values]
+    whole: dict[str, Values]
+
+
 @cache
-def shipped() -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
-    """Read the recipe files that hbench ships, by name: setups; methods, whose table `on` lists
-    their setups; and whole recipes, which extend a SETUP-METHOD and have their own name."""
+def shipped() -> ShippedFiles:
+    """Read the recipe files that hbench ships."""
     tables = [
         file
         for file in resources.files("hbench.train.recipes").iterdir()
@@ -156,13 +170,14 @@ def shipped() -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
     ]
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
     methods = {name: values for name, values in files.items() if "on" in values}
+    # a setup extends another setup, which is a file, or nothing; SETUP-METHOD is none
     whole = {
         name: values for name, values in files.items() if values.get("extends", name) not in files
     }
     setups = {
         name: values for name, values in files.items() if name not in methods and name not in whole
     }
-    return setups, methods, whole
+    return ShippedFiles(setups, methods, whole)
 
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:

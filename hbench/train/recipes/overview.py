@@ -23,7 +23,7 @@ def setups() -> list[tuple[str, ...]]:
     """Make a row per setup, for HEADER."""
     return [
         _row(name, build(Recipe, values_of(name) | WITH_A_LOSS, source=name))
-        for name in sorted(shipped()[0])
+        for name in sorted(shipped().setups)
     ]
 
 

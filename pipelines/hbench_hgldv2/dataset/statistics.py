@@ -215,6 +215,7 @@ def _images(
 
 
 def _finish(axes: Axes, title: str) -> None:
+    """Let an axis of landmarks be logarithmic, and give a panel its title and legend."""
     axes.set_yscale("log")
     _plain_numbers(axes.yaxis)
     axes.set_ylabel("landmarks")

@@ -215,6 +215,7 @@ def ids_of(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
+    """The ids (n,) and the vectors (n, D) of a file; raises DataError where it has none."""
     try:
         content = read_arrays(checked(path))
         return content["ids"], content["vectors"]

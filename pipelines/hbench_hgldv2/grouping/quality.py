@@ -172,6 +172,8 @@ def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
 
 
 def _show(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> None:
+    """Print a table per title of measures, and the groups that were recovered worst, which come
+    first in `recalled`."""
     for title, values in measures.items():
         terminal.show_table(
             title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()]

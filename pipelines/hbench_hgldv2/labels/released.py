@@ -136,7 +136,7 @@ def decisions_of(
         if row.supercategory:
             placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
 
-    if labels is not None:
+    if labels is not None:  # files have texts in place of ids
         placed = {
             label.class_id: placed[key]
             for label in labels

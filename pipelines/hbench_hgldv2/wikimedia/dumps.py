@@ -14,7 +14,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hbench.core.errors import DataError
 from hbench.core.untrusted import parse_json
@@ -91,16 +91,25 @@ def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
         )
 
 
-def triples(lines: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield item, property (P31, label …), value and language of the N-Triples about items; skip
-    unknown values.
-    """
+class Statement(NamedTuple):
+    """What an N-Triple says of an item: its value of a property, such as P31 or label, and the
+    language of a text, "" for other values."""
+
+    item: str
+    prop: str
+    value: str
+    language: str
+
+
+def triples(lines: Iterable[str]) -> Iterator[Statement]:
+    """Yield the N-Triples about items; skip unknown values."""
     for line in lines:
         match = _TRIPLE.match(line)
         if match:
             item, predicate, entity, text, language = match.groups()
             value = entity or parse_json(text.replace("\\'", "'"))
-            yield item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:]
+            # the property is the end of an address; the language begins with an @
+            yield Statement(item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:])
 
 
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
@@ -155,10 +164,12 @@ def _end(key: str, redirects: Mapping[str, str]) -> str:
 
 
 def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
-    names = {title.partition(":")[2]: title for title in titles}
-    named = triples(_lines(truthy))
+    """The items that name a category as theirs (P373, without "Category:"), by its title."""
+    titles_of = {title.partition(":")[2]: title for title in titles}
     return facts.only_items(
-        (names[value], item) for item, prop, value, _ in named if prop == "P373" and value in names
+        (titles_of[each.value], each.item)
+        for each in triples(_lines(truthy))
+        if each.prop == "P373" and each.value in titles_of
     )
 
 
@@ -168,20 +179,21 @@ def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Entity]:
     """
     requested = set(ids)
     values: dict[str, dict[str, list[str]]] = {}
-    for item, predicate, value, _ in triples(_lines(truthy)):
-        if item in requested:
-            values.setdefault(item, {}).setdefault(predicate, []).append(value)
+    for each in triples(_lines(truthy)):
+        if each.item in requested:
+            values.setdefault(each.item, {}).setdefault(each.prop, []).append(each.value)
     for properties in values.values():
         properties[facts.INSTANCE_OF] = list(dict.fromkeys(properties.get(facts.INSTANCE_OF, ())))
     return {i: facts.entity_of(i, values[i]) if i in values else facts.MISSING for i in ids}
 
 
 def _names(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Named]:
+    """The names of items, in English or in the language for all ("mul")."""
     requested = set(ids)
     labels = {
-        (item, language): value
-        for item, predicate, value, language in triples(_lines(truthy))
-        if predicate == "label" and language in ("en", "mul") and item in requested
+        (each.item, each.language): each.value
+        for each in triples(_lines(truthy))
+        if each.prop == "label" and each.language in ("en", "mul") and each.item in requested
     }
     return facts.in_english(ids, labels)
 
