@@ -76,8 +76,8 @@ def _as_one_seed(scores: Mapping[str, Decimal]) -> dict[str, Scores]:
 
 
 def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
-    """Every arm by two metrics, with the interval of each. Raises UnknownName for a metric that an
-    arm lacks.
+    """Every arm by two metrics, across and up, with the interval of each. Raises UnknownName for a
+    metric that an arm lacks.
     """
     names = [short(arm, 30) for arm in values]
     across, up = metrics

@@ -223,7 +223,8 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
     """
     if query.dim != gallery.dim:
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
-        return [SubmissionProblem(text, 2, (), "embed queries and gallery with the same model")]
+        fix = "embed queries and gallery with the same model"
+        return [SubmissionProblem(text, count=2, fix=fix)]
 
     # of every query's id the row of the gallery with the same id, null where there is none
     rows = pc.index_in(text_array(query.ids), value_set=text_array(gallery.ids))

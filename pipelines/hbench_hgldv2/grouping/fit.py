@@ -74,7 +74,7 @@ def _next_nearest(similar: Vectors, numbers: Ids) -> tuple[Ids, Vectors]:
     places = np.arange(len(numbers))
     own = similar[places, numbers]
     if similar.shape[1] == 1:
-        return numbers, own - own
+        return numbers, np.zeros_like(own)
     others = similar.copy()
     others[places, numbers] = -np.inf
     return others.argmax(axis=1), own - others.max(axis=1)

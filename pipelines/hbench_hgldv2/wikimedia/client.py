@@ -259,7 +259,7 @@ class Client:
                 fix="run without --offline to ask the server",
             )
 
-        posts = "action" not in params
+        posts = "action" not in params  # a query of SPARQL, which is long
         failures = 0
         while True:
             verdict, answer = self._try(endpoint, params, posts=posts)
