@@ -166,9 +166,8 @@ def carried_row(
     """The row that the report of another program carries, as that of `hbench detect` does, and the
     leaderboard of this name; None for a report of `hbench evaluate`.
 
-    `details`: in place of the row's. Raises SubmissionError for a
-    row of another dataset, ConfigError for a damaged one, UsageError for a setup or url, which the
-    report states itself.
+    `details`: in place of the row's. Raises SubmissionError for a row of another dataset,
+    ConfigError for a damaged one, UsageError for a setup or url, which the report states itself.
     """
     try:
         content = read_json(path)
