@@ -208,18 +208,25 @@ class CardValues:
     """The values of some blocks' queries under one view, in the making."""
 
     def __init__(self, view: CardView, numbers: range, rows: Tensor) -> None:
-        """Have the positives of finished rows of scores (n, G) ranked, and their sums taken."""
+        """Have the positives of finished rows of scores (n, G) ranked, and their sums taken.
+
+        Nothing here waits for the card: kernels and copies are queued, and `finish` takes what they
+        have written, so that the host prepares the next blocks meanwhile.
+        """
         self.view = view
         self.block = Block(view.plan.ranker, numbers, view.plan.metrics)
         self.fast = FastColumns(self.block, view.plan)
         self.width = rows.shape[1]
+
         queries = len(rows)
         view.rank(rows, self.block.first)
         found = (view.found.left_out, view.found.tied, view.found.overflows)
+        # copied to the host, as the view's arrays are written over by the next block
         self.found = [fetched(each[:queries]) for each in found]
-        # metrics that are no sums over ranks go by the lists themselves
+        # metrics that are no sums over ranks go by the lists themselves: ranks, levels and sizes
         self.lists = [fetched(each[:queries]) for each in view.lists[:3] if view.plan.others]
 
+        # under partial labels each reading makes lists of its own from those by code
         for read in view.readings.values():
             read.read(view.of_lists, queries)
         own = view.readings[view.first_by].lists if view.first_by else view.lists

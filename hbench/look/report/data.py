@@ -154,22 +154,31 @@ def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any
 
 
 def _rows_of_results(top: TopLists) -> list[list[Any]]:
-    """List the items, similarities and levels of every query's results, the number of copies, which
-    come first, and rank, item and similarity of the first right one: rank 0 if it is among them or
-    not known."""
+    """A row per query for the page's script, which reads it by position: the items of its results,
+    their similarities and their levels; how many of them are copies, which come first; then rank,
+    item and similarity of the first right one, with rank 0 if it is among the results or not known.
+    """
     lengths = (top.items != NO_ITEM).sum(axis=1)
-    none = np.zeros(len(top.items))
-    ranks, items, scores = top.right or (none.astype(int), none.astype(int), none)
-    late = np.where(ranks > lengths, ranks, 0)
-    lists = (top.items, np.nan_to_num(top.scores).round(DIGITS), top.levels)
-    rest = (top.copies.sum(axis=1), late, items, np.nan_to_num(scores).round(DIGITS))
-    columns = (column.tolist() for column in (lengths, *lists, *rest))
+    scores = np.nan_to_num(top.scores).round(DIGITS)
+    copies = top.copies.sum(axis=1)
+    right = _right_beyond(top, lengths)
 
     rows = []
-    for length, *row in zip(*columns, strict=True):
-        within = [listed[:length] for listed in row[: len(lists)]]
-        rows.append([*within, *row[len(lists) :]])
+    for query, length in enumerate(lengths.tolist()):
+        results = [part[query, :length].tolist() for part in (top.items, scores, top.levels)]
+        rows.append([*results, int(copies[query]), *right[query]])
     return rows
+
+
+def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, int, float]]:
+    """Rank, item and similarity of every query's first right result; rank 0 where it is among the
+    first `lengths` (Q,) or not known."""
+    if top.right is None:
+        return [(0, 0, 0.0)] * len(lengths)
+    ranks = np.where(top.right.ranks > lengths, top.right.ranks, 0)
+    scores = np.nan_to_num(top.right.scores).round(DIGITS)
+    columns = (ranks.tolist(), top.right.items.tolist(), scores.tolist())
+    return list(zip(*columns, strict=True))
 
 
 def _write_tree(
