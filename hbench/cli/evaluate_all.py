@@ -181,4 +181,4 @@ def _show(
         title = f"{best.dataset}, {best.protocol} protocol, percent"
         show_table(title, content.header, content.cells, "\n".join(content.notes))
     else:
-        show(tables.written(standings, metric, asked, form=form).rstrip("\n"))
+        show(tables.models_as_text(standings, metric, asked, form=form).rstrip("\n"))

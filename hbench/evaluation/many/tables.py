@@ -132,7 +132,7 @@ def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
     return csv_text(["model", "file", *names, "ranked_by", *FIELDS, "doubts", "signature"], rows)
 
 
-def written(
+def models_as_text(
     standings: Sequence[ModelStanding], metric: str, asked: Sequence[str], *, form: str
 ) -> str:
     """The models as csv, markdown or latex."""
