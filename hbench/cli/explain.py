@@ -84,7 +84,11 @@ def _document(explained: Explained, tried: int, printed: PrintedValue) -> dict[s
 
 
 def _show(explained: Explained, name: str, what: str, command: str) -> None:
-    """The conventions that fit, or the nearest, each with its command."""
+    """The conventions that fit, or the nearest, each with its command.
+
+    `what` begins the title: the value, and of how many conventions. `command` is completed by the
+    options of each.
+    """
     header = ["convention", f"{name}, as printed", "command"]
     if explained.fitting:
         how = "if further digits are cut off" if explained.is_cut else "to the last digit"

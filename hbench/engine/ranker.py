@@ -343,7 +343,7 @@ class Ranker:
         of labels.
         """
         other = self._without_digest()
-        other.known = None
+        other.known = None  # a judged pair has one level: no label is partial
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
         other._take_lists(pairs, self.tie_key)
         return other

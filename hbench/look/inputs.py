@@ -78,8 +78,10 @@ EmbeddingFile = Path | TwoFiles
 
 
 def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
-    """Read embeddings from one file, or two; raises SubmissionError, and UsageError for rankings,
-    which have no such `purpose`.
+    """Read embeddings from one file, or two. `purpose`: what needs vectors, as the refusal of a
+    ranking says it, such as "the class map".
+
+    Raises SubmissionError, also for a report, or a folder that is no table.
     """
     if isinstance(file, TwoFiles):
         for path in file:

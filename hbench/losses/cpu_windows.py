@@ -57,6 +57,10 @@ def window_sums(
 ) -> tuple[Scalar, Scalar]:
     """Compute Σ w σ and Σ w (σ − σ²) of a window, by quarters: one running sum would wait for every
     addition.
+
+    `exponential`, `weight` (n,), n a multiple of LANES = 4: e^((s − c)/τ) of the window's scores
+    around a centre c, and weights of 0 where it was filled up. `itself`: the same of the positive,
+    so that σ = e/(e + itself). `work` (2, n/4 or more): a buffer.
     """
     size = len(weight) // LANES
     # e to h are the quarters of the exponentials, q to t those of the weights, a to d sigmoids

@@ -85,7 +85,8 @@ def sequences_of_ranking(
     list has no ranks.
 
     A repeat, or an item outside the gallery, holds its rank and counts for nothing; the padding of
-    a list that is too short holds none.
+    a list that is too short holds none. `tie_key` (L+1,): of equal scores the level of the lower
+    key comes first.
     """
     gallery = manifest.items[manifest.gallery]
     # of every line (n,): the row of the gallery, −1 for none; whether it repeats an item of its
@@ -100,6 +101,7 @@ def sequences_of_ranking(
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         lines = list_of.get(query, slice(0, 0))
+        # −1 where the judgement leaves an item out of the list; the row −1 is the last, of level 0
         levels = _levels_by_row(judgement, len(gallery))[rows[lines]]
         levels[again[lines] & (levels > 0)] = 0
         if ranking.scores is None:  # the order of the list

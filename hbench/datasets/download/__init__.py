@@ -313,7 +313,8 @@ class Transfer:
 
 
 def verify(path: Path, source: RemoteFile) -> dict[str, str]:
-    """Return the checksums of a file, the md5 only where no sha256 serves.
+    """Return the checksums of a file: the sha256, and the md5 where its source records one, or
+    records no sha256, since those who publish one later often publish that.
 
     Raises IntegrityError when its size or a checksum is not the recorded one.
     """

@@ -185,12 +185,14 @@ def without_images(
     table: pa.Table, column: str | None
 ) -> tuple[pa.Table, str | None, dict[str, bytes]]:
     """Replace the images in a column (Hugging Face's Image: bytes and path) by paths; return also
-    the column and the files.
+    the column and the files. Where the table has no such column, `image` is taken, which is what
+    datasets of the hub call it.
 
     The files to write are {name: bytes}; a table without images is returned unchanged.
     """
     fields = {name: table.schema.field(name).type for name in table.column_names}
-    column = column if column in fields or "image" not in fields else "image"
+    if column not in fields and "image" in fields:
+        column = "image"
     kind = fields.get(column or "")
     if (
         column is None

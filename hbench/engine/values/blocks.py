@@ -40,11 +40,13 @@ SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence while it 
 
 
 class Block:
-    """Accumulates the metric values of one block of queries, or of some that follow one another:
-    `adders` take rows of scores (n, G) of
-    the queries from a place of the block on, and `finishers` write what can only be written when
-    every query was added. `others`: the same block under other views, which take their rows from
-    this one."""
+    """Accumulates the metric values of one block of queries, or of some that follow one another.
+
+    `adders` take rows of scores (n, G) of the queries from a place of the block on, and `finishers`
+    write what can only be written when every query was added. `others`: the same block under other
+    views of the labels. Their rankers put the columns of a finished row in their own order, so they
+    take rows that this one's ranker has finished.
+    """
 
     def __init__(self, ranker: Ranker, numbers: range, metrics: int) -> None:
         size = ranker.scores.block_size
@@ -60,8 +62,8 @@ class Block:
         self.others: list[Block] = []
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Compute the values of the queries of the block from `start` on by their rows of scores
-        (n, G).
+        """Compute the values of the queries from the place `start` of the block on by their rows of
+        scores (n, G).
         """
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:

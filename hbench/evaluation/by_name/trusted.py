@@ -354,7 +354,11 @@ def _thresholds_of_halves(
     named: NamedItems, target: float, has_truth: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], Values]:
     """The thresholds of the two halves of the units, each set on the other one, and that of every
-    item (N,)."""
+    item (N,).
+
+    `target`: the share of what is said that is promised to be right. `has_truth` (N,): the items
+    whose truth is known. Units, such as classes, are never cut, so that none judges itself.
+    """
     is_first = in_first_half(named.units)
     thresholds = np.full(len(named.items), np.inf)
     halves = []

@@ -157,7 +157,8 @@ class RankingSubmission:
         self, data: Dataset, name: str, conditions: Conditions, also: str | None
     ) -> Measurement:
         """The levels of a ranking's lists, which are measured as those of vectors are. By judged
-        pairs where the test has them, else by the labels."""
+        pairs where the test has them, else by the labels. `also`: a second protocol, by its name,
+        which is measured beside that of the conditions."""
         manifest = data.tests[name]
         ranking = self.ranking
         named = None
@@ -171,9 +172,10 @@ class RankingSubmission:
         names = data.labels_by_name(manifest)
         if names is not None:
             named = run_levels.named_levels_of(ranking, manifest, names, ties=conditions.ties)
-        apart = name not in data.lists and not np.array_equal(manifest.query, manifest.gallery)
+        # released evaluators lose the last item of a gallery of its own, but not of judged lists
+        all_pairs = name in data.lists or np.array_equal(manifest.query, manifest.gallery)
         return _measured(
-            sequences, data, name, conditions, also=also, named=named, all_pairs=not apart
+            sequences, data, name, conditions, also=also, named=named, all_pairs=all_pairs
         )
 
 

@@ -24,6 +24,7 @@ from hbench.metrics.names import goodness
 SHOWN_RESULTS = 8
 RESULTS = 10
 GLIMPSE = 3  # results of a query on the overview, before the right one
+GLIMPSED_QUERIES = 3  # of each chapter
 
 
 class Chapter(NamedTuple):
@@ -82,7 +83,8 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 
 def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     """Shorten the worst and best queries to the first few, with the first few results of the first
-    run.
+    run, and the first right one where it comes later. The most severe are on their page alone: most
+    of them are among the worst.
     """
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
 
@@ -92,7 +94,10 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
         late = right if right is not None and right.rank > GLIMPSE else None
         return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])
 
-    return [chapter._replace(strips=list(map(shortened, chapter.strips[:3]))) for chapter in shown]
+    return [
+        chapter._replace(strips=list(map(shortened, chapter.strips[:GLIMPSED_QUERIES])))
+        for chapter in shown
+    ]
 
 
 def one_per_class(

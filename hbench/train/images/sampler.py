@@ -52,12 +52,14 @@ class EpochBatches(NamedTuple):
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """Compose the batches of (seed, epoch), the same on every machine, at most `steps` of them;
-    raises ConfigError.
+    """Compose the batches of (seed, epoch) from labels (N, L), the same on every machine, at most
+    `steps` of them; raises ConfigError.
     """
     rng = np.random.default_rng([seed, epoch])
     rows = samplers[settings.name](labels, settings, rng)[:steps]
-    return EpochBatches(rows, rng.integers(2**63, size=rows.shape))
+    # an image is augmented alike whichever process loads it, and unlike itself in another batch
+    seeds = rng.integers(2**63, size=rows.shape)
+    return EpochBatches(rows, seeds)
 
 
 @samplers.register("m_per_class")

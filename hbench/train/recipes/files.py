@@ -53,7 +53,8 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     before = values
     for change in changes:
         values = merge_tables(values, parse_change(change))
-    values = _without_foreign_aim(values, before)
+    # with other losses it no longer aims at the published row that it names
+    values = _without_aim_of_other_losses(values, before)
     source = name_or_file + "".join(f" --set {change}" for change in changes)
     return build(Recipe, values, source=source)
 
@@ -203,10 +204,10 @@ def _changed_by_file(values: Values, over: Values) -> Values:
         result["losses"] = {
             name: merge_tables(earlier.get(name, {}), spec) for name, spec in over["losses"].items()
         }
-    return result if "aim" in over else _without_foreign_aim(result, values)
+    return result if "aim" in over else _without_aim_of_other_losses(result, values)
 
 
-def _without_foreign_aim(values: Values, before: Values) -> Values:
+def _without_aim_of_other_losses(values: Values, before: Values) -> Values:
     """The tables without the published row that a recipe should reproduce where they minimise other
     losses than before: what is trained so is not that method."""
     if losses_in_use(values) == losses_in_use(before) or values.get("aim") != before.get("aim"):

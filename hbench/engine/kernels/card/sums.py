@@ -144,12 +144,15 @@ class Higher(NamedTuple):
 
 @card_kernel
 def sum_lists(lists: Listed, spare: Spare, request: CardRequest, out: CardSums) -> None:
-    """Take all sums of n queries."""
+    """Take all sums of n queries, each by a block of threads of its own; `spare` has room for the
+    positives of the levels above, which are taken out of a list level by level.
+    """
     # on lines of their own, by which the simulator tells them apart
     counts = cuda.shared.array(THREADS, int64)
     sums = cuda.shared.array((THREADS, COLUMNS), float64)
     number = cuda.blockIdx.x
     listed = lists.sizes[number]
+    # at the lowest level the positives are all that are listed
     query = SummedQuery(number, listed, listed, lists.ranks[number], lists.levels[number])
     sum_query(query, spare, Work(request, out, Shared(counts, sums)))
 
