@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError
 from hbench.datasets.manifest import Manifest
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.evaluation.by_name.asked import order_of_names, test_of
 from hbench.evaluation.by_name.named import NamedPictures, truth_of
 from hbench.evaluation.by_name.naming import (
@@ -18,7 +19,6 @@ from hbench.evaluation.by_name.naming import (
     NodeVectors,
     Readings,
     are_consistent,
-    rows_of_length_1,
 )
 from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in, read
 from hbench.evaluation.by_name.queries import refuse_vectors
@@ -49,7 +49,7 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
     order = order_of_names(manifest)
     rows = embedding_files.align(embedded, manifest.items[manifest.query][order])
     of_nodes = _node_vectors(manifest, placed, vectors)
-    pictures = rows_of_length_1(embedded.vectors[rows])
+    pictures = unit_vectors(embedded.vectors[rows], np.float32)
     readings = of_nodes.read(pictures, scale=scale).of(np.argsort(order))
     return _naming_of_readings(examined, manifest, readings, placed, vectors)
 
@@ -75,7 +75,7 @@ def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) 
         at = here.labels[:, level].astype(np.int64)
         order = np.argsort(at)
         nodes.append(at[order])
-        of_nodes.append(rows_of_length_1(vectors.vectors[here.rows[order]]))
+        of_nodes.append(unit_vectors(vectors.vectors[here.rows[order]], np.float32))
     return NodeVectors(manifest.tree, nodes, of_nodes)
 
 

@@ -184,10 +184,3 @@ def are_consistent(tree: LabelTree, nodes: Nodes) -> NDArray[np.bool_]:
     """Whether the nodes (N, L) of every picture lie on one path of the tree."""
     on_path: NDArray[np.bool_] = (tree.paths[nodes[:, -1]] == nodes).all(axis=1)
     return on_path
-
-
-def rows_of_length_1(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    """The rows at length 1, float32."""
-    rows = np.asarray(vectors, np.float32)
-    scaled: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return scaled

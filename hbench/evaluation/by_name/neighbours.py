@@ -14,6 +14,7 @@ from hbench.core.errors import SubmissionError, examples
 from hbench.core.tables import text_array
 from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.engine.top_k import candidates
 from hbench.evaluation.by_name.naming import BLOCK_BYTES, Floats, product_of, slices
 from hbench.submissions.embeddings import Embeddings
@@ -104,9 +105,8 @@ def gallery_of(
     # where an item of the gallery is to be named itself: it is not its own neighbour
     own = pc.index_in(text_array(ids[labelled]), value_set=text_array(items))
     places = own.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    vectors = np.asarray(source.vectors[order[labelled]], np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return Neighbours(vectors / lengths, paths[labelled], places), remarks
+    vectors = unit_vectors(source.vectors[order[labelled]], np.float32)
+    return Neighbours(vectors, paths[labelled], places), remarks
 
 
 def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> Labels:

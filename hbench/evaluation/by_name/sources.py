@@ -20,12 +20,12 @@ from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
 from hbench.engine.settings import Settings
 from hbench.engine.similarity import as_vectors
+from hbench.engine.similarity.unit_vectors import unit_vectors
 from hbench.evaluation.by_name.asked import asked_of, order_of_names, rows_of_items, test_of
 from hbench.evaluation.by_name.named import NamedPictures, truth_of
 from hbench.evaluation.by_name.named_by_nodes import name_by_nodes
 from hbench.evaluation.by_name.naming import (
     SCALE,
-    rows_of_length_1,
 )
 from hbench.evaluation.by_name.neighbours import SHARPNESS, K, climb_by_neighbours, gallery_of
 from hbench.evaluation.by_name.predicted import climb_of_predictions, predictions_in
@@ -159,7 +159,7 @@ def _name_by_neighbours(
     refuse_vectors(source, embedded.dim, cosine=True)
     gallery, remarks = gallery_of(source, labelled, numbering, items)
     rows = embedding_files.align(embedded, items)
-    vectors = rows_of_length_1(embedded.vectors[rows])
+    vectors = unit_vectors(embedded.vectors[rows], np.float32)
     climb = climb_by_neighbours(vectors, gallery, k=k, sharpness=sharpness).of(np.argsort(order))
     signature = (
         f"{examined.signature()}|{NEIGHBOURS}:k({k}),tau({sharpness:g}),of({len(gallery.paths)})"

@@ -145,14 +145,14 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
     """The scores of validations and tests over the steps, a line for each log and metric."""
-    of = list(dict.fromkeys(log.scored for log in logs if log.scores))
+    scored_sets = list(dict.fromkeys(log.scored for log in logs if log.scores))
     lines = []
     for metric in metrics:
         for log in logs:
             points = log.scores[metric] * (1, factor_of(metric))
             name = metric if len(logs) == 1 else short(log.name, 26)
             # scores of other classes are no worse or better, so they are told apart
-            lines.append((name if len(of) == 1 else f"{name} ({log.scored})", points))
+            lines.append((name if len(scored_sets) == 1 else f"{name} ({log.scored})", points))
 
     for number, (name, points) in enumerate(lines):
         color = series_color(number, len(lines))
@@ -168,8 +168,8 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
         )
 
     what = "score" if len(logs) == 1 else ", ".join(metrics)
-    if len(of) == 1:
-        what += f", {of[0]}"
+    if len(scored_sets) == 1:
+        what += f", {scored_sets[0]}"
     panel.set_ylabel(f"{what} (%)" if all(factor_of(metric) == 100 for metric in metrics) else what)
 
 
