@@ -12,24 +12,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WHAT = {  # what lives there, and where its box stands: floor, and columns from the left
-    "core": ("errors, files, tables, compilation", 0, 1),
-    "sheets": ("what people bring, read", 1, 1),
-    "tree": ("label trees, policies, drawing", 2, 1),
-    "datasets": ("manifests, builds, downloads", 3, 0),
-    "metrics": ("formulas, relevance, protocols", 3, 2),
-    "trust": ("masses, thresholds, answers", 4, 3),
-    "engine": ("exact ranking, kernels, executors", 4, 1),
+    "core": ("errors, files, tables, compilation", 0, 3),
+    "sheets": ("what people bring, read", 1, 3),
+    "tree": ("label trees, policies, drawing", 2, 3),
+    "datasets": ("manifests, builds, downloads", 4, 0),
+    "metrics": ("formulas, relevance, protocols", 3, 3),
+    "trust": ("masses, thresholds, answers", 4, 4),
+    "engine": ("exact ranking, kernels, executors", 4, 2),
     "records": ("reports, values by query, comparison", 5, 0),
     "submissions": ("embedding files, rankings, ids", 5, 2),
-    "evaluation": ("a submission becomes a report", 6, 0),
-    "losses": ("rank losses, baselines, CPU kernels", 5, 4),
-    "auditing": ("wrong labels, copies, sureness", 7, 4),
+    "evaluation": ("a submission becomes a report", 6, 3),
+    "losses": ("rank losses, baselines, CPU kernels", 4, 6),
+    "auditing": ("wrong labels, copies, sureness", 7, 2),
     "boards": ("leaderboards: rows, verification", 7, 0),
-    "train": ("loop, models, recipes", 9, 2),
+    "train": ("loop, models, recipes", 9, 3),
     "look": ("pictures, pages", 8, 0),
-    "cli": ("one file per verb", 10, 1),
-    "hbench_detection": ("pipeline: RaMBO's object detection", 11, 0),
-    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 11, 2),
+    "cli": ("one file per verb", 10, 3),
+    "hbench_detection": ("pipeline: RaMBO's object detection", 11, 2),
+    "hbench_hgldv2": ("pipeline: H-GLDv2's super-categories", 11, 4),
 }
 WIDTH, HEIGHT, GAP, FLOOR, MARGIN = 230, 46, 70, 92, 20
 Arrows = dict[str, set[str]]
