@@ -25,7 +25,7 @@ from hbench.look.strips.retrievals import (
     hits_of,
     lists_of,
     most_severe_first,
-    right_of,
+    right_result_beyond,
     worst_first,
 )
 from hbench.metrics.names import goodness
@@ -35,8 +35,10 @@ from hbench.submissions.embeddings import Embeddings
 
 
 class RankedNodes(NamedTuple):
-    """The nodes of one depth with their values of a metric (n,), the levels of their first results
-    (n,), and their first k results."""
+    """The n nodes of one depth of the tree, whose names are the queries.
+
+    `values` (n,): of a metric; `first_level` (n,): the level that the first result shares with the
+    node; `lists`: the first k results of every node."""
 
     test: NodeTest
     values: NDArray[np.float64]
@@ -47,8 +49,11 @@ class RankedNodes(NamedTuple):
 def sheet_by_name(
     examined: Examined, nodes: Embeddings, choice: Choice, *, model: str, by: str, k: int
 ) -> StripSheet:
-    """Rank the gallery of the only test of a dataset for every node by the metric `by`, and show
-    the first k results of the chosen nodes; `model`: the name of the file of items.
+    """Rank the gallery of the only test of a dataset for every node of the tree, and show the first
+    k results of the chosen nodes.
+
+    `nodes`: the vectors of the nodes' names; `choice`: which nodes are shown; `model`: the name of
+    the file of items, as the strips show it; `by`: the metric that orders the nodes.
     """
     ((_, manifest),) = examined.data.tests.items()
     tests, conditions, _ = asked_by_name(examined, nodes, by)
@@ -63,13 +68,15 @@ def sheet_by_name(
 
 
 def _places(ranked: list[RankedNodes], chosen: Queries) -> list[tuple[RankedNodes, int]]:
-    """The depth, and the row in it, of nodes by their places among those of all depths."""
+    """Find the depth, and the row in it, of each chosen node; nodes are chosen by their place in a
+    list of all nodes, in which those of the first depth come first."""
     places = [(depth, row) for depth in ranked for row in range(len(depth.values))]
     return [places[at] for at in chosen.tolist()]
 
 
 def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeTest]) -> str:
-    """What the values of names cannot be quoted without."""
+    """Write the signature of the values of names: all that decides them, and without which they
+    cannot be quoted."""
     data = examined.data
     names = [test.name for test in tests]
     return str(conditions.signature(f"{data.name}@{data.version}", names))
@@ -78,7 +85,7 @@ def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeT
 def _rank_gallery(
     test: NodeTest, manifest: Manifest, conditions: Conditions, k: int
 ) -> RankedNodes:
-    """Rank the gallery for the nodes of one depth."""
+    """Rank the gallery for the nodes of one depth, and keep their values and first k results."""
     job = test.job(conditions)
     top = RightResults(len(test.retrieval.ids), k)
     measured = measure(replace(job, top=top))
@@ -87,9 +94,12 @@ def _rank_gallery(
 
 
 def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
-    """Choose nodes, by their places among those of all depths; raises UnknownName for a name that
-    is no node with a vector.
+    """Choose nodes in the way that was asked for; returns their places in a list of all nodes, in
+    which those of the first depth come first.
+
+    `by`: the metric of the values. Raises UnknownName for a name that is no node with a vector.
     """
+    # a node's id is its path, "animal/dog"
     ids = [str(name) for depth in ranked for name in depth.test.retrieval.ids]
     way, value = choice
     if way == "queries":
@@ -112,7 +122,8 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
 
 
 def _place_of(name: str, ids: list[str]) -> int:
-    """The place of a node, by its path or, where one node alone has it, by its own name."""
+    """Find the place of a node among `ids`, which are paths, by its path or, if one node alone is
+    named so, by its own name; raises UnknownName, with those that may be meant."""
     if name in ids:
         return ids.index(name)
     places = [place for place, path in enumerate(ids) if path.split(JOINED)[-1] == name]
@@ -123,12 +134,16 @@ def _place_of(name: str, ids: list[str]) -> int:
 
 
 def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: str) -> Strip:
-    """The strip of a node, with its path, level and value."""
+    """Make the strip of the node in a row of a depth: its path, level and value, and its results.
+
+    `model`: the name of the file; `by`: the metric of the value.
+    """
     path = str(depth.test.retrieval.ids[row])
     value = float(depth.values[row])
     k = depth.lists.items.shape[1]
-    right = right_of(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
+    right = right_result_beyond(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
     hits = hits_of(manifest, depth.lists, row)
     about = f"{depth.test.name} · {by} {shown(by, value, 1)}"
     rows = [StripRow(model, hits, value=value, right=right)]
-    return Strip(path, -1 - row, about, rows, path.split(JOINED)[-1])
+    no_item = -1 - row  # a negative position: a node is no item, and has no picture
+    return Strip(path, no_item, about, rows, path.split(JOINED)[-1])
