@@ -26,8 +26,10 @@ Above = Annotated[float, Field(gt=0)]
 
 
 class Classification(BaseModel):
-    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with λ,
-    margin and memory.
+    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC.
+
+    `lam`: how far RaMBO moves the scores to estimate a gradient (λ); `margin`: by how much a region
+    of a class must be above others; `memory`: how many earlier batches are ranked along.
     """
 
     model_config = STRICT
@@ -109,7 +111,7 @@ def as_toml(recipe: DetectionRecipe) -> str:
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
-    """The tables of a text; raises ConfigError that names where it is from."""
+    """Read a text in TOML; raises ConfigError that names its `source`, a recipe or a file."""
     try:
         return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
@@ -119,7 +121,8 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The values of a recipe with a change, which of a table replaces only the keys that it has."""
+    """Return the values of a recipe with a change applied. Where both have a table, such as
+    `classification`, its keys are merged, so that those that the change does not name stay."""
     both = {
         key: _merged(values[key], own)
         for key, own in change.items()
@@ -129,4 +132,5 @@ def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _folder() -> Any:
+    """Where the recipes of this package lie: a folder, or a place in an archive."""
     return resources.files("hbench_detection")

@@ -126,7 +126,8 @@ def run(
 
 
 def _assemble_landmarks(work: Path, raw: Path | None) -> None:
-    """Write the official files and the card, and build the dataset where `raw` is given."""
+    """Write the official files and the card of GLDv2's landmarks and, where `raw`, the folder of
+    its metadata, is given, build the dataset hgldv2."""
     selection = _selection(work)
     if raw is not None:
         _refuse_one_split(work, raw, selection)
@@ -220,7 +221,8 @@ def _rows_by_split(
     mapping: Sequence[Placed],
     assigned: Mapping[str, Sequence[Assigned]],
 ) -> dict[str, list[Sourced]]:
-    """Make the rows of each split that the selection has."""
+    """Make the rows of each split that the selection has; `mapping`: the place of every class;
+    `assigned`: by split, the landmarks whose images voted for a group."""
     present = {landmark.split for landmark in selection}
     return {
         split: assemble(selection, mapping, split, assigned.get(split, ()))
@@ -322,7 +324,11 @@ def assemble(
 
 
 def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, Placed]) -> Sourced:
-    """The row of a landmark at a place for which no images voted."""
+    """Make the row of a landmark at its place, as if no images had voted for it (0 images).
+
+    `placed`: the labels by class id, for the names of its classes; a released landmark keeps the
+    name that the release spells.
+    """
     classes = () if landmark.status == "dropped" else landmark.classes
     return Sourced(
         split=landmark.split,
@@ -338,8 +344,8 @@ def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, P
 
 
 def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
-    """The place that a landmark's images voted for; raises DataError for a group that the curators
-    no longer have."""
+    """Return the place that a landmark's images voted for; `kinds`: the kind of every group that
+    the curators have now. Raises DataError for a group that they no longer have."""
     if vote.group not in kinds:
         raise DataError(
             f"landmark {vote.landmark_id} is assigned to {vote.group!r}, which is not a "
@@ -368,8 +374,11 @@ def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkPlace:
-    """Return the place that a landmark has by its classes: labelled, recovered, ambiguous, dropped
-    or unassigned.
+    """Return the place that a landmark has by its classes.
+
+    It is "labelled" by its only class, or "recovered" where several classes are in one group, and
+    "ambiguous" where they are in several; classes without a group leave it "dropped" or
+    "unassigned". `placed`: the labels by class id. Raises DataError for a class that is not there.
     """
     absent = [class_id for class_id in landmark.classes if class_id not in placed]
     if absent:

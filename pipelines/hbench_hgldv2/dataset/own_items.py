@@ -42,10 +42,12 @@ class OwnItems(NamedTuple):
 
 
 def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemark) -> Dataset:
-    """Build the dataset of a table of items in `work`/dataset, by way of `work`/items.csv; items
-    whose label has no group are left out, and counted.
+    """Build the dataset of a table of items in `work`/dataset, by way of `work`/items.csv, the same
+    table with a column for each level.
 
-    Raises DataError for a table without a column of labels, or without an item in a group.
+    Items whose label has no group are left out, and counted. `mapping`: the place of every label;
+    `say`: called with remarks. Raises DataError for a table without a column of labels, or without
+    an item in a group.
     """
     labels = own.table
     _, table, _ = sheet.read(labels)
@@ -71,8 +73,10 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
 
 
 def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:
-    """The column whose texts are ids or names of labels, that of most rows. Raises DataError where
-    no column has any, or where a name stands for labels of several groups.
+    """Find the column of a table whose texts are ids or names of labels: the one where most rows
+    have such a text. Raises DataError where no column has any.
+
+    `labels`: the table's file, for the error. A name that labels of several groups share is none.
     """
     known = {placed.class_id: placed for placed in mapping}
     by_name = _by_name(mapping)
@@ -94,7 +98,8 @@ def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> La
 
 
 def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
-    """The labels by their names, where all of one name have the same place."""
+    """Map the names of labels to a label each, where all labels of one name have the same place:
+    which of them is meant makes no difference then."""
     places: dict[str, set[tuple[str, str]]] = {}
     for each in mapping:
         places.setdefault(each.label, set()).add((each.status, each.group))
@@ -102,7 +107,8 @@ def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
 
 
 def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
-    """Say how many items have a label without a group, by its reason, or none at all."""
+    """Say how many items have a group, and why others are left out: their label has none, for its
+    reason in mapping.csv, or their text is no label."""
     reasons = Counter(
         "no such label" if placed is None else placed.reason
         for placed in column.placed
@@ -115,8 +121,12 @@ def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
 
 
 def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
-    """The columns of the levels. Labels of one name in several groups are told apart by their ids,
-    since a class has one parent."""
+    """Make the columns of the levels, coarse to fine, with a text for each of the `rows`, the label
+    of an item each.
+
+    Labels of one name in several groups are told apart by their ids, since a class of a tree has
+    one parent. A single kind is no level: it would tell nothing.
+    """
     groups: dict[str, set[str]] = {}
     for row in rows:
         groups.setdefault(row.label, set()).add(row.group)
@@ -132,7 +142,8 @@ def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
 
 
 def _with_levels(table: pa.Table, column: str, levels: Mapping[str, list[str]]) -> pa.Table:
-    """The table with the columns of the levels in place of that of the labels."""
+    """Return the table with the columns of the levels in place of `column`, that of the labels, and
+    of any other column with a level's name."""
     replaced = [name for name in table.column_names if name == column or name in levels]
     table = table.drop_columns(replaced)
     for name, values in levels.items():
