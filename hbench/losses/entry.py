@@ -47,8 +47,9 @@ class LossEntry:
             _check_kind(name, parameter, value, self.parameters[parameter])
 
     def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with `params` in place of defaults; raises ConfigError for those it does
-        not have or cannot use.
+        """Build the loss with `params` in place of defaults; raises ConfigError for parameters that
+        it does not have or cannot use, and for required ones that are not given. `name`: of the
+        loss, for the errors and its repr.
         """
         self.refuse_unknown(name, params)
         missing = [
@@ -81,7 +82,8 @@ def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> Lo
 
 
 def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
-    """Collect the arguments of several functions, with their defaults."""
+    """Collect the arguments of several functions, name -> default, or REQUIRED; of a name that
+    several have, the last function's."""
     signatures = [inspect.signature(function).parameters for function in functions]
     return {
         name: parameter.default for signature in signatures for name, parameter in signature.items()
@@ -89,12 +91,14 @@ def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
 
 
 def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the parameters that the function takes, as it expects them."""
+    """Select from all parameters of a loss, by name, those that one of its functions takes, each
+    as the kind of value that its annotation says."""
     names = inspect.signature(function).parameters
     return fitted(function, {name: params[name] for name in names if name in params})
 
 
 def _listing(known: Mapping[str, Any]) -> str:
+    """List parameters with their defaults, for an error: "one of tau=0.01, dim"."""
     return "one of " + ", ".join(
         name if default is REQUIRED else f"{name}={default!r}" for name, default in known.items()
     )
