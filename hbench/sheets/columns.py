@@ -225,8 +225,10 @@ def _are_values(names: Sequence[str]) -> bool:
 def _is_split(values: ColumnValues) -> bool:
     if words.folded(values.name) == words.SPLIT:
         return True
-    known = words.SPLIT_VALUES
-    return 1 < values.size <= len(known) and set(values.filled) <= known
+    if not 1 < values.size <= len(words.SPLIT_WORDS):
+        return False
+    named = set(values.filled)
+    return len(words.split_words(named)) == len(named)
 
 
 def _with_levels(

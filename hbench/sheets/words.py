@@ -23,8 +23,8 @@ OTHER_IDS = frozenset(
         "image", "images", "imageid", "image_ids", "image_name", "image_names", "image_path",
         "image_paths", "img", "img_path", "img_paths", "file", "files", "filename", "filenames",
         "file_name", "file_names", "file_path", "file_paths", "filepath", "filepaths", "path",
-        "paths", "names", "photo", "photos", "picture", "pictures", "photo_id", "sample_id",
-        "item_id", "item_ids", "key", "keys",
+        "paths", "names", "photo", "photos", "photograph", "photographs", "picture", "pictures",
+        "photo_id", "sample_id", "item_id", "item_ids", "key", "keys",
         # Darwin Core, GBIF, museums
         "gbifid", "occurrenceid", "catalognumber", "taxonid", "uuid",
         # shops: Google's product feed, Amazon's reviews
@@ -55,7 +55,11 @@ CLASS_NUMBERS = frozenset(
 
 # splits
 SPLIT = "split"
-SPLIT_VALUES = frozenset(["train", "test", "query", "gallery"])
+SPLIT_WORDS = {
+    "train": "train", "training": "train", "test": "test", "testing": "test", "query": "query",
+    "queries": "query", "gallery": "gallery",
+}  # fmt: skip
+UNUSED = "unused"  # the split of what is neither trained on nor tested
 # beside "train" alone the test, as ImageNet's folders and OML's tables have it
 VALIDATIONS = ("val", "validation", "valid", "dev")
 # OML writes is_query and is_gallery
@@ -162,12 +166,20 @@ def first_of(names: Sequence[str], words: Iterable[str]) -> str:
     return next((by_word[word] for word in words if word in by_word), "")
 
 
-def tested_for(splits: Collection[str]) -> str | None:
-    """The split that is the test although it is called a validation: the only one beside "train".
+def split_words(written: Collection[str]) -> dict[str, str]:
+    """The split that each of these words names: train, test, query, gallery, or `unused` for a
+    validation where others are tested; without the words that name none.
 
-    >>> tested_for({"train", "validation"}), tested_for({"train", "val", "test"})
-    ('validation', None)
+    >>> split_words(["Training", "Val"])
+    {'Training': 'train', 'Val': 'test'}
+    >>> split_words(["train", "val", "test", "?"])
+    {'train': 'train', 'val': 'unused', 'test': 'test'}
     """
-    others = [name for name in splits if name != "train"]
-    is_pair = len(splits) == 2 and len(others) == 1
-    return others[0] if is_pair and others[0].lower() in VALIDATIONS else None
+    named = {word: SPLIT_WORDS.get(word.strip().lower()) for word in written}
+    # a validation is the test of a table that has nothing else beside its training
+    others = {split for split in named.values() if split}
+    validation = "test" if others == {"train"} else UNUSED
+    for word in written:
+        if others and word.strip().lower() in VALIDATIONS:
+            named[word] = validation
+    return {word: split for word, split in named.items() if split}

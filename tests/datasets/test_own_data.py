@@ -170,7 +170,7 @@ def test_folders_of_synsets_are_placed_in_a_list_of_pairs(imagenet):
         ("lion", "lion"),
     ]
     assert data.tests["test"].items.tolist() == [f"val/{n}/1.png" for n in ("dog", "lion", "wolf")]
-    assert "the folder val is the test" in " ".join(result.stderr.split())
+    assert "val is the test" in " ".join(result.stderr.split())
 
 
 def test_an_empty_folder_val_is_not_said_to_be_the_test(tmp_path):
@@ -416,13 +416,39 @@ def test_a_validation_beside_the_training_alone_is_the_test_and_said(birds):
     assert len(load("oml").tests["test"]) == 3
 
 
-def test_a_validation_beside_a_test_is_refused(birds):
-    birds.write_text(BIRDS.replace("mallard,test", "mallard,validation"))
+def test_a_validation_beside_a_test_is_used_for_neither_and_said(birds):
+    birds.write_text(
+        BIRDS.replace("mallard,test", "mallard,Validation").replace(",train", ",Training")
+    )
+    whole = BIRDS.count("\n") - 1
+    output = build("three", "--from", birds, *TABLE, "--split-column", "fold")
+    data = load("three")
+    (unused,) = data.dropped
+    assert "neither trained on nor tested" in " ".join(output.stderr.split())
+    assert unused not in {*data.train.items, *data.tests["test"].items}
+    assert len(data.train) + len(data.tests["test"]) == whole - 1
+
+
+@pytest.mark.parametrize(("cell", "said"), [("", "an empty cell"), ("fold 3", "'fold 3'")])
+def test_a_cell_that_names_no_split_is_refused_with_a_way_on(birds, cell, said):
+    birds.write_text(BIRDS.replace("mallard,test", f"mallard,{cell}"))
     output = CliRunner().invoke(
-        command, ["oml", "--from", str(birds), *TABLE, "--split-column", "fold"]
+        command, ["four", "--from", str(birds), *TABLE, "--split-column", "fold"]
     )
     assert isinstance(output.exception, DataError)
-    assert "validation" in str(output.exception)
+    assert said in output.exception.found
+    assert "--split-by LEVEL" in output.exception.fix
+
+
+def test_the_column_of_ids_is_named_as_the_refusal_of_a_table_without_says(birds):
+    birds.write_text(BIRDS.replace("path,", "shot,"))
+    refused = CliRunner().invoke(command, ["six", "--from", str(birds), *LEVELS]).exception
+    assert "--item-column shot" in refused.fix
+    assert "items by shot" in build("six", "--from", birds, *LEVELS, "--item-column", "shot").stderr
+
+
+def test_a_table_without_a_split_is_said_to_train_nothing(birds):
+    assert "none is for training" in build("five", "--from", birds, *TABLE).stderr
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from hbench.sheets.columns import MAX_SMALL_TABLE, Chosen
 from hbench.sheets.dialect import suffix_of
 from hbench.sheets.rows import Row
 from hbench.sheets.sheet import SUFFIXES as TABLES
-from hbench.sheets.words import SPLIT_VALUES
+from hbench.sheets.words import SPLIT_WORDS, UNUSED
 from hbench.tree import LabelTree, refuse_depth
 from hbench.tree.advice import advice, effect, mend_to_tree, recommended
 from hbench.tree.names import NameTable
@@ -262,14 +262,17 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     root = root.absolute()
     start = f"{root.as_posix().rstrip('/')}/"
     items = [path.removeprefix(start) for path in own.items]
-    dropped = sorted({path.removeprefix(start) for path in listed} - {*items})
     rows = _rows_of(own)
     trains = _is_for_training(own)
+    is_used = np.asarray(own.splits, dtype=object) != UNUSED  # (N,)
+    # an embedding file may have the items that are listed and not used
+    every = {*items, *(path.removeprefix(start) for path in listed)}
+    dropped = sorted(every - {*compress(items, is_used)})
     masks = _masks(own)
     if trains.any():  # the parts may be trees where the whole is none
         more = (row for _, row in own.more_paths)
         LabelTree.from_names([*rows, *more], levels=own.columns.levels)
-    test = _manifest_of_rows(own, items, rows, masks, ~trains)
+    test = _manifest_of_rows(own, items, rows, masks, is_used & ~trains)
     train = _manifest_of_rows(own, items, rows, masks, trains) if trains.any() else None
     card = {"title": name} | ({DROPPED: dropped} if dropped else {})
     data = Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card)
@@ -289,11 +292,13 @@ def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
     values, or no row to test.
     """
     splits = np.asarray(own.splits, dtype=object)
-    if unknown := sorted(set(splits) - SPLIT_VALUES):
+    if unknown := sorted(set(splits) - {*SPLIT_WORDS.values(), UNUSED}):
         raise DataError(
             f"the column {own.columns.split} has unknown values",
-            expected="train, test (or query and gallery)",
-            found=examples(map(repr, unknown)),
+            expected="train and test, train, query and gallery, or validation beside these",
+            found=examples(repr(word) if word else "an empty cell" for word in unknown),
+            fix="write one of these words there, such as validation for rows that are neither "
+            "trained on nor tested; or leave the column out: --split-by LEVEL makes a split",
         )
     trains: NDArray[np.bool_] = splits == "train"
     if trains.all():

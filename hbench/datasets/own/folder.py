@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.dataset import TEST
 from hbench.datasets.pictures import SUFFIXES, broken_links, images_below
 from hbench.sheets.rows import default_levels
-from hbench.sheets.words import SPLIT_VALUES, tested_for
+from hbench.sheets.words import split_words
 
 SPLIT = "split"
 OTHER_PICTURES = (
@@ -46,7 +45,8 @@ def folder_table(
     columns = {"item": pa.array(items)}
     if split_folders:
         outermost = [folders[0] if folders else "" for folders in parts]
-        columns[SPLIT] = pa.array(_splits_of_folders(outermost, folder))
+        _refuse_folders_of_splits(outermost, folder)
+        columns[SPLIT] = pa.array(outermost)
         parts = [folders[1:] for folders in parts]
 
     parts = [folders[:depth] for folders in parts]
@@ -70,22 +70,17 @@ def folder_table(
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
 
 
-def _splits_of_folders(outermost: Sequence[str], folder: Path) -> list[str]:
-    """The split of every image, by its outermost folder: `val` beside `train` alone is the test, as
-    ImageNet is laid out. Raises DataError for folders that are no splits.
-    """
+def _refuse_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:
+    """Raise DataError where the outermost folders are no splits."""
     found = set(outermost)
-    if validation := tested_for(found):
-        return [TEST if name == validation else name for name in outermost]
-
-    if other := sorted(found - SPLIT_VALUES):
+    if other := sorted(found - set(split_words(found))):
         raise DataError(
             f"the outermost folders of {folder} are not a split",
-            expected="train and test, train and val, or train, query and gallery",
+            expected="train and test, train and val, train, val and test, or train, query and "
+            "gallery",
             found=examples(map(repr, other)),
             fix="leave --split-folders out; --split-by LEVEL makes a split",
         )
-    return list(outermost)
 
 
 def not_taken(folder: Path) -> str:

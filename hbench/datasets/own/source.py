@@ -36,7 +36,6 @@ from hbench.datasets.own.splits import split
 from hbench.datasets.own.table import OwnTable
 from hbench.sheets import sheet
 from hbench.sheets.columns import Chosen, TableColumns, columns_of
-from hbench.sheets.words import tested_for
 from hbench.tree import refuse_depth
 from hbench.tree.advice import mend_to_tree
 from hbench.tree.names import NameTable, remarks_on
@@ -324,10 +323,7 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
     )
     levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
     columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
-    outermost = {item.partition("/")[0] for item in table["item"].to_pylist()}
-    validation = tested_for(outermost) if source.split_folders else None
-    facts = (f"the folder {validation} is the test",) if validation else ()
-    return OwnTable(folder.name or str(folder), table, columns, facts)
+    return OwnTable(folder.name or str(folder), table, columns)
 
 
 def _with_boxes_as_items(

@@ -30,10 +30,14 @@ def split(
     """
     levels = own.columns.levels
     if by is None:
-        if own.columns.split is None and SPLIT in own.table.column_names and SPLIT not in levels:
+        if own.columns.split is None:
+            is_there = SPLIT in own.table.column_names and SPLIT not in levels
             on_remark(
                 "note: the column split is not used, every row is tested; --split-column split "
                 "uses it"
+                if is_there
+                else "note: every item is tested, none is for training; --split-by LEVEL deals "
+                "whole classes to both"
             )
         return own
 

@@ -80,13 +80,14 @@ class OwnTable:
 
     @cached_property
     def splits(self) -> list[str]:
-        """What each item is for: train, test, query or gallery."""
+        """What each item is for: train, test, query, gallery or nothing (unused); a word that says
+        none of these stands as it is."""
         split = self.columns.split
         if split is None:
             return ["test"] * len(self.table)
         written = texts(self.table, split)
-        validation = words.tested_for(set(written))
-        return ["test" if name == validation else name for name in written]
+        named = words.split_words(set(written))
+        return [named.get(word, word) for word in written]
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
@@ -151,8 +152,7 @@ class OwnTable:
         facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
         if columns.split is not None:
             facts.append(f"split by {columns.split}")
-            if validation := words.tested_for(set(texts(self.table, columns.split))):
-                facts.append(f"{validation} is the test, since no row is called so")
+            facts += self._of_validation(columns.split)
         if number := int(self.distractors.sum()):
             facts.append(
                 f"{number:,} items without a name at any level are distractors: only ranked, and "
@@ -173,6 +173,21 @@ class OwnTable:
         facts += [*columns.notes, *remark_on_single_classes(columns.levels, sizes)]
         items = pc.count_distinct(self.table[self.item]).as_py()
         return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
+
+    def _of_validation(self, split: str) -> list[str]:
+        """What becomes of the rows that the column of splits calls a validation, if any are."""
+        named = words.split_words(set(texts(self.table, split)))
+        called = [word for word in named if word.strip().lower() in words.VALIDATIONS]
+        if not called:
+            return []
+        word = called[0]
+        if named[word] == words.UNUSED:
+            number = self.splits.count(words.UNUSED)
+            return [
+                f"the {number:,} items of {word} are neither trained on nor tested: a training "
+                "holds out classes of its own; call them train to learn from them"
+            ]
+        return [f"{word} is the test, since nothing is called so"]
 
     def _nodes(self) -> list[int]:
         """How many nodes each level has: a name below another parent is another node; an empty
