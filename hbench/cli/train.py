@@ -129,11 +129,9 @@ def command(
     _consent(changes, sweep, trust_code)
     chosen = files.resolve(recipe, changes)
     if only_print:
-        from hbench.train.fitting.choices import refuse_choices
-        from hbench.train.validation import with_sizes
-
-        refuse_choices(chosen)
-        show(files.as_toml(with_sizes(chosen)).rstrip("\n"))
+        if sweep:
+            _check_trials(recipe, changes, sweep)
+        show(files.as_toml(_checked(chosen)).rstrip("\n"))
         return
     is_shared = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if sweep and is_shared:
@@ -161,6 +159,37 @@ def _consent(
     ]
     for file in [*trust_code, *typed]:
         trust(file)
+
+
+def _checked(chosen: Recipe) -> Recipe:
+    """The recipe with the sizes that it leaves to its dataset, refused where it cannot be trained;
+    without its dataset on this disk, which is said, by its names and values alone."""
+    from hbench.core.errors import DataError, UnknownName
+    from hbench.datasets import load
+    from hbench.train.fitting.choices import refuse_choices
+    from hbench.train.fitting.sizes import is_open
+    from hbench.train.loop import prepare_run
+
+    refuse_choices(chosen)
+    if not chosen.dataset:
+        return chosen
+    try:
+        data = load(chosen.dataset)
+    except (DataError, UnknownName) as error:
+        if is_open(chosen):
+            raise
+        say(f"not checked against its classes: {error.problem}")
+        return chosen
+    return prepare_run(chosen, data).recipe
+
+
+def _check_trials(recipe: str, changes: tuple[str, ...], choices: tuple[str, ...]) -> None:
+    """Refuse a sweep of which a trial cannot be trained, and say how many it has."""
+    from hbench.train import sweep as sweeps
+
+    sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parse_sweep, choices)))
+    trials = sweeps.checked_recipes(sweep)
+    say(f"{len(trials)} trials would be trained, and the best of them like this:")
 
 
 def _best_of_sweep(
@@ -265,6 +294,7 @@ class Progress:
         self.best = ""
         self.begun = time.monotonic()
         self.taken = 0  # steps, by this process: a resumed run has others before
+        self.first_end = 0.0  # when the first of them ended
         self.has_said = False
 
     def step(self, step: StepRecord) -> None:
@@ -281,13 +311,17 @@ class Progress:
         self.bars.update(self.task, description=line, completed=step.step, total=step.steps)
 
         self.taken += 1
-        seconds = time.monotonic() - self.begun
+        now = time.monotonic()
+        if self.taken == 1:
+            self.first_end = now
         is_logged = step.step % self.log_every == 0 or step.step == step.steps or step.skipped
-        is_awaited = not self.has_said and seconds >= FIRST_LINE
+        is_awaited = not self.has_said and now - self.begun >= FIRST_LINE
         if self.says and (is_logged or is_awaited):
             self.has_said = True
-            left = duration((step.steps - step.step) * seconds / self.taken)
-            say(f"step {step.step}/{step.steps}  {left} left  {line}")
+            left = time_left(
+                step.steps - step.step, after_first=self.taken - 1, seconds=now - self.first_end
+            )
+            say(f"step {step.step}/{step.steps}  {left}{line}")
 
     def validation(self, record: ValidationRecord) -> None:
         """Print a line, and keep the best score in the bar."""
@@ -298,6 +332,16 @@ class Progress:
         if self.is_first:
             value = shown(record.metric, record.score)
             say(f"validation at step {record.step}: {record.metric} {value}, {beside}")
+
+
+def time_left(steps: int, *, after_first: int, seconds: float) -> str:
+    """The time of so many steps, as the start of a line, by the steps after the first, which took
+    these seconds. After the first alone it is not known: that one loads images and compiles.
+
+    >>> time_left(99, after_first=1, seconds=2.0), time_left(99, after_first=0, seconds=0.0)
+    ('3:18 left  ', '')
+    """
+    return f"{duration(steps * seconds / after_first)} left  " if after_first else ""
 
 
 def duration(seconds: float) -> str:

@@ -220,17 +220,12 @@ def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
-    """List the kinds of values that an annotation takes, to check an argument by: of a union, those
-    of all members, in order; of any other annotation, one.
-
-    () where this cannot be told from the annotation alone, also of one member of a union only: then
-    the argument is not checked, rather than refused wrongly.
-    """
+    """The kinds of values that an annotation takes; none, so that nothing is checked, where any
+    member of a union cannot be told by looking."""
     if typing.get_origin(annotation) in UNIONS:
         members = typing.get_args(annotation)
-        # `Report | Path` has a class that is neither a word nor a number: it is left to the
-        # function, which knows better what to say of, for example, an array; `Report | None` is
-        # checked here
+        # `Report | Path` is left to the function, which knows better what to say of an array;
+        # `Report | None` is checked here
         is_optional = len(members) == 2 and types.NoneType in members
         has_class = any(isinstance(member, type) and member not in WORDS for member in members)
         if has_class and not is_optional:

@@ -94,6 +94,7 @@ class UnknownName(UsageError):
         choices: the known names.
         meant: what was meant, where that is known; suggested instead of the closest.
         searched: the folder that was looked in.
+        otherwise: what to do next where no known name is close.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class UnknownName(UsageError):
         *,
         meant: str | None = None,
         searched: object = None,
+        otherwise: str | None = None,
     ) -> None:
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
@@ -112,7 +114,7 @@ class UnknownName(UsageError):
             f"unknown {kind} {shorten(name)!r}",
             expected=f"one of {shown}" if known else f"no {kind} is known here",
             found=f"nothing of this name in {searched}" if searched else None,
-            fix=f"did you mean {' or '.join(close)}?" if close else None,
+            fix=f"did you mean {' or '.join(close)}?" if close else otherwise,
         )
 
 

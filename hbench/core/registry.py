@@ -54,7 +54,10 @@ class Registry(Generic[T]):
         if name not in self._entries:
             self._load_plugins()
         if name not in self._entries:
-            raise UnknownName(self.kind, name, sorted(self._entries))
+            own = f"a {self.kind} of your own is registered by a package: docs/plugins.md"
+            raise UnknownName(
+                self.kind, name, sorted(self._entries), otherwise=own if self.group else None
+            )
         return self._entries[name]
 
     def __contains__(self, name: str) -> bool:

@@ -103,10 +103,7 @@ def train_trials(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
     `train` trains a recipe in a folder, going on with what is there if the last argument says so.
     """
     # all are checked before the first is trained, so that what is wrong with the last is said now
-    recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
-    datasets = {name: load(name) for name in dict.fromkeys(map(require_dataset, recipes.values()))}
-    _refuse_trials(recipes, datasets, is_held_out=not sweep.resolved().validation)
-
+    recipes = checked_recipes(sweep)
     for combination, recipe in recipes.items():
         folder = folder_of(out, combination)
         if (folder / REPORT).exists():
@@ -115,8 +112,17 @@ def train_trials(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
             refuse_folder(folder, with_sizes(recipe), resume=True)
         else:
             train(recipe, folder, (folder / RECIPE).exists())
-        metric = choosing_metric(recipe, datasets[require_dataset(recipe)].levels)
+        metric = choosing_metric(recipe, load(require_dataset(recipe)).levels)
         yield trial_of_run(folder, combination, str(metric))
+
+
+def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
+    """The recipes of all trials, by what each tries; raises ConfigError for the first that cannot
+    be trained."""
+    recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
+    datasets = {name: load(name) for name in dict.fromkeys(map(require_dataset, recipes.values()))}
+    _refuse_trials(recipes, datasets, is_held_out=not sweep.resolved().validation)
+    return recipes
 
 
 def delete_weights(out: Path, trials: Iterable[Trial]) -> int:

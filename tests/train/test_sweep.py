@@ -34,6 +34,14 @@ def swept_by_batch(tmp_path_factory):
     return out, said
 
 
+def test_a_sweep_is_printed_only_if_every_trial_can_be_trained(swept_by_batch):
+    _, said = swept_by_batch
+    assert said.endswith(refusal(*COMMAND, "--sweep", "sampler.batch=16,2800", "--print"))
+    printed = call(*COMMAND, "--sweep", "optimizer.lr=1e-3,1e-2", "--print")
+    assert "2 trials" in printed.stderr
+    assert "[losses" in printed.stdout
+
+
 def validations(folder):
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     return [line["validation"]["H-AP"] for line in lines if "validation" in line]

@@ -201,7 +201,7 @@ def test_a_level_named_for_the_validation_is_held_out_whole(letters):
         ([], "cannot share a batch"),  # by three processes
         (["validation=0.01", "evaluate_every=1"], "too few or all of the training classes"),
         (["validation=0.5", "validation_level=genus"], "unknown level"),
-        (["evaluate_every=1"], "expected validation > 0 with evaluate_every"),
+        (["evaluate_every=1"], "evaluate_every and patience need validation > 0"),
         (["validation=0.5", "evaluate_every=1", "select_by=H-A"], "unknown metric"),
         (["validation=0.5", "evaluate_every=1", "select_by=AP/genus"], "unknown level"),
     ],
@@ -882,7 +882,18 @@ def test_the_command_prints_a_recipe_and_trains_it(letters, tmp_path):
     (tmp_path / "mine.toml").write_text(call("train", "glyphs-happier", "--print", *sets).stdout)
     done = call("train", tmp_path / "mine.toml", "--out", tmp_path / "run", "--device", "cpu")
     assert "H-AP" in done.stdout
-    assert "step 1/1  0:00 left  loss" in done.stderr
+    assert "step 1/1  loss" in done.stderr
+
+
+@pytest.mark.parametrize("change", ["sampler.batch=3000", "losses.sup_hap.params.aplha=2"])
+def test_print_refuses_what_training_would(change):
+    refused = refusal("train", "glyphs-happier", "--set", change, "--out", "run")
+    assert refused.endswith(refusal("train", "glyphs-happier", "--set", change, "--print"))
+
+
+def test_print_says_where_a_recipe_was_not_checked_against_its_dataset(monkeypatch, tmp_path):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path))
+    assert "sop is not on this disk" in call("train", "sop-happier", "--print").stderr
 
 
 def test_a_bar_shows_step_and_time_left_at_80_columns(letters, tmp_path):

@@ -14,7 +14,7 @@ differences. Its table of losses replaces the other's as soon as it names one th
 else it changes those it names.
 """
 
-import re
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -30,7 +30,6 @@ from hbench.train.recipes.recipe import Recipe
 
 Values = dict[str, Any]
 MOST_FILES = 20  # in a chain of files that extend one another
-SHORT_NUMBER = re.compile(r"[+-]?(\d+\.|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)  # TOML has none such
 
 
 def names() -> list[str]:
@@ -56,7 +55,15 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     # with other losses it no longer aims at the published row that it names
     values = _without_aim_of_other_losses(values, before)
     source = name_or_file + "".join(f" --set {change}" for change in changes)
-    return build(Recipe, values, source=source)
+    try:
+        return build(Recipe, values, source=source)
+    except ConfigError as error:
+        raise ConfigError(
+            error.problem,
+            expected=error.expected,
+            found=error.found,
+            fix=error.fix or "hbench recipes --keys lists what every key may be",
+        ) from None
 
 
 def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
@@ -91,7 +98,12 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
             settings = {key: value for key, value in values.items() if key != "on"}
             return merge_tables(merge_tables(values_of(setup), settings), values["on"][setup])
 
-    raise UnknownName("recipe", name_or_file, [*names(), *files.setups])
+    raise UnknownName(
+        "recipe",
+        name_or_file,
+        [*names(), *files.setups],
+        otherwise="hbench recipes lists all; a recipe of your own is a file, NAME.toml",
+    )
 
 
 def merge_tables(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
@@ -108,15 +120,13 @@ def merge_tables(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
 
 
 def parse_change(change: str) -> Values:
-    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is TOML, a
-    number as Python writes it, which needs no digit on both sides of its point, or else a text.
+    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is one of
+    TOML, one of Python, or else a text.
 
-    >>> (
-    ...     parse_change("optimizer.lr=1e-4"),
-    ...     parse_change("model.pooling=gem"),
-    ...     parse_change("validation=.2"),
-    ... )
-    ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}}, {'validation': 0.2})
+    >>> parse_change("optimizer.lr=1e-4"), parse_change("model.pooling=gem")
+    ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}})
+    >>> parse_change("validation=.2"), parse_change("images.scale=[.8,1.2]")
+    ({'validation': 0.2}, {'images': {'scale': [0.8, 1.2]}})
     """
     key, sign, text = change.partition("=")
     if not (key.strip() and sign):
@@ -128,12 +138,20 @@ def parse_change(change: str) -> Values:
     try:
         value = parse_toml(f"value = {text}")["value"]
     except ValueError:
-        value = text.strip()
-        if SHORT_NUMBER.fullmatch(value):
-            value = float(value)
+        value = _value_of_python(text.strip())
     for part in reversed(key.strip().split(".")):
         value = {part: value}
     return dict(value)
+
+
+def _value_of_python(text: str) -> Any:
+    """The value of a literal that people type as in Python and that TOML does not have: .5, True,
+    [.8, 1.2]; any other text stands for itself."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+    return value if isinstance(value, bool | int | float | list) else text
 
 
 def as_toml(recipe: Recipe) -> str:

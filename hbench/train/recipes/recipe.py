@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hbench.core.errors import closest
 from hbench.core.schema import STRICT, build
 
 __all__ = [
@@ -189,6 +190,20 @@ class LossSpec(BaseModel):
     params: dict[str, Any] = {}
     """Its parameters: `hbench losses NAME` lists them."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_parameters_apart(cls, values: object) -> object:
+        """Raises ValueError for keys that stand beside `weight`, where most likely a parameter of
+        the loss was meant."""
+        keys = values if isinstance(values, dict) else {}
+        for key in keys:
+            if key not in cls.model_fields and not closest(key, cls.model_fields):
+                raise ValueError(
+                    f"a loss has weight and params, and not {key!r}; if that is a parameter of the "
+                    f"loss, its key is params.{key}"
+                )
+        return values
+
 
 class Aim(BaseModel):
     """The published row that a recipe should reproduce."""
@@ -261,26 +276,37 @@ class Recipe(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
         """Raises ValueError for settings that are right one by one and wrong together."""
-        if self.sampler.per_class and self.sampler.batch % self.sampler.per_class:
-            raise ValueError("expected sampler.batch to be a multiple of sampler.per_class")
+        batch = self.sampler.batch
+        per_class = self.sampler.per_class
+        if per_class and batch % per_class:
+            fitting = (batch // per_class + 1) * per_class
+            raise ValueError(
+                f"sampler.batch = {batch} is no multiple of sampler.per_class = {per_class}; the "
+                f"next is {fitting}"
+            )
         if len(self.images.mean) != len(self.images.std):
             raise ValueError(
-                "expected images.mean and images.std of one length, that of the colours"
+                f"images.mean has {len(self.images.mean)} numbers and images.std "
+                f"{len(self.images.std)}; both have one for each colour"
             )
         if list(self.images.scale) != sorted(self.images.scale):
-            raise ValueError("expected images.scale as the smallest and the largest share")
+            smallest, largest = self.images.scale
+            raise ValueError(
+                f"images.scale = [{smallest:g}, {largest:g}] is not the smallest and the largest "
+                "share"
+            )
         if (self.evaluate_every or self.patience) and not self.validation:
             raise ValueError(
-                "expected validation > 0 with evaluate_every or patience: the tests are used only "
-                "at the end"
+                "evaluate_every and patience need validation > 0: the tests are used only at the "
+                "end"
             )
         if not (self.tested or self.validation):
             raise ValueError(
-                "expected validation > 0 with tested = false, where the tests are not used"
+                "tested = false needs validation > 0: a run that uses no tests is scored on it"
             )
         if self.optimizer.nesterov and not self.optimizer.momentum:
-            raise ValueError("expected optimizer.momentum > 0 with nesterov")
+            raise ValueError("optimizer.nesterov needs optimizer.momentum > 0")
         if self.model.projection == "pca" and not self.model.dim:
-            raise ValueError("expected model.dim > 0 for a projection that starts from PCA")
+            raise ValueError("model.projection = pca needs model.dim > 0")
 
         return self
