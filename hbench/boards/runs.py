@@ -1,6 +1,6 @@
 """Own rows of a leaderboard: made from a report and appended to a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -233,7 +233,9 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
         old = [n for n, each in enumerate(rows) if replace and each.run and _is_of(each, row)]
         gone = [rows[number] for number in old]
         kept = [each for each in (*board.rows, *rows) if each not in gone]
-        _refuse_again([each for each in kept if each.identity == row.identity], row, path)
+        same = [each for each in kept if each.identity == row.identity]
+        if same:
+            _refuse_again(row, same[0], path, is_in_file=same[0] in rows)
         source = f"the leaderboard {board.dataset} with the new row"
         others = tuple(each for each in board.rows if each not in gone)
         schema.build(Leaderboard, dict(board) | {"rows": (*others, row)}, source=source)
@@ -249,15 +251,18 @@ def _is_of(old: Row, new: Row) -> bool:
     return old.method == new.method or old.identity == new.identity
 
 
-def _refuse_again(same: Sequence[Row], row: Row, path: Path) -> None:
-    """Refuse a run that the leaderboard has."""
-    if not same or row.run is None:
+def _refuse_again(row: Row, same: Row, path: Path, *, is_in_file: bool) -> None:
+    """Refuse a run that the leaderboard has as the row `same`, in this file or in another one."""
+    if row.run is None:
         return
-    named = "" if same[0].method == row.method else f", as {same[0].method}"
+    fix = "--to FILE.toml adds it to a file of its own"
+    if is_in_file:
+        fix = "--replace replaces the row; hbench leaderboard remove NAME METHOD removes it"
+    named = "" if same.method == row.method else f", as {same.method}"
     raise ConfigError(
         f"the run of {row.method} is there already{named}: nothing was added to {path}",
         found=f"content {row.run.digest[:12]}…, {row.run.signature}",
-        fix="--replace replaces the row; hbench leaderboard remove NAME METHOD removes it",
+        fix=fix,
     )
 
 

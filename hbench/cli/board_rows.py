@@ -128,7 +128,9 @@ def add(
     else:
         board, row = carried
     path = to or leaderboard_runs.target(name)
-    gone = leaderboard_runs.add(row, board, path, replace=replace)
+    # a file that is named stands for itself: rows that the leaderboard has elsewhere may be in it
+    beside = board if to is None else board.model_copy(update={"rows": ()})
+    gone = leaderboard_runs.add(row, beside, path, replace=replace)
     if gone:
         say(f"replaced {', '.join(each.method for each in gone)} in {path}")
     else:

@@ -140,7 +140,8 @@ def _show_row(name: str, method: str) -> None:
     for row in rows:
         if row.run and row.run.made:
             say(f"made by: {row.run.made}")
-            say(f"again:   hbench leaderboard rerun {shlex.join([name, method])}")
+            again = f"hbench leaderboard rerun {shlex.join([name, method])}"
+            say(f"again:   {again}, which compares; --out DIR keeps what it makes")
 
 
 @command.command("rerun", short_help="Make a row's file again by its command, and compare.")

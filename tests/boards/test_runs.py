@@ -340,6 +340,14 @@ def test_a_run_that_is_there_and_a_mistyped_setup_are_not_added():
 
 
 @pytest.mark.usefixtures("added")
+def test_a_run_of_the_board_may_stand_in_a_file_of_its_own_too():
+    added = call("leaderboard", "add", "toy", "report.json", "--to", "sent.toml").stderr
+    assert "place 1 of 1" in added
+    again = refused("add", "toy", "report.json", "--to", "sent.toml")
+    assert "--replace" in again.fix
+
+
+@pytest.mark.usefixtures("added")
 def test_a_row_is_verified_with_its_file_and_not_with_another(place):
     again = ("verify", "toy", "mine", "--dataset", "toy.csv", "--embeddings")
     checks = json.loads(call("leaderboard", *again, "emb.npz", "--json").stdout)
