@@ -80,6 +80,7 @@ OWN = block(
         ),
         click.option(
             "--item",
+            "--item-column",
             "--image-column",
             "image_column",
             help="Column of the ids, or of the images' paths below --root.",

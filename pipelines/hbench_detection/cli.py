@@ -109,7 +109,6 @@ def command(
 
 
 def _show(report: DetectionReport) -> None:
-    """Print the scores of a detector as a table: the means, then AP50 of each class."""
     rows = [
         [name, percent(value, 1)] for name, value in {**report.scores, **report.per_class}.items()
     ]

@@ -38,15 +38,7 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
     def forward(
         self, features: Any, proposals: Any, image_shapes: Any, targets: Any = None
     ) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
-        """Detect objects or, in training, return the losses; as torchvision's, but for the class
-        loss.
-
-        Args:
-            features: (images, channels, H, W), by the name of a level of the pyramid.
-            proposals: of each image, the boxes (n, 4) that may hold an object.
-            image_shapes: (height, width) of each image.
-            targets: of each image, its objects, {"boxes": (n, 4), "labels": (n,)}; in training.
-        """
+        """The head of boxes as torchvision's, with the class loss replaced while it trains."""
         if not self.training:
             found: tuple[list[dict[str, Tensor]], dict[str, Tensor]] = super().forward(
                 features, proposals, image_shapes
@@ -55,7 +47,6 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
         proposals, _, classes, offsets = self.select_training_samples(proposals, targets)
         shared = self.box_head(self.box_roi_pool(features, proposals, image_shapes))
         logits, boxes = self.box_predictor(shared)
-        # of torchvision's two losses, only that of the boxes is used
         _cross_entropy, regression = fastrcnn_loss(logits, boxes, classes, offsets)
         return [], {
             "loss_classifier": self.class_loss(logits, torch.cat(classes)),
@@ -67,8 +58,7 @@ class ClassifierRankLoss(nn.Module):
     """RaMBO's AP losses of the log-probabilities log p(c | region), which rank the detections of a
     class at test time.
 
-    `loss`: of scores (n, C) and targets bool (n, C), whether a region is of a class. The background
-    is not a separate class ([R] §4.6, §5.2).
+    The background is not a separate class ([R] §4.6, §5.2).
     """
 
     def __init__(self, loss: nn.Module) -> None:
@@ -78,7 +68,6 @@ class ClassifierRankLoss(nn.Module):
     def forward(self, logits: Tensor, classes: Tensor) -> Tensor:
         """The loss of logits (n, 1 + C) of regions with classes (n,), of which 0 is the
         background."""
-        # float32, since 16-bit logits of many regions would be equal; without the background
         scores = logits.float().log_softmax(dim=1)[:, 1:]  # (n, C)
         targets = classes[:, None] == torch.arange(1, logits.shape[1], device=logits.device)
         loss: Tensor = self.loss(scores, targets)
@@ -116,11 +105,7 @@ def resnext_body() -> ResNet:
 
 
 def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
-    """Build a detector on ResNeXt-101 32×4d, with timm's weights where the recipe wants some; of
-    these, the first layers stay as they are.
-
-    `outputs`: the classes with the background; `settings`: arguments of FasterRCNN.
-    """
+    """Build a detector on ResNeXt-101 32×4d, with timm's weights where the recipe wants some."""
     body = resnext_body()
     pretrained = recipe.weights == "imagenet"
     if pretrained:
@@ -138,10 +123,7 @@ def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) ->
 
 def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
     """Build torchvision's detector on a ResNet, of whose pretrained layers the first two stay as
-    they are; one with random weights is trained whole.
-
-    `outputs`: the classes with the background; `settings`: arguments of FasterRCNN.
-    """
+    they are; one with random weights is trained whole."""
     weights = WEIGHTS[recipe.backbone] if recipe.weights == "imagenet" else None
     where = str(Path(torch.hub.get_dir()) / "checkpoints")
     backbone = with_fetched_weights(
@@ -157,11 +139,8 @@ def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> 
 
 
 def _small(_recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
-    """Build a detector of a few convolutions for 64-pixel images, to try a recipe and for tests,
-    not for results: all sizes are as small as still works.
-
-    `outputs`: the classes with the background; `settings`: arguments of FasterRCNN.
-    """
+    """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for
+    results."""
     widths = (3, 16, 32, 48)
     layers = [
         layer
@@ -202,7 +181,6 @@ class _Predictor(nn.Module):
         self.offsets = nn.Linear(width, 4 * outputs)
 
     def forward(self, shared: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits and the box offsets of regions with the features `shared` (n, width)."""
         return self.logits(shared), self.offsets(shared)
 
 

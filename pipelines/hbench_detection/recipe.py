@@ -26,10 +26,8 @@ Above = Annotated[float, Field(gt=0)]
 
 
 class Classification(BaseModel):
-    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC.
-
-    `lam`: how far RaMBO moves the scores to estimate a gradient (λ); `margin`: by how much a region
-    of a class must be above others; `memory`: how many earlier batches are ranked along.
+    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with λ,
+    margin and memory.
     """
 
     model_config = STRICT
@@ -111,7 +109,7 @@ def as_toml(recipe: DetectionRecipe) -> str:
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
-    """Read a text in TOML; raises ConfigError that names its `source`, a recipe or a file."""
+    """The tables of a text; raises ConfigError that names where it is from."""
     try:
         return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
@@ -121,8 +119,7 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a recipe with a change applied. Where both have a table, such as
-    `classification`, its keys are merged, so that those that the change does not name stay."""
+    """The values of a recipe with a change, which of a table replaces only the keys that it has."""
     both = {
         key: _merged(values[key], own)
         for key, own in change.items()
@@ -132,5 +129,4 @@ def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _folder() -> Any:
-    """Where the recipes of this package lie: a folder, or a place in an archive."""
     return resources.files("hbench_detection")

@@ -46,11 +46,8 @@ def run(
     resume: bool = False,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> DetectionReport:
-    """Train a detector by a recipe, detect the objects of the test images, and score them.
-
-    `root`: the folder of VOC; `out`: the folder of the run, which is continued with `resume`;
-    `on_epoch`: called after each epoch. Raises DataError for missing files, ConfigError for a loss
-    that is not finite.
+    """Train, detect and score; raises DataError for missing files, ConfigError for a loss that is
+    not finite.
     """
     if (out / LAST).exists() and not resume:
         raise DataError(
@@ -101,8 +98,8 @@ def learn(
     out: Path | None = None,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> list[float]:
-    """Train the model in place and return the loss of every step; with `out`, the folder of a run,
-    save every epoch there, and go on after the last one that is there.
+    """Train the model in place and return the loss of every step; with `out`, save every epoch
+    there, and resume the last.
     """
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(
@@ -115,7 +112,7 @@ def learn(
 
     losses: list[float] = []
     for epoch in range(first, recipe.epochs):
-        model.train()  # each epoch anew, since `on_epoch` may have evaluated it
+        model.train()
         for step, places in enumerate(batches(len(part.files), recipe, epoch)):
             for group in optimizer.param_groups:
                 group["lr"] = rate(recipe, epoch, epoch * steps + step)
@@ -195,12 +192,7 @@ def write_report(
     scores: DetectionScores,
     out: Path,
 ) -> DetectionReport:
-    """Write detections.json and report.json into the folder `out`, and return the report.
-
-    `found`: of each test image, {boxes (n, 4) in pixels, labels (n,), scores (n,)}; `scores`: of
-    these detections. The report is of the dataset "voc07", as its leaderboard is, only if the very
-    lists, classes and images of VOC 2007's test were scored, else of the user's own.
-    """
+    """Write detections.json and report.json, and return the report."""
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
     is_voc07 = (
@@ -229,9 +221,8 @@ def write_report(
 
 
 def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> DetectionReport:
-    """Score the detections of the test images in a detections.json (COCO's results), and write the
-    report into the folder `out`. Raises DataError for any other file, and for detections of other
-    images. `root`: the folder of VOC."""
+    """Score a detections.json and write the report to `out`; raises DataError for any other
+    file."""
     test = part_of(root, recipe.test, recipe.classes)
     # of every image, a row per detection: left, top, right, bottom, category, score
     rows: dict[str, list[list[float]]] = {image.stem: [] for image in test.files}

@@ -48,7 +48,6 @@ def scores_of(
         backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )
     predicted = [moved(each, torch.device("cpu")) for each in found]
-    # a target depends on what is detected in its image, because of the difficult objects
     metric.update(
         predicted,
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],
@@ -57,7 +56,6 @@ def scores_of(
     ap_of_number = _ap_of_numbers(result)
     with_objects = torch.cat([each.classes[~each.difficult] for each in truth]).unique().tolist()
     per_class = {}
-    # the metric has a number also for a class that is only detected, or only difficult: NaN here
     for number, name in enumerate(classes, start=1):
         is_known = number in with_objects
         per_class[name] = ap_of_number.get(number, 0.0) if is_known else float("nan")

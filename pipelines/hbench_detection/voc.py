@@ -97,8 +97,7 @@ class _AnnotatedObject(NamedTuple):
 
 
 def _object(element: Any) -> _AnnotatedObject:
-    """Read an <object> of an annotation; raises ValueError for edges that make no box: pixels are
-    counted from 1, and a missing edge is no number."""
+    """An object of an annotation; raises ValueError for edges that make no box."""
     edges = [float(element.findtext(f"bndbox/{corner}", "none")) for corner in CORNERS]
     if not (1 <= edges[0] <= edges[2] < float("inf") and 1 <= edges[1] <= edges[3] < float("inf")):
         raise ValueError(f"a box from {edges[:2]} to {edges[2:]}")
@@ -107,8 +106,8 @@ def _object(element: Any) -> _AnnotatedObject:
 
 
 def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) -> VocPart:
-    """Read the images and objects of lists such as "2007/trainval" below `root`, which holds
-    VOC2007/ (or VOCdevkit/VOC2007/). `classes`: those that objects may be of.
+    """Read the images of lists such as "2007/trainval" below `root`, which holds VOC2007/ (or
+    VOCdevkit/VOC2007/).
     """
     files: list[Path] = []
     for each in lists:
@@ -117,7 +116,6 @@ def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) 
         names = [
             line.split()[0] for line in lines_of(folder / "ImageSets" / "Main" / f"{part}.txt")
         ]
-        # a name with a folder in it would lead out of the dataset
         if bad := [name for name in names if Path(name).name != name or name.startswith(".")]:
             raise DataError(
                 f"the list {each} names no images",

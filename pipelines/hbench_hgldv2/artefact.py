@@ -89,11 +89,10 @@ def record_of(path: Path) -> ArtefactRecord | None:
 def write(
     path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], object]
 ) -> None:
-    """Let `fill` write the artefact to the path that it is given, whole or not at all, then write
-    its record beside it. `counts`: what the step counted, by reason."""
+    """Let `fill` write the artefact, whole or not at all, then its record."""
     with replacing(path) as temporary:
         fill(temporary)
-    inputs = dict(sorted(record.inputs.items()))  # so that the order of reading does not tell
+    inputs = dict(sorted(record.inputs.items()))
     finished = replace(
         record, inputs=inputs, counts=dict(sorted(counts.items())), sha256=sha256(path)
     )
@@ -110,17 +109,13 @@ def write_rows(
     record: ArtefactRecord,
     counts: Mapping[str, int],
 ) -> None:
-    """Write rows as UTF-8 CSV with a header, and their record; a tuple of strings is one cell,
-    joined by "|".
-
-    `row_type`: the NamedTuple of the rows, whose fields are the columns; `counts`: by reason.
-    """
+    """Write rows as UTF-8 CSV with a header; a tuple of strings is joined by "|"."""
     text = rows_text(rows, row_type)
     write(path, record, counts, lambda temporary: temporary.write_bytes(text.encode()))
 
 
 def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
-    """Write rows as CSV text: the fields of their NamedTuple, `row_type`, then a line per row."""
+    """Write rows as CSV text with a header, a line per row."""
     return csv_text([_columns(row_type), *(map(_cell, row) for row in rows)])
 
 
@@ -134,15 +129,14 @@ def csv_text(rows: Iterable[Iterable[str]]) -> str:
     lines = []
     for row in rows:
         line = io.StringIO()
-        # the writer quotes a carriage return only where it is a part of its own line end, so this
-        # end is written, and replaced below
+        # the writer quotes a carriage return only where it is a part of its own line end
         csv.writer(line, lineterminator="\r\n").writerow(row)
         lines.append(line.getvalue().removesuffix("\r\n") + "\n")
     return "".join(lines)
 
 
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
-    """Read the rows of a CSV artefact as `row_type`, whose fields are its columns.
+    """Read the rows of a CSV artefact.
 
     Raises DataError when it is missing or has other columns, IntegrityError when it differs from
     its record.
@@ -171,8 +165,7 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
 def _parsed(
     row_type: type[Row], parsers: Iterable[Callable[[str], Any]], cells: Iterable[str]
 ) -> Row:
-    """Make a row of the texts of its cells; `parsers`: for each cell, what reads its text. Raises
-    ValueError for a text that is no such value, and for another number of cells."""
+    """Make a row of the text of its cells, each read by its own parser."""
     return row_type(*(parse(cell) for parse, cell in zip(parsers, cells, strict=True)))
 
 
@@ -227,32 +220,27 @@ def counts_text(what: str, counts: Mapping[str, int]) -> str:
 
 
 def _how_to_make(path: Path) -> str:
-    """Say which step makes a missing file, as a command; of other files, to check the path."""
     step = maker(path.name)
     return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "check the path"
 
 
 def _origin(record: ArtefactRecord) -> str:
-    """Write what made an artefact (the step, its inputs and settings) as a text. JSON, so that a
-    record that was read compares like one in memory, where tuples are not lists."""
+    """What an artefact was made by, of what and with which settings, as a text to compare."""
     return json.dumps(
         [record.step, dict(record.inputs), dict(record.settings)], sort_keys=True, default=str
     )
 
 
 def _record_path(path: Path) -> Path:
-    """The file of an artefact's record: labels.csv has labels.csv.json."""
     return path.with_name(path.name + ".json")
 
 
 def _columns(row_type: type[Row]) -> tuple[str, ...]:
-    """The columns of a table: the names of the fields of its rows' NamedTuple."""
     return row_type._fields  # type: ignore[attr-defined,no-any-return]
 
 
 def _cell(value: Any) -> str:
-    """Write a value of a row as the text of a cell: a tuple joined by "|", and fractions to six
-    decimals, since processors differ in the last ones."""
+    """The text of a value; numbers to six decimals, since processors differ in the last ones."""
     if isinstance(value, tuple):
         return SEPARATOR.join(value)
     return f"{value:.6f}" if isinstance(value, float) else str(value)

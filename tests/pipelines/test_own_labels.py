@@ -242,3 +242,5 @@ def test_items_without_an_id_are_refused_with_the_column_that_may_be_theirs(mapp
     said = refusal("hgldv2", "--work", mapped, "assemble", "--labels", photographs)
     assert "no column of ids" in said
     assert "shot" in said
+    words = ("hgldv2", "--work", mapped, "assemble", "--labels", photographs)
+    assert "items by shot" in call(*words, "--item-column", "shot").stderr

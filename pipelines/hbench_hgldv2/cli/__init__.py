@@ -27,11 +27,9 @@ class StepGroup(click.Group):
     """A group whose commands are the steps; calling one loads its module."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the steps, in the order in which they are run; click calls this."""
         return list(STEPS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Make the command of a step, or fail and name the steps that may be meant."""
         if name not in STEPS:
             close = closest(name, STEPS)
             ctx.fail(
@@ -41,8 +39,6 @@ class StepGroup(click.Group):
         return with_common_options(command_of(name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the steps in the help, with what each does, from the table: click would load every
-        module for it."""
         with formatter.section("Steps, in order"):
             formatter.write_dl([(name, step.does) for name, step in STEPS.items()])
 
@@ -52,13 +48,12 @@ def command_of(name: str) -> click.Command:
     folder.
     """
     run = importlib.import_module(f"hbench_hgldv2.{STEPS[name].module}").run
-    hints = get_type_hints(run, include_extras=True)  # with the help that Annotated holds
+    hints = get_type_hints(run, include_extras=True)
     _, *parameters = inspect.signature(run).parameters.values()
     options = [_option(parameter, hints[parameter.name]) for parameter in parameters]
 
     @click.pass_obj
     def call(work: Path, /, **values: Any) -> None:
-        """Run the step; `work` is the object that the group keeps, its work folder."""
         run(work, **values)
 
     return click.Command(
@@ -75,7 +70,6 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
         hint, help_text, *rest = get_args(hint)
         placeholder = rest[0] if rest else None
 
-    # the last name is that of the parameter, by which click passes the value
     names = [*FLAGS.get(parameter.name, [f"--{parameter.name.replace('_', '-')}"]), parameter.name]
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
         return click.Argument([parameter.name], type=_type(hint))
@@ -98,7 +92,7 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
 
 def _type(hint: Any) -> Any:
     """Translate an annotation such as int, Path | None, Literal["train", "index"] or tuple[str,
-    Path] into a type of click's options; numbers are counts or seeds, so none is below 0.
+    Path] for click.
     """
     parts = get_args(hint)
     if isinstance(hint, UnionType):  # X | None: None is the default of an option that is left out

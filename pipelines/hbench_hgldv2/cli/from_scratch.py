@@ -54,8 +54,7 @@ def from_scratch(
 
 
 def _scrape(work: Path, raw: Path, contact: str | None, *, rate: float, servers: Servers) -> None:
-    """Link the landmarks of GLDv2 to their classes (the step scrape). Without a contact, which
-    Wikimedia asks for, from the cache alone, where an earlier run may have kept all answers.
+    """Link the landmarks; without a contact from the cache alone.
 
     `rate`: requests a second. What was linked before by the same settings, which are noted beside
     the links, is not asked for again.

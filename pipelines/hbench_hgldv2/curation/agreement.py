@@ -111,8 +111,7 @@ def compare(
 
 
 def _places_in(rows: Iterable[Placed]) -> dict[str, LabelPlace]:
-    """Return the places of the labels that a curator placed (in a group, or dropped), by class
-    id."""
+    """Return the places of the labels that a curator placed, by class id."""
     return {
         row.class_id: LabelPlace(row.status, row.group)
         for row in rows
@@ -121,14 +120,10 @@ def _places_in(rows: Iterable[Placed]) -> dict[str, LabelPlace]:
 
 
 def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """Compute Cohen's κ, the agreement of two curators beyond chance: (p_o − p_e) / (1 − p_e).
-
-    `pairs`: of each label, the places that the first and the second curator gave it; `weights`: of
-    the labels. p_o is the share of equal pairs, and p_e = Σ_g p_first(g)·p_second(g) the share by
-    chance; nan if p_e = 1, which is where both know one place only.
+    """Compute Cohen's κ of weighted pairs, (p_o − p_e) / (1 − p_e) with p_e = Σ_g
+    p_first(g)·p_second(g); nan if p_e = 1.
     """
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
-    # places as numbers, as scikit-learn takes them
     places = dict.fromkeys(place for pair, _ in counted for place in pair)
     number = {place: n for n, place in enumerate(places)}
     if len(number) < 2:
@@ -139,8 +134,7 @@ def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]
 
 
 def _observed(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """The share, by weight, of the pairs (places of a label by two curators) that are equal; nan
-    where nothing weighs."""
+    """The share of the weight of pairs whose two places are equal; nan where nothing weighs."""
     total = sum(weights)
     agreed = sum(weight for (a, b), weight in zip(pairs, weights, strict=True) if a == b)
     return agreed / total if total else float("nan")

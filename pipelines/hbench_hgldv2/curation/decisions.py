@@ -64,8 +64,6 @@ class Name(Decision):
 
 
 class Move(Decision):
-    """Put classes into a group; `expect_from`: only those that are in this group by then."""
-
     op: Literal["move"]
     labels: ClassIds
     to: GroupName
@@ -83,24 +81,18 @@ class Split(Decision):
 
 
 class Merge(Decision):
-    """Put all classes of some groups into one."""
-
     op: Literal["merge"]
     groups: Annotated[tuple[GroupName, ...], Field(min_length=1)]
     to: GroupName
 
 
 class Rename(Decision):
-    """Give a group another name, which no other group has."""
-
     op: Literal["rename"]
     group: GroupName
     to: GroupName
 
 
 class Drop(Decision):
-    """Leave classes out of the taxonomy."""
-
     op: Literal["drop"]
     labels: ClassIds
 
@@ -118,23 +110,17 @@ class Ambiguous(Decision):
 
 
 class SetKind(Decision):
-    """Change the kind of a group."""
-
     op: Literal["set_kind"]
     group: GroupName
     kind: Kind
 
 
 class MustLink(Decision):
-    """Keep classes together, in one cluster and in one group."""
-
     op: Literal["must_link"]
     labels: Annotated[tuple[ClassId, ...], Field(min_length=2)]
 
 
 class CannotLink(Decision):
-    """Keep classes apart, in different clusters and in different groups."""
-
     op: Literal["cannot_link"]
     labels: Annotated[tuple[ClassId, ...], Field(min_length=2)]
 
@@ -190,8 +176,8 @@ class Decisions(Strict):
 
     @model_validator(mode="after")
     def _coherent(self) -> Decisions:
-        """Raise ValueError for decisions with the same id, that contradict each other, or that name
-        what is not declared; pydantic calls this, and makes an error of the file of it."""
+        """Raises ValueError for decisions that contradict each other or name what is not
+        declared."""
         ids = [decision.id for decision in self.decisions]
         if len(set(ids)) != len(ids):
             raise ValueError(
@@ -222,10 +208,8 @@ class Decisions(Strict):
 def groups_named(decision: AnyDecision) -> Iterator[str]:
     """Yield every group that a decision names, whatever its operation."""
     values = dict(decision)
-    # the fields that hold one group, then those that hold several; `into` is a dictionary, whose
-    # keys are groups
     yield from (values[name] for name in ("group", "to") if name in values)
-    for name in ("into", "groups", "choices"):
+    for name in ("into", "groups", "choices"):  # of `into`, whose keys are the groups, the keys
         yield from values.get(name, ())
 
 
@@ -236,8 +220,7 @@ def kinds_named(decisions: Decisions) -> Iterator[str]:
 
 
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
-    """Return every class that a decision names, whatever its operation; "*", the rest of a split
-    group, names none."""
+    """Return every class that a decision names."""
     values = dict(decision)
     parts = [
         values.get("labels", ()),

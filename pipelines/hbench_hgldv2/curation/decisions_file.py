@@ -53,8 +53,7 @@ def load(path: Path) -> Decisions:
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
-    """Read decisions from a text in YAML; raises ConfigError that lists all problems. `source`:
-    what the error calls the text."""
+    """Read decisions from a text; raises ConfigError that lists all problems."""
     try:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
@@ -77,8 +76,8 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
 
 
 def dumps(decisions: Decisions) -> str:
-    """Write decisions as text; the same decisions give the same bytes, here and in the review page,
-    whose script writes the same lines."""
+    """Write decisions as text; the same decisions give the same bytes, here and in the review
+    page."""
     content = decisions.model_dump(by_alias=True, exclude_none=True, mode="json")
     lines = ["schema: 1", f"inputs: {flow(content['inputs'])}"]
     lines += _block(
@@ -101,8 +100,6 @@ def flow(value: Any) -> str:
 
 
 def _block(title: str, lines: Iterable[str], empty: str) -> list[str]:
-    """The lines of a part of the file: its title, then `lines`, or `empty` ("{}" or "[]") beside
-    the title where there are none."""
     listed = list(lines)
     return [f"{title}:", *listed] if listed else [f"{title}: {empty}"]
 
@@ -114,8 +111,6 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """YAML's safe loader, but refusing a key that is given twice instead of keeping the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Make a dictionary of a node of YAML, which has (key, value) nodes; the loader calls this
-        for every mapping. Raises MarkedYAMLError for a key that is given twice."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if len(set(keys)) != len(keys):
             twice = [key for key in keys if keys.count(key) > 1]

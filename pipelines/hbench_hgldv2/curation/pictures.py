@@ -71,20 +71,18 @@ class Examples:
 
 
 def are_in(raw: Path) -> bool:
-    """Whether a folder has images of GLDv2, which are in a folder for each split."""
+    """Whether a folder has images of GLDv2."""
     return any((raw / split).is_dir() for split in SPLITS)
 
 
 def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence[Card]) -> Examples:
-    """Choose small pictures for the cards of the review page, and say how many cards have some.
-
-    `raw`: the folder of GLDv2's lists and images; `selection`: the landmarks with their classes;
-    `cards`: the class ids of each, most important cards first, since a page holds only so much.
+    """Choose the examples of cards, which are given in the order of their importance, and say how
+    many cards have some.
     """
     wanted = set(itertools.chain.from_iterable(cards))
     candidates = _candidates(raw, [row for row in selection if wanted.intersection(row.classes)])
     examples = Examples()
-    room = MOST_LETTERS  # what is left of the page: pictures are text in it
+    room = MOST_LETTERS
     with terminal.bar("pictures") as moved:
         for done, card in enumerate(cards, start=1):
             moved(done, len(cards))
@@ -133,16 +131,13 @@ def _candidates(
             landmarks[row.classes[0]].append(row)
 
     def of_landmark(class_id: str, row: CleanedLandmark, part: slice) -> Iterator[Candidate]:
-        """A part of a landmark's images: the first one, or all others."""
         for image in sorted(images.get((row.split, row.landmark_id), ()))[part]:
             yield Candidate(class_id, row, gldv2.file_of(row.split, image))
 
     def of_class(class_id: str, part: slice) -> Iterator[Candidate]:
-        """This part of the images of each landmark of a class, landmarks in turn."""
         return in_turn(of_landmark(class_id, row, part) for row in landmarks[class_id])
 
     def of_card(card: Card) -> Iterator[Candidate]:
-        """The candidates of a card: all first images, classes in turn, then the others."""
         for part in (FIRST, OTHERS):
             yield from in_turn(of_class(class_id, part) for class_id in card)
 
@@ -176,8 +171,7 @@ def _images(
 
 
 def _list_of(raw: Path, split: str) -> tuple[Path, str] | None:
-    """Find the file that lists a split's images, and the name of its column of ids; None where no
-    list is there."""
+    """Find the list of a split's images, and its column of ids."""
     paths = ((gldv2.metadata_file(raw, name), column) for name, column in LISTS[split])
     return next(((path, column) for path, column in paths if path.exists()), None)
 
@@ -195,13 +189,12 @@ def _chosen(
     read; the paths of others are added to `missing`."""
     opened = partial(open_upright, raw)
     chosen: list[tuple[str, Example]] = []
-    # where few of the images were downloaded, looking for all of them would take long
     for class_id, landmark, item in itertools.islice(candidates, TRIED):
         image = thumbnail(opened, item)
         if image is None:
             missing.append(item)
             continue
-        category = landmark.category  # an address that ends in Category:NAME; "" of some landmarks
+        category = landmark.category
         title = title_of(category).partition(":")[2] if category else str(landmark.landmark_id)
         chosen.append((class_id, Example(title, _address(image))))
         if len(chosen) == SHOWN:
@@ -210,13 +203,13 @@ def _chosen(
 
 
 def _address(image: Image.Image) -> str:
-    """Write a picture as a data: address, which holds it, so that the page stays one file."""
+    """Write a picture as an address that holds it."""
     image.save(file := io.BytesIO(), format="WEBP", quality=QUALITY)
     return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _tell(raw: Path, examples: Examples, number: int) -> None:
-    """Say how many of all cards, `number`, have pictures, and what was looked for in vain."""
+    """Say how many cards have pictures, and what was looked for in vain."""
     said = f"{examples.cards:,} of {number:,} cards have pictures"
     if examples.crowded:
         said += (

@@ -78,16 +78,13 @@ class World:
     decided: set[str] = field(default_factory=set)
 
     def members(self, group: str) -> list[str]:
-        """The labels that are in a group by now."""
         return [label for label, place in self.places.items() if place == in_group(group)]
 
     def expects(
         self, decision: str, label: str, group: str, members: Sequence[str] | None = None
     ) -> bool:
-        """Return whether a label is in a group, where the curator saw it; add a conflict if not.
-
-        `decision`: its id; `members`: those of the group before the decision, where the decision
-        has moved some of them already, else None.
+        """Return whether a label is in a group, or in `members`, its members before the decision;
+        add a conflict if not.
         """
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
@@ -111,10 +108,9 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
             yield from (
                 (label, in_group(to))
                 for group in groups
-                if group != to  # its own labels stay
+                if group != to
                 for label in world.members(group)
             )
-        # another group has this name: to rename would be to merge, which nobody decided
         case ops.Rename(group=group, to=to) if group != to and world.members(to):
             world.conflicts.append(
                 Conflict(decision.id, group, f"no group {to!r} yet", "one with classes")
@@ -130,8 +126,8 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
 
 
 def _move_labels(decision: ops.Move, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """Yield the labels of a move with their new place, but not those that are no longer in the
-    group in which the curator saw them: these are conflicts."""
+    """The labels that go into another group, but those that are not in the group in which the
+    curator saw them."""
     for label in decision.labels:
         group = decision.expect_from
         if group is None or world.expects(decision.id, label, group):
@@ -139,9 +135,8 @@ def _move_labels(decision: ops.Move, world: World) -> Iterable[tuple[str, LabelP
 
 
 def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """Return the labels that go into a new group, with this place: those that the decision names
-    and, where the curators saw these very clusters, the others of their cluster that no decision
-    has placed so far."""
+    """The labels that go into a group by name: those of the decision and, where the curators saw
+    these clusters, the others of their cluster that no decision has placed so far."""
     covered = list(decision.members_of)
     numbers = {world.clusters[label] for label in covered if label in world.clusters}
 
@@ -158,8 +153,8 @@ def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPl
 
 
 def _split_group(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """Yield the labels of a group with their places in its parts: those that are named, then the
-    rest, if a part ("*") takes it."""
+    """The labels of a group in its parts: those that are named, then the rest if a part takes
+    it."""
     # before any has moved: `replay` moves each label as soon as it is yielded
     members = world.members(decision.group)
     taken = set()
@@ -360,8 +355,8 @@ def replay(
 
 
 def _are_of(inputs: Inputs, ids: Sequence[str], clusters: Mapping[str, int]) -> bool:
-    """Whether decisions were taken on these very labels and clusters, by their hashes: only then
-    does a label that a curator named stand for its whole cluster, which the curator saw."""
+    """Whether decisions were taken on these very labels and clusters: only then is a cluster that
+    they name the whole of it."""
     same_labels = inputs.labels_sha256 == digest(ids)
     return same_labels and inputs.clusters_sha256 == partition_digest(clusters)
 
@@ -394,11 +389,7 @@ def _placed(
     decided_by: Sequence[str],
     suggestions: Sequence[str],
 ) -> Placed:
-    """Make the row of a label in mapping.csv: its place, and why it has this one or none.
-
-    `decided_by`: the ids of the decisions that placed it, in order; `suggestions`: groups, which
-    are kept only where it has no place.
-    """
+    """A label with its place, and why it has this one or none."""
     status, group = world.places[label.class_id]
     if status == "group":
         reason = "assigned"

@@ -60,7 +60,6 @@ class Material(NamedTuple):
 
     @property
     def clusters(self) -> dict[str, int]:
-        """The number of the cluster of every class, by its id."""
         return {row.class_id: row.cluster for row in self.clustered}
 
 
@@ -112,11 +111,7 @@ def run(
 def _material(
     work: Path, decisions: Path | None, names: Path | None, against: Path | None
 ) -> Material:
-    """Read the content of a review from the files of the work folder.
-
-    `decisions`: those so far, by default decisions.yaml; `names`: a file of group names to suggest;
-    `against`: another reviewer's decisions. None where they are not given.
-    """
+    """Read the content of a review from the files of the work folder."""
     labels = read_rows(work / "labels.csv", Label)
     clustered = read_rows(work / "clusters.csv", Clustered)
     decided = decisions_in(work, decisions)

@@ -100,6 +100,11 @@ def run(
     pictures: Annotated[
         Path | None, "With --labels: the folder of the pictures.  [default: that of the table]"
     ] = None,
+    item_column: Annotated[
+        str | None,
+        "With --labels: the column of the items' ids, or of their paths below --pictures.  "
+        "[default: the one that looks so]",
+    ] = None,
     split_column: Annotated[
         str | None, "With --labels: the column that says train or test.  [default: all are tested]"
     ] = None,
@@ -116,18 +121,18 @@ def run(
     if labels is not None:
         if raw is not None:
             raise UsageError("--raw is of GLDv2's own landmarks", fix="leave --raw or --labels out")
-        _assemble_own(work, own_items.OwnItems(labels, pictures, split_column))
+        _assemble_own(work, own_items.OwnItems(labels, pictures, item_column, split_column))
         return
-    if pictures is not None or split_column is not None:
+    if any(given is not None for given in (pictures, item_column, split_column)):
         raise UsageError(
-            "--pictures and --split-column are of --labels", fix="give it too, or leave them out"
+            "--pictures, --item-column and --split-column are of --labels",
+            fix="give it too, or leave them out",
         )
     _assemble_landmarks(work, raw)
 
 
 def _assemble_landmarks(work: Path, raw: Path | None) -> None:
-    """Write the official files and the card of GLDv2's landmarks and, where `raw`, the folder of
-    its metadata, is given, build the dataset hgldv2."""
+    """Write the official files and the card, and build the dataset where `raw` is given."""
     selection = _selection(work)
     if raw is not None:
         _refuse_one_split(work, raw, selection)
@@ -221,8 +226,7 @@ def _rows_by_split(
     mapping: Sequence[Placed],
     assigned: Mapping[str, Sequence[Assigned]],
 ) -> dict[str, list[Sourced]]:
-    """Make the rows of each split that the selection has; `mapping`: the place of every class;
-    `assigned`: by split, the landmarks whose images voted for a group."""
+    """Make the rows of each split that the selection has."""
     present = {landmark.split for landmark in selection}
     return {
         split: assemble(selection, mapping, split, assigned.get(split, ()))
@@ -324,11 +328,7 @@ def assemble(
 
 
 def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, Placed]) -> Sourced:
-    """Make the row of a landmark at its place, as if no images had voted for it (0 images).
-
-    `placed`: the labels by class id, for the names of its classes; a released landmark keeps the
-    name that the release spells.
-    """
+    """The row of a landmark at a place for which no images voted."""
     classes = () if landmark.status == "dropped" else landmark.classes
     return Sourced(
         split=landmark.split,
@@ -344,8 +344,8 @@ def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, P
 
 
 def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
-    """Return the place that a landmark's images voted for; `kinds`: the kind of every group that
-    the curators have now. Raises DataError for a group that they no longer have."""
+    """The place that a landmark's images voted for; raises DataError for a group that the curators
+    no longer have."""
     if vote.group not in kinds:
         raise DataError(
             f"landmark {vote.landmark_id} is assigned to {vote.group!r}, which is not a "
@@ -374,11 +374,8 @@ def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkPlace:
-    """Return the place that a landmark has by its classes.
-
-    It is "labelled" by its only class, or "recovered" where several classes are in one group, and
-    "ambiguous" where they are in several; classes without a group leave it "dropped" or
-    "unassigned". `placed`: the labels by class id. Raises DataError for a class that is not there.
+    """Return the place that a landmark has by its classes: labelled, recovered, ambiguous, dropped
+    or unassigned.
     """
     absent = [class_id for class_id in landmark.classes if class_id not in placed]
     if absent:

@@ -98,10 +98,8 @@ def file_of(work: Path, split: str) -> Path:
 def nearest_name(
     similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
-    """Return the group of each image's most similar class name, the official mode "clip".
-
-    `similar` (n, C): of images to names; `groups` (C,): the number of each name's group;
-    `n_groups`: not needed, but all votes are called alike. Returns (n,).
+    """Return the group of each image's most similar class name, the official mode "clip": (n, C),
+    (C,) -> (n,).
     """
     return np.asarray(groups[similar.argmax(axis=1)])
 
@@ -109,11 +107,8 @@ def nearest_name(
 def nearest_names(
     similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
-    """Return the group of each image with the largest sum of exp(100·similarity) over the five most
-    similar class names, the official mode "knn".
-
-    `similar` (n, C): of images to names; `groups` (C,): the number of each name's group, of
-    `n_groups`. Returns (n,).
+    """Return for each image the group with the largest sum of exp(100·similarity) over the five
+    most similar names, the mode "knn".
     """
     count = min(NEIGHBOURS, similar.shape[1])
     nearest = np.argsort(-similar, axis=1, kind="stable")[:, :count]  # (n, 5): names
@@ -165,11 +160,8 @@ VOTES: Mapping[str, Vote] = {"nearest": nearest_name, "top5": nearest_names}
 
 
 def _row(landmark: int, ballot: Mapping[int, int], groups: Sequence[str]) -> Assigned:
-    """Make the row of a landmark: the group that most of its images voted for.
-
-    `ballot`: how many images voted for each group, by its number in `groups`, in the order of the
-    first votes, which decides between equal ones.
-    """
+    """A landmark with the group, by its number in `groups`, that most of its images voted for:
+    `ballot` has the number of images by group, in the order of their votes."""
     winner = max(ballot, key=lambda group: ballot[group])  # of equal ones the first
     total = sum(ballot.values())
     return Assigned(landmark, groups[winner], total, ballot[winner] / total)

@@ -33,21 +33,20 @@ class LabelColumn(NamedTuple):
 
 
 class OwnItems(NamedTuple):
-    """A table of items with the label of each, the folder of their pictures, and the column that
-    says train or test."""
+    """A table of items with the label of each, the folder of their pictures, and the columns of
+    their ids and of train and test."""
 
     table: Path
     pictures: Path | None
+    item_column: str | None
     split_column: str | None
 
 
 def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemark) -> Dataset:
-    """Build the dataset of a table of items in `work`/dataset, by way of `work`/items.csv, the same
-    table with a column for each level.
+    """Build the dataset of a table of items in `work`/dataset, by way of `work`/items.csv; items
+    whose label has no group are left out, and counted.
 
-    Items whose label has no group are left out, and counted. `mapping`: the place of every label;
-    `say`: called with remarks. Raises DataError for a table without a column of labels, or without
-    an item in a group.
+    Raises DataError for a table without a column of labels, or without an item in a group.
     """
     labels = own.table
     _, table, _ = sheet.read(labels)
@@ -68,15 +67,15 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     levels = _levels(rows)
     tables.write_sheet(_with_levels(kept, column.name, levels), items)
     root = own.pictures or labels.parent
-    source = OwnSource(items, [*levels], root, split_column=own.split_column)
+    source = OwnSource(
+        items, [*levels], root, image_column=own.item_column, split_column=own.split_column
+    )
     return build(labels.stem, source=source, out=work / "dataset", force=True, on_remark=say)
 
 
 def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:
-    """Find the column of a table whose texts are ids or names of labels: the one where most rows
-    have such a text. Raises DataError where no column has any.
-
-    `labels`: the table's file, for the error. A name that labels of several groups share is none.
+    """The column whose texts are ids or names of labels, that of most rows. Raises DataError where
+    no column has any, or where a name stands for labels of several groups.
     """
     known = {placed.class_id: placed for placed in mapping}
     by_name = _by_name(mapping)
@@ -98,8 +97,7 @@ def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> La
 
 
 def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
-    """Map the names of labels to a label each, where all labels of one name have the same place:
-    which of them is meant makes no difference then."""
+    """The labels by their names, where all of one name have the same place."""
     places: dict[str, set[tuple[str, str]]] = {}
     for each in mapping:
         places.setdefault(each.label, set()).add((each.status, each.group))
@@ -107,8 +105,7 @@ def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
 
 
 def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
-    """Say how many items have a group, and why others are left out: their label has none, for its
-    reason in mapping.csv, or their text is no label."""
+    """Say how many items have a label without a group, by its reason, or none at all."""
     reasons = Counter(
         "no such label" if placed is None else placed.reason
         for placed in column.placed
@@ -121,12 +118,8 @@ def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
 
 
 def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
-    """Make the columns of the levels, coarse to fine, with a text for each of the `rows`, the label
-    of an item each.
-
-    Labels of one name in several groups are told apart by their ids, since a class of a tree has
-    one parent. A single kind is no level: it would tell nothing.
-    """
+    """The columns of the levels. Labels of one name in several groups are told apart by their ids,
+    since a class has one parent."""
     groups: dict[str, set[str]] = {}
     for row in rows:
         groups.setdefault(row.label, set()).add(row.group)
@@ -142,8 +135,7 @@ def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
 
 
 def _with_levels(table: pa.Table, column: str, levels: Mapping[str, list[str]]) -> pa.Table:
-    """Return the table with the columns of the levels in place of `column`, that of the labels, and
-    of any other column with a level's name."""
+    """The table with the columns of the levels in place of that of the labels."""
     replaced = [name for name in table.column_names if name == column or name in levels]
     table = table.drop_columns(replaced)
     for name, values in levels.items():

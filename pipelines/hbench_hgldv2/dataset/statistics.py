@@ -90,7 +90,7 @@ def run(
 
 
 def _show(numbers: Mapping[str, int], *, as_json: bool) -> None:
-    """Print the counts next to the published ones, where these are known."""
+    """Print the counts next to the published ones."""
     header = ("what", "found", "published")
     rows = [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
     if as_json:
@@ -130,10 +130,8 @@ def counts_of_hierarchy(
 
 
 def images_of(raw: Path, split: str) -> dict[int, int]:
-    """Count the images of each landmark of a split, by its number.
-
-    train_clean.csv has a row per landmark, with its images by spaces; index_image_to_landmark.csv
-    a row per image.
+    """Count the images of each landmark, in train_clean.csv for train, in
+    index_image_to_landmark.csv for the index.
     """
     with open_table(
         gldv2.metadata_file(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)
@@ -172,20 +170,18 @@ def draw(
 
 
 def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
-    """Draw the landmarks of every super-category as bars, the bars of the splits beside each other,
-    the largest super-category first; colours show kinds, and opacity the split."""
+    """The landmarks of every super-category as bars, those of the splits beside each other."""
     sizes: dict[str, Counter[str]] = {}
     kinds: dict[str, str] = {}
     for split, rows in splits.items():
         sizes[split] = Counter(row.hierarchical_label for row in rows)
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in rows}
-    kinds.pop("", None)  # of landmarks without a super-category
+    kinds.pop("", None)
     names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
-    width = 0.8 / len(sizes)  # of a bar, where the names are 1 apart
+    width = 0.8 / len(sizes)
 
     for number, (split, size) in enumerate(sizes.items()):
         shift = (number - (len(sizes) - 1) / 2) * width  # of a split's bars from the ticks
-        # a call per kind, so that the legend has its colour
         for kind, colour in zip(offered(sorted(kinds.values())), itertools.cycle(COLOURS)):
             at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)
             heights = [size[names[place]] for place in at]
@@ -206,8 +202,7 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
 def _images(
     axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
 ) -> None:
-    """Draw how many labelled landmarks of each split (up) have how many images (across); `images`:
-    split -> landmark -> its number of images."""
+    """How many labelled landmarks of each split (up) have how many images (across)."""
     for split, images_of_landmark in images.items():
         labelled = (row.landmark_id for row in splits[split] if row.hierarchical_label)
         landmarks = Counter(images_of_landmark[i] for i in labelled if i in images_of_landmark)
@@ -220,8 +215,7 @@ def _images(
 
 
 def _finish(axes: Axes, title: str) -> None:
-    """Let the upward axis, of landmarks, be logarithmic, since sizes differ by factors of hundreds,
-    and give the panel its title and legend."""
+    """Let an axis of landmarks be logarithmic, and give a panel its title and legend."""
     axes.set_yscale("log")
     _plain_numbers(axes.yaxis)
     axes.set_ylabel("landmarks")

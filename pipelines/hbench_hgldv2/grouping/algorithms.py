@@ -60,8 +60,7 @@ def kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts. It knows nothing
-    of pairs that must stay `apart`, which are separated afterwards."""
+    """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts."""
     from sklearn.cluster import KMeans
 
     model = KMeans(settings.k, n_init=settings.restarts, random_state=settings.seed)
@@ -75,8 +74,7 @@ def faiss_kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run Lloyd's k-means of faiss, which is quick with many labels. It knows nothing of pairs that
-    must stay `apart`, which are separated afterwards."""
+    """Run Lloyd's k-means of faiss, for many labels."""
     import faiss
 
     model = faiss.Kmeans(
@@ -84,7 +82,7 @@ def faiss_kmeans(
         settings.k,
         niter=50,
         nredo=settings.restarts,
-        seed=settings.seed + 1,  # faiss takes 0 for its own default
+        seed=settings.seed + 1,
         # use every point: by default faiss draws a sample of many, and warns of few
         min_points_per_centroid=1,
         max_points_per_centroid=len(points),
@@ -102,9 +100,7 @@ def _cut_linkage(
     *,
     method: Literal["ward", "average"],
 ) -> Ids:
-    """Merge the nearest points (n, D) and clusters, one pair after the other, until k clusters are
-    left; return the cluster 0 … k−1 of every point (n,). `weights` are not used: a linkage knows
-    none."""
+    """Cut a linkage of the points (n, D) into k clusters, 0 … k−1; a linkage knows no weights."""
     from scipy.cluster.hierarchy import fcluster
 
     from_one = fcluster(dendrogram(points, method, apart), settings.k, "maxclust")
@@ -124,7 +120,6 @@ def _upper_triangle_of_distances(
     filled = 0
     result = np.empty(len(vectors) * (len(vectors) - 1) // 2)
     for start in range(0, len(vectors), block):
-        # rounding may leave a distance a little below 0, which has no square root
         cosine = np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None)
         distances = np.sqrt(2 * cosine) if method == "ward" else cosine  # |x − y|² = 2 − 2·x·y
         # the columns of a block begin with its first row: that row's own distance is at 0, the

@@ -99,11 +99,7 @@ def _clustered(
     links: Links,
     resamples: int,
 ) -> list[Clustered]:
-    """Cluster the labels by their vectors (n, D), and measure how well each fits its cluster, also
-    in `resamples` refits to random samples.
-
-    `links`: labels to keep together, and labels to keep apart.
-    """
+    """Cluster the labels, and measure how well each fits its cluster, also in refits to samples."""
     ids = [label.class_id for label in labels]
     clusters = cluster(ids, vectors, settings, algorithm, links)
 
@@ -118,7 +114,7 @@ def _clustered(
 
 
 def read_clusters(work: Path) -> dict[str, int]:
-    """Read the number of the cluster of every class, by its id, from clusters.csv."""
+    """Read class -> cluster from clusters.csv."""
     return {row.class_id: row.cluster for row in read_rows(work / "clusters.csv", Clustered)}
 
 
@@ -152,7 +148,7 @@ def cluster(
             "k-means has to start", expected="--restarts 1 or more", found=f"{settings.restarts}"
         )
 
-    with threadpool_limits(limits=1):  # the order of sums, and so their last digits, is the same
+    with threadpool_limits(limits=1):
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
     largest_first = sorted(members, key=lambda part: (-len(part), part[0]))
@@ -167,11 +163,8 @@ def refits(
     *,
     resamples: int = 10,
 ) -> Iterator[Ids]:
-    """Yield `resamples` clusterings of all n labels, int64 (n,), each fitted to a random 80 % of
-    them; the others go to the cluster with the nearest centroid. How much they differ shows how far
-    a clustering can be trusted.
-
-    `ids`: of the labels; `vectors` (n, D).
+    """Yield clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the
+    nearest centroid.
     """
     rng = np.random.default_rng(settings.seed)
     size = max(settings.k, round(SHARE * len(ids)))  # k clusters need as many labels
@@ -180,8 +173,7 @@ def refits(
         part = cluster(
             [ids[i] for i in chosen],
             vectors[chosen],
-            # one start each: their number makes up for the best of several
-            ClusterSettings(settings.k, settings.seed + seed, restarts=1),
+            ClusterSettings(settings.k, settings.seed + seed, 1),
             algorithm,
         )
         numbers = np.asarray([part[ids[i]] for i in chosen])
@@ -194,8 +186,8 @@ def refits(
 
 
 def stability(fits: Sequence[NDArray[np.integer]]) -> float:
-    """Compute the mean adjusted Rand index of all pairs of clusterings (n,) of the same labels: 1
-    if all are the same, about 0 if they agree by chance; nan for fewer than two."""
+    """Compute the mean ARI of all pairs of clusterings of the same labels; nan for fewer than
+    two."""
     if len(fits) < 2:
         return float("nan")
     return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(fits, 2)]))
@@ -207,8 +199,7 @@ def coassociation(
     """Compute how often refits put a label together with the other labels of its cluster: class id
     -> share.
 
-    `clusters`: class id -> cluster; `fits`: the cluster of each label (n,) in every refit. The
-    share is the mean over refits and over those labels; 1 for a label alone in its cluster, nan
+    The share is the mean over refits and over those labels; 1 for a label alone in its cluster, nan
     without refits.
     """
     numbers = np.asarray([clusters[i] for i in ids], np.int64)

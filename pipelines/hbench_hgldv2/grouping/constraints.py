@@ -51,7 +51,6 @@ def collapse(
         present = [i for i in together if i in known]
         graph.add_edges_from(pairwise(present))
 
-    # labels that are linked, also by way of others, are one connected part of the graph
     numbers: dict[str, int] = {}
     parts = sorted(
         (sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0]
@@ -92,13 +91,13 @@ def separate(
         int64 (n,), the clusters after all moves.
     """
     result = clusters.copy()
-    graph = nx.Graph(list(apart))  # a point's neighbours are those that it must be apart from
+    graph = nx.Graph(list(apart))
     centres = np.stack([points[clusters == c].mean(axis=0) for c in range(int(clusters.max()) + 1)])
     for a, b in sorted(graph.edges):
         if result[a] != result[b]:
             continue
         fits = {node: float(points[node] @ centres[result[node]]) for node in (a, b)}
-        loser = min(fits, key=lambda node: (fits[node], node))  # of equal ones the first row
+        loser = min(fits, key=lambda node: (fits[node], node))
         taken = {int(result[other]) for other in graph[loser]}
         nearest_first = np.argsort(-(centres @ points[loser]), kind="stable").tolist()
         free = [c for c in nearest_first if c not in taken]

@@ -98,8 +98,7 @@ def are_short(labels: Sequence[str]) -> bool:
 
 
 def _weights_of(local: Path) -> list[Path]:
-    """Find the files of weights of a local encoder: the file itself, or those in its folder. An
-    encoder that is known by its name alone, so that `local` does not exist, has none."""
+    """Find the files of weights of a local encoder; one that is known by its name has none."""
     if local.is_file():
         return [local]
     if local.name and local.is_dir():
@@ -157,15 +156,14 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
             expected="finite, not all zero",
             found=f"rows {examples(bad)}",
         )
-    # what was a unit vector before keeps its bits: to divide by 0.9999999 would change them
+    # unit vectors read from a file keep their bits
     exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)
     return np.asarray(vectors / exact, np.float32)
 
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
-    """Encode n texts as unit vectors float32 (n, at most `dimensions`), without a model: by which
-    groups of 2–5 letters within words they have, rare ones weighing more (TF-IDF), reduced by an
-    SVD.
+    """Encode texts by TF-IDF of character n-grams (2–5, within words), reduced by an SVD; needs no
+    model.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -173,7 +171,6 @@ def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
     counted = TfidfVectorizer(
         analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True
     ).fit_transform(texts)
-    # an SVD gives fewer dimensions than there are texts and groups of letters
     dimensions = min(dimensions, *(size - 1 for size in counted.shape))
     if dimensions < 1:
         raise UsageError("TF-IDF needs more labels", expected="at least two", found=str(len(texts)))
@@ -231,22 +228,18 @@ def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
 
 @encoders.register("tfidf")
 def _tfidf(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    """Encode the labels' own texts; there is no model to name (`argument`), and the prompt is not
-    used, since it would add the same letters to every label."""
+    # The prompt is not used: it would add the same letters to every label.
     return tfidf([label.label for label in labels])
 
 
 @encoders.register("file")
 def _file(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    """Read vectors that were made elsewhere, from the file `argument`; what was encoded is known
-    there, so the prompt is not used."""
     return load(Path(argument), labels)
 
 
 @encoders.register("open_clip")
 def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    """Encode the labels, each within the prompt, as unit vectors (n, D), by the text encoder of
-    open_clip that `argument` names: a folder, or MODEL/PRETRAINED."""
+    """Unit vectors of labels, (labels, D), by the text side of a CLIP from its name or a folder."""
     import torch
 
     with _quiet():
@@ -277,8 +270,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _load_clip(argument: str) -> tuple[Any, Any]:
-    """Load a model of open_clip and its tokenizer; `argument` is MODEL/PRETRAINED, where PRETRAINED
-    is a tag of open_clip's or the file of a local checkpoint.
+    """Load a model of open_clip, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local
+    checkpoint.
     """
     import open_clip
 
@@ -290,8 +283,7 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
             fix="open_clip.list_pretrained() lists the models",
         )
     try:
-        # some weights were trained with another activation than the model's usual one, of which
-        # open_clip only warns: so it is asked for here
+        # open_clip only warns
         gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))
         model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=gelu)
         return model, open_clip.get_tokenizer(name)
@@ -310,8 +302,8 @@ def _has_any(folder: Path, patterns: Sequence[str]) -> bool:
 
 
 def _width_of(folder: Path) -> int:
-    """Read the width of the sentence encoder in a folder, which is the length of its vectors.
-    Raises DataError for a folder that lacks one of its parts.
+    """The width of the sentence encoder in a folder. Raises DataError for a folder that lacks one
+    of its parts.
     """
     missing = [part for part, patterns in PARTS.items() if not _has_any(folder, patterns)]
     config = {} if "config.json" in missing else read_json(folder / "config.json")
@@ -329,10 +321,8 @@ def _width_of(folder: Path) -> int:
 
 
 def _load_folder(folder: Path) -> tuple[Any, Any]:
-    """Load a sentence encoder and its tokenizer from a folder in Hugging Face's layout, as the text
-    side of a model of open_clip: the mean of its vectors of words, as such encoders are used.
-
-    open_clip takes a model only from a file of settings, which is written to a temporary folder.
+    """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower
+    with mean pooling.
     """
     import open_clip
 

@@ -81,8 +81,7 @@ def _next_nearest(similar: Vectors, numbers: Ids) -> tuple[Ids, Vectors]:
 
 
 def _medoids(similar: Vectors, numbers: Ids) -> list[int]:
-    """Find the row of the label that is nearest to the centroid of its cluster, for each of the k
-    clusters. `similar` (n, k): labels to centroids; `numbers` (n,): the clusters of the labels."""
+    """Find the place of the label that is nearest to the centroid of each cluster."""
     inside = numbers[:, None] == np.arange(similar.shape[1])  # (n, k): whether in this cluster
     return [int(place) for place in np.where(inside, similar, -np.inf).argmax(axis=0)]
 
@@ -114,9 +113,8 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
 
 
 def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Number group ids (n,) 0 … G−1, by first appearance: ["b", "a", "b"] becomes [0, 1, 0]."""
+    """Number group ids 0 … G−1, by first appearance."""
     number: dict[Hashable, int] = {}
-    # a new id gets the number of ids so far
     return np.asarray([number.setdefault(i, len(number)) for i in ids], np.int64)
 
 

@@ -109,22 +109,20 @@ def run(
 
 
 def _as_json(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> str:
-    """Write the text of quality.json; `measures`: title -> measure -> value."""
+    """Write the measures and recalls as the text of quality.json."""
     content = {"measures": measures, "recalls": [row._asdict() for row in recalled]}
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _clusters_in(work: Path) -> dict[str, str]:
-    """Return class id -> cluster of the work folder, as if clusters were groups: the number of a
-    cluster is its name."""
+    """Return class -> cluster of the work folder, whose number is the group's name."""
     return {i: str(number) for i, number in clustering.read_clusters(work).items()}
 
 
 def _inconsistencies_in(
     groups: Mapping[str, str], labels: Sequence[Label], vectors: Vectors
 ) -> list[Inconsistency]:
-    """Find the inconsistencies (near labels in different groups) among the labels that have a
-    group; `groups`: class id -> group; `vectors` (n, D): of all labels."""
+    """Find the inconsistencies among the labels that have a group."""
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return inconsistencies([labels[i].label for i in rows], names, vectors[rows])
@@ -133,9 +131,8 @@ def _inconsistencies_in(
 def measured(
     labels: Sequence[Label], groups: Mapping[str, str], truth: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, float]], list[Recall]]:
-    """Measure how well `groups` agree with `truth`, both class id -> group, over the labels that
-    both have: unweighted, under "labels", and weighted by landmarks, under "landmarks". Return also
-    the recall of each true group.
+    """Measure the labels that both have, unweighted and weighted by landmarks, and the recall of
+    each group.
     """
     shared = [label for label in labels if label.class_id in groups and label.class_id in truth]
     ours = [groups[label.class_id] for label in shared]
@@ -150,8 +147,7 @@ def measured(
 def coherence(
     labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]
 ) -> dict[str, float]:
-    """Measure, without a reference, how well the labels of a group fit together: by their vectors
-    (n, D), the mean silhouette, and by their words; `groups`: class id -> group."""
+    """Compute the mean silhouette and the lexical coherence of the grouped labels."""
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return {
@@ -161,8 +157,7 @@ def coherence(
 
 
 def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
-    """Compute how stable the clustering of the work folder is (how alike refits to samples are),
-    with the settings in its record; `vectors` (n, D): of the labels."""
+    """Compute the stability of the work folder's clustering, with the settings in its record."""
     record = record_of(work / "clusters.csv")
     if record is None:
         raise DataError(
@@ -227,8 +222,7 @@ def agreement_with(
 
 
 def recalls(clusters: Sequence[Hashable], reference: Sequence[str]) -> list[Recall]:
-    """Compute the recall of each reference group, worst first: the largest share of its labels that
-    is in one cluster. `clusters`, `reference`: of the same n labels."""
+    """Compute the recall of each reference group, worst first."""
     of_group: dict[str, Counter[Hashable]] = {}
     for cluster, group in zip(clusters, reference, strict=True):
         of_group.setdefault(group, Counter())[cluster] += 1
@@ -240,8 +234,7 @@ def recalls(clusters: Sequence[Hashable], reference: Sequence[str]) -> list[Reca
 
 
 def lexical_coherence(labels: Sequence[str], clusters: Sequence[Hashable]) -> float:
-    """Compute the share of labels whose head noun ("church" of "church of Finland") is the most
-    frequent one in their cluster. `labels`, `clusters`: of the same n labels."""
+    """Compute the share of labels whose head noun is the most frequent in their cluster."""
     nouns: dict[Hashable, Counter[str]] = {}
     for label, cluster in zip(labels, clusters, strict=True):
         nouns.setdefault(cluster, Counter())[head_noun(label)] += 1
@@ -300,14 +293,12 @@ def inconsistencies(
 
 
 def _sharing_a_word(names: Sequence[str]) -> dict[tuple[int, int], str]:
-    """Find the pairs (i, j) of places of names with the same head noun, or else the same first
-    word, and say which word it is. A name of one word has no first word but its head noun."""
+    """Find the pairs of names with the same last word, or else the same first, and say which."""
     reasons: dict[tuple[int, int], str] = {}
     last = map(head_noun, names)
     first = (name.split()[0] if " " in name else "" for name in names)
 
     for words, why in ((last, "head noun"), (first, "first word")):
-        # sorted, names with the same word lie side by side, as groupby needs it
         for word, same in groupby(
             sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)
         ):
@@ -357,7 +348,6 @@ def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities
     means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
     squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
     counts = np.asarray([len(row) for row in within])
-    # a little above 0, since differences are divided by its root
     variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
     return means, variances
 

@@ -44,7 +44,7 @@ class Swept(NamedTuple):
 
 
 class _Against(NamedTuple):
-    """The measures of a sweep that need a reference; nan without one."""
+    """The measures of a sweep that need a reference."""
 
     purity: float = math.nan
     nmi: float = math.nan
@@ -119,11 +119,11 @@ clusters is cheaper than splitting them'
 
 def _show(rows: Sequence[Swept]) -> None:
     """Print the measures of every k, without those that no row has."""
-    unknown = np.isnan(np.asarray(rows, float)).all(axis=0)  # by measure
+    unknown = np.isnan(np.asarray(rows, float)).all(axis=0)
     measured = [name for name, absent in zip(Swept._fields, unknown, strict=True) if not absent]
     table = []
     for row in rows:
-        values = [getattr(row, name) for name in measured[1:]]  # the first is k
+        values = [getattr(row, name) for name in measured[1:]]
         table.append([str(row.k), *(f"{value:.3f}" for value in values)])
     terminal.show_table(None, measured, table)
 
@@ -137,10 +137,8 @@ def sweep(
     reference: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 10,
 ) -> Iterator[Swept]:
-    """Yield the measures of a clustering with each of the settings, which differ in k.
-
-    `names`: (class id, label) of the vectors (n, D); `reference`: class id -> group, empty for
-    none; `resamples`: the refits by which the stability is measured.
+    """Yield a row per settings; `names` are (class id, label) of the vectors, `reference` class id
+    -> group.
     """
     ids = [class_id for class_id, _ in names]
     for setting in settings:

@@ -91,10 +91,7 @@ def run(
 
 
 def propose(work: Path, source: FactSource, *, least: int) -> None:
-    """Make taxonomy.csv and taxonomy_removed.csv with facts from a source, and print the tree.
-
-    `least`: an ancestor is kept if it has at least this many landmarks below it.
-    """
+    """Make taxonomy.csv and taxonomy_removed.csv with facts from a source."""
     labels = [
         label for label in read_rows(work / "labels.csv", Label) if QID.fullmatch(label.class_id)
     ]
@@ -132,11 +129,11 @@ def ancestors_of(
     class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
 ) -> dict[str, tuple[str, ...]]:
     """Find the direct superclasses (best-ranked P279) of the classes and of all classes up to
-    twelve levels above them. `entities`: asks a source for the entities of ids.
+    twelve levels above them.
     """
     parents: dict[str, tuple[str, ...]] = {}
     unknown = sorted(set(class_ids))
-    for _ in range(MOST_LEVELS):  # a level at a time, so that a request is about many classes
+    for _ in range(MOST_LEVELS):
         if not unknown:
             break
         entity_of = entities(unknown)
@@ -198,8 +195,7 @@ def taxonomy(
 def _landmarks_of(
     members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]
 ) -> dict[str, int]:
-    """Sum the landmarks of the classes that each node stands for: one class, or those of a
-    condensed cycle (`members`: node -> classes; `landmarks`: class -> number)."""
+    """Sum the landmarks of the classes that each node stands for."""
     here = {}
     for node, classes in members.items():
         here[node] = sum(landmarks.get(member, 0) for member in classes)
@@ -207,8 +203,7 @@ def _landmarks_of(
 
 
 def _with_those_below(graph: nx.DiGraph[str], here: Mapping[str, int]) -> dict[str, int]:
-    """Add to the landmarks of each node, `here`, those of all nodes below it, each once, however
-    many ways lead down to it."""
+    """Add to the landmarks of each node those of all nodes below it."""
     weights = {}
     for node in graph:  # edges lead from child to parent, so networkx's ancestors are those below
         weights[node] = here[node] + sum(here[below] for below in nx.ancestors(graph, node))
@@ -232,10 +227,9 @@ def _nodes_of_tree(
 
 
 def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
-    """Return "natural" or "human-made", by which known classes are above the `members` of a node;
-    "review", for a person to decide, if both or neither are. Edges lead from child to parent.
+    """Return "natural" or "human-made" by the classes above, to which the edges lead; "review" for
+    both or neither.
     """
-    # edges lead up, so networkx's descendants are the classes above
     up = {
         above for member in members if member in graph for above in nx.descendants(graph, member)
     } | set(members)
@@ -247,7 +241,7 @@ def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
 
 
 def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
-    """List the nodes below the root, a parent before its children; `names`: class id -> label."""
+    """List the nodes below the root, in tree order."""
     depth = {
         node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()
     }
@@ -275,11 +269,9 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
     """Write, for each class, the labels of the classes above it in the tree, the nearest first,
     joined by " < ".
     """
-    # of a condensed cycle, every member has the path of its node
     node_of = {member: node for node in nodes for member in (node.class_id, *node.members)}
 
     def labels_above(node: Node) -> list[str]:
-        """The labels from the parent up; the root has no row, so the path ends below it."""
         parent = node_of.get(node.parent)
         return [] if parent is None else [parent.label, *labels_above(parent)]
 
@@ -289,11 +281,8 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
 def _graph_of_specific_classes(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> nx.DiGraph[str]:
-    """Make the graph of child → parent edges without classes that are too general (STOP), below
-    which nearly everything would be one branch.
-
-    `landmarks`: class -> number; `removed`: each edge that is left out is added to it. A general
-    class with landmarks of its own stays, without edges.
+    """Make the graph of child → parent edges without classes that are too general, and add each
+    edge left out to `removed`. A general class with landmarks of its own stays, without edges.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))

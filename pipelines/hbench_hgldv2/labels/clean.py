@@ -124,7 +124,6 @@ def _refuse_two_starts(
 
 
 def _outputs(work: Path) -> tuple[Path, Path]:
-    """The files that this step makes: the selection of landmarks, and the labels."""
     return work / "selection.csv", work / "labels.csv"
 
 
@@ -139,8 +138,7 @@ def _write(
     write_rows(selection_file, selection, CleanedLandmark, record=record, counts=counted)
     write_rows(labels_file, labels, Label, record=record, counts={"labels": len(labels)})
 
-    # "train kept" is a count by split and status, "irrelevant" one by reason
-    kept = {name: count for name, count in counted.items() if " " in name}
+    kept = {name: count for name, count in counted.items() if " " in name}  # not the reasons
     terminal.say(counts_text(f"{len(labels):,} classes; landmarks", kept))
     if reasons := {name: count for name, count in counted.items() if " " not in name}:
         terminal.say(counts_text("why not kept", reasons))
@@ -148,8 +146,7 @@ def _write(
 
 def _take_own(work: Path, path: Path, chosen: Mapping[str, str]) -> None:
     """Write the labels of a curator's own table, say what it was taken for, and write a selection
-    of no landmarks, since the table has only their counts. `chosen`: part (id, label, count) ->
-    column, for the columns that the user names.
+    of no landmarks, since the table has only their counts.
     """
     selection_file, labels_file = _outputs(work)
     if path.resolve() in (selection_file.resolve(), labels_file.resolve()):
@@ -203,7 +200,6 @@ def select(
         for class_id, label in labels.items()
         if normalised(label) in texts
     }
-    # these replace those by label
     actions |= {rule.qid: rule.action for rule in rules if rule.qid}
     return [_cleaned(link, labels, actions) for link in links]
 
@@ -240,7 +236,6 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
     """Make a label for each class of a kept or ambiguous landmark, sorted by landmarks, most first,
     then by id.
     """
-    # by class: how many landmarks are kept in each split, and how many ambiguous in any
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     shown: dict[str, list[str]] = defaultdict(list)
     for row in selection:
@@ -275,15 +270,12 @@ def counts_of_selection(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
 
 
 def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> CleanedLandmark:
-    """Decide what becomes of a landmark: each rule leaves fewer of its classes, and the first one
-    that leaves none drops it.
+    """A landmark with what becomes of it, why, and the classes that this rests on.
 
-    `labels`: the label of each class, "" without one; `actions`: what the rules say of a class,
-    "drop" or "too_generic". The row holds the classes that the decision rests on.
+    `labels`: the label of each class, "" without one; `actions`: what the rules say of a class.
     """
 
     def made(status: str, reason: str, classes: tuple[str, ...]) -> CleanedLandmark:
-        """The row of this landmark."""
         return CleanedLandmark(link.split, link.landmark_id, link.category, status, reason, classes)
 
     if link.reason:

@@ -26,10 +26,9 @@ def offered(used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS) -> tuple
 
 
 def written_in_two_ways(used: Iterable[str]) -> tuple[str, str] | None:
-    """Return two kinds that differ only in case, spaces, hyphens or underscores, among those in use
-    and the usual ones that are offered with them; None where there are none.
+    """Return two kinds that differ only in case, spaces, hyphens or underscores, of those in use
+    and the usual ones next to them; None where there are none.
     """
-    # by the spelling without what makes no difference, the kind that has it first
     first: dict[str, str] = {}
     for kind in offered(used):
         known = first.setdefault(re.sub(r"[\s_-]", "", kind).lower(), kind)

@@ -41,8 +41,8 @@ class Label(NamedTuple):
 
 
 def normalised(label: str) -> str:
-    """Normalise a raw label, so that spellings of one class are the same text: cut "(…)" at its
-    end, even if unclosed, collapse spaces, fold case, and write letters with accents one way (NFC).
+    """Normalise a raw label: cut "(…)" at its end, even if unclosed, collapse spaces, fold case;
+    NFC.
     """
     text = unicodedata.normalize("NFC", label)
     return " ".join(re.sub(r"\s*\([^)]*\)?\s*$", "", text).split()).casefold()
@@ -63,14 +63,14 @@ def digest(class_ids: Iterable[str]) -> str:
 
 
 def partition_digest(clusters: Mapping[str, int]) -> str:
-    """Return the sha256 of a partition of classes (class id -> cluster), independent of the numbers
-    and order of the clusters: of the hashes of the clusters' members.
+    """Return the sha256 of a partition of classes, independent of the numbers and order of the
+    clusters.
     """
     return digest(digest(members) for members in members_of(clusters).values())
 
 
 def members_of(clusters: Mapping[str, int]) -> dict[int, list[str]]:
-    """Return cluster -> its classes, sorted by id, from class id -> cluster."""
+    """Return cluster -> classes, sorted."""
     result: dict[int, list[str]] = {}
     for class_id in sorted(clusters):
         result.setdefault(clusters[class_id], []).append(class_id)

@@ -24,8 +24,8 @@ class Landmark(NamedTuple):
 
 
 def landmark_file(raw: Path, split: str) -> Path:
-    """Find the file of a split's landmarks in a folder or its metadata/; a released hierarchy will
-    do, since it names the categories. Raises DataError where none is there.
+    """Find the file of a split's landmarks; a released hierarchy will do, since it names the
+    categories.
     """
     for name in NAMES:
         for path in (raw / name.format(split), raw / Path(name.format(split)).name):
@@ -39,8 +39,8 @@ def landmark_file(raw: Path, split: str) -> Path:
 
 
 def read_landmarks(path: Path, split: str) -> list[Landmark]:
-    """Read the landmarks of a split from {train,index}_label_to_category.csv; raises DataError for
-    a file without the columns landmark_id and category, or with a landmark twice.
+    """Read the landmarks in {train,index}_label_to_category.csv (columns landmark_id, category);
+    raises DataError.
     """
     with open_table(path) as lines:
         reader = csv.DictReader(lines)

@@ -151,8 +151,7 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
 
 
 def _unused(titles: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """The titles of the columns that are neither id, label nor count, each with what is said of
-    it."""
+    """The titles of the columns that are no part, each with what is said of it."""
     used = set(columns.values())
     return {title: "not used" for title in titles if title not in used}
 
@@ -179,7 +178,7 @@ def _facts_on(labels: Sequence[Label], unlabelled: int) -> list[str]:
 
 
 def _with_title(titles: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Select the columns whose title is one of the `known` ones, however it is spelled."""
+    """The columns whose title is a known one."""
     folded = {_folded(title) for title in known}
     return [title for title in titles if _folded(title) in folded]
 
@@ -190,8 +189,7 @@ def _folded(title: str) -> str:
 
 
 def _problem(part: str, columns: Sequence[str]) -> str:
-    """Say why the column of a part (id, label or count) is unclear: no title fits, or those of
-    several `columns`."""
+    """Why the column of a part is unclear: none fits, or several (`columns`)."""
     if not columns:
         return f"no column has a title of a {part}, such as {examples(TITLES[part], most=3)}"
     return f"{' and '.join(columns)} may each be the {part}"
@@ -237,6 +235,6 @@ def _refuse_unusable(path: Path, rows: Sequence[TableRow]) -> None:
 
 
 def _shown(rows: Sequence[TableRow]) -> str:
-    """Write the first rows that have a problem, for the error: number, id, label and count."""
+    """The first rows of a problem: number, id, label and count."""
     cells = (f"row {row.number}: {row.class_id!r}, {row.label!r}, {row.counted!r}" for row in rows)
     return examples(cells, most=3)

@@ -31,8 +31,7 @@ class RecordedAnswer(NamedTuple):
 
 
 def refuse_others(options: Mapping[str, object]) -> None:
-    """Raise UsageError for options next to --demo that say what to scrape, and where; `options`:
-    by name, None where it was not given."""
+    """Raise UsageError for options next to --demo that say what to scrape, and where."""
     if given := [name for name, value in options.items() if value is not None]:
         raise UsageError(
             "--demo brings its own landmarks and answers",

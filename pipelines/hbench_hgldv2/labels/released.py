@@ -77,15 +77,14 @@ def run(
 
 
 def _sample_rows() -> list[Released]:
-    """Make rows, as if of a released file, from the decisions that ship with the package: a
-    landmark of each label, whose text lacks case and qualifiers.
+    """Make a landmark of each label in the shipped decisions, whose labels lack case and
+    qualifiers.
     """
     shipped = decisions_file.load(SAMPLE)
     moves = [decision for decision in shipped.decisions if isinstance(decision, Move)]
     placed = [(i, move.to) for move in moves for i in move.labels]
     named = [(i.removeprefix(PREFIX), group, shipped.groups[group].kind) for i, group in placed]
-    no_category = ""
-    return [Released(number, no_category, *row) for number, row in enumerate(named)]
+    return [Released(number, "", *row) for number, row in enumerate(named)]
 
 
 def read(path: Path) -> list[Released]:

@@ -174,11 +174,7 @@ def _replay_demo(work: Path) -> None:
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
-    """Make links.csv and classes.csv with facts from a source, unless they are up to date.
-
-    `raw`: the folder of GLDv2's metadata; `settings`: noted in the record of the files, so that
-    other ones make them anew; "limit" is the number of landmarks of each split, None for all.
-    """
+    """Make links.csv and classes.csv with facts from a source, unless they are up to date."""
     files = {split: landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), settings)
     if is_done(record, work / "classes.csv", work / "links.csv"):
@@ -211,8 +207,7 @@ def _counted(links: Sequence[Link]) -> Counter[str]:
 
 
 def _say(counted: Mapping[str, int]) -> None:
-    """Print how many landmarks were linked, by what, and why others were not; `counted`: by
-    "status …", "via …", or the reason for having no class, which has no space in it."""
+    """Print how many landmarks were linked, by what, and why others were not."""
     for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
         shown = {
             name.removeprefix(prefix): count
@@ -238,7 +233,7 @@ def expected_requests(titles: int) -> int:
 def resolve(
     landmarks: Sequence[Landmark], source: FactSource
 ) -> tuple[list[Link], list[ClassName]]:
-    """Link every landmark, in order, and name all their classes, sorted by the number of their id.
+    """Link every landmark, in order, and name all their classes, sorted by id.
 
     Raises IntegrityError unless every title is exactly one of found, redirected, missing, invalid,
     no_item.
@@ -258,7 +253,6 @@ def resolve(
 
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
-    # the classes, and the items that only occur as qualifiers of classes, such as "Q42 (Q43)"
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
     qualifiers = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
     names = source.names([*class_ids, *sorted(qualifiers, key=_qid_order)])
@@ -270,8 +264,8 @@ def resolve(
 
 
 def _spelled_out(links: Sequence[Link], names: Mapping[str, Named]) -> list[Link]:
-    """Write names in place of the QIDs in the raw labels of the links; an item without a name in
-    English, or for all languages, keeps its QID. `names`: by QID.
+    """Write the names of items, where a spoken language has one, in place of their QIDs in the raw
+    labels.
     """
     spoken = {i: name.text for i, name in names.items() if name.language in SPOKEN and name.text}
     shown = [QID.sub(lambda qid: spoken.get(qid[0], qid[0]), link.raw_label) for link in links]
@@ -295,11 +289,10 @@ def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
 
 
 def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]:
-    """Find the entities of the items and of their main topics (P301), at most three hops away; by
-    the ids that were asked for."""
+    """Find the entities of the items and of their main topics (P301), at most three hops away."""
     known: dict[str, Entity] = {}
     unknown = _new_ids(items, known)
-    for _ in range(MOST_TOPICS + 1):  # the items themselves, then a hop at a time
+    for _ in range(MOST_TOPICS + 1):
         if not unknown:
             break
         known |= source.entities(unknown)
@@ -320,11 +313,10 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
     """Return what a category is about: its item leads to its main topic (P301), and this one
     perhaps to its own.
 
-    An item of a Wikimedia class without a topic, such as a disambiguation, is not a place. `item`:
-    of the category, "" for none; `entities`: by id.
+    An item of a Wikimedia class without a topic, such as a disambiguation, is not a place.
     """
     entity = entities.get(item, MISSING)
-    seen = {item}  # topics may lead in a circle
+    seen = {item}
     while (
         entity.topics
         and entity.topics[0] in entities
@@ -335,7 +327,6 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
         seen.add(item)
         entity = entities[item]
 
-    # the reasons for having no class, the gravest first
     if not entity.item:
         return Topic(item, entity, "item_missing")
     if entity.combines:
@@ -348,10 +339,8 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
 
 
 def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:
-    """Find the pages with an item to which category-redirect templates lead, in at most five hops
-    and never in a circle; by the requested title.
-
-    `pages`: by requested title, pages that exist but have no item.
+    """Find the pages to which category-redirect templates lead, in at most five hops and never in a
+    circle.
     """
     # where each requested title has led so far; one that leads nowhere else is dropped
     current = {title: page.title for title, page in pages.items()}
@@ -360,7 +349,6 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
     for _ in range(MOST_HOPS):
         if not current:
             break
-        # all titles go one hop at once, so that a request is about many of them
         targets = source.soft_targets(sorted(set(current.values())))
         hops = {title: targets.get(place, "") for title, place in current.items()}
         hops = {t: target for t, target in hops.items() if _is_title(target)}
@@ -380,14 +368,13 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
 
 
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
-    """Make the row of a landmark: the classes of what its category is about or, without any, the
-    reason. `page`: of its category; `entities`: by id."""
+    """A landmark with what its page and its entity say; where there is none, the reason."""
     topic = Topic("", MISSING, page.status)
     if page.item:
         topic = topic_of(page.item, entities)
     entity = topic.entity
     classes = () if topic.reason else entity.classes
-    # a source has the qualifiers (such as years) of all classes of an entity, or of none
+    # a source has the qualifiers of all classes of an entity, or of none
     qualifiers = entity.qualifiers or ("",) * len(classes)
     labels = [
         f"{qid} ({qualifier})" if qualifier else qid
@@ -428,5 +415,4 @@ def _is_title(title: str) -> bool:
 
 
 def _qid_order(qid: str) -> int:
-    """The number of a QID, to sort by: Q9 comes before Q10."""
     return int(qid[1:])

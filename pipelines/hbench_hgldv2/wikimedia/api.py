@@ -60,8 +60,7 @@ REDIRECT_TEMPLATES = (
 
 
 def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
-    """Make a source of facts of the APIs of Commons and Wikidata, and of the query service for P373
-    (the category that an item names as its own), which the APIs can only search one by one."""
+    """Make a source of the two APIs, and of the query service for P373."""
 
     def read(
         endpoint: str,
@@ -70,12 +69,8 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         values: Sequence[str],
         reader: Callable[..., dict[str, Any]],
     ) -> dict[str, Any]:
-        """Ask about `values` in batches, as the parameter `name` of a request with these `params`,
-        and join what `reader` finds in the answers, by value.
-
-        `reader`: (the answers of a batch, its values) -> a dictionary. A batch that is refused has
-        been halved until one value is left: as an id this is a missing item, while no title should
-        be refused.
+        """Join what `reader` finds in the answers to each batch; an id that is refused alone is a
+        missing item.
         """
         known: dict[str, Any] = {}
         for batch, answers in client.ask_batched(endpoint, params, name, values):
@@ -89,7 +84,6 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         return known
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
-        """Where the category-redirect templates in the wikitexts of these pages lead, if any."""
         texts = read(servers.commons, WIKITEXTS, "titles", titles, wikitexts_of)
         return {title: target for title, text in texts.items() if (target := soft_redirect(text))}
 
@@ -112,9 +106,9 @@ def pages_of(
     pages come in any order and two titles may be one page. Format versions 1 and 2 are read. Raises
     SourceError for a title without an answer.
     """
-    renamed: dict[str, str] = {}  # a title as it was asked for -> as MediaWiki spells it
+    renamed: dict[str, str] = {}
     redirected: dict[str, str] = {}
-    pages: dict[str, dict[str, Any]] = {}  # by title; {} is a page without an item
+    pages: dict[str, dict[str, Any]] = {}
     for answer in answers:
         query = answer.get("query", {})
         for entry in query.get("normalized", ()):
@@ -137,8 +131,7 @@ def wikitexts_of(
     answers: Iterable[Mapping[str, Any]], _requested: Sequence[str] = ()
 ) -> dict[str, str]:
     """Read page title -> wikitext from the answers to one
-    `prop=revisions&rvprop=content&rvslots=main` query, in format version 2 or 1, which writes "*"
-    for "content" and has no slots. What was requested is not needed: pages come with their titles.
+    `prop=revisions&rvprop=content&rvslots=main` query.
     """
     texts: dict[str, str] = {}
     for answer in answers:
@@ -156,7 +149,6 @@ def soft_redirect(wikitext: str) -> str | None:
     Text in comments and in <nowiki> does not count.
     """
     for template in mwparserfromhell.parse(wikitext).filter_templates():
-        # spaces and underscores are the same to MediaWiki, and case is to this list
         name = " ".join(str(template.name).replace("_", " ").split()).casefold()
         if re.sub("^template: ?", "", name) in REDIRECT_TEMPLATES and template.has("1"):
             target = (
@@ -166,7 +158,6 @@ def soft_redirect(wikitext: str) -> str | None:
                 .lstrip(":")
                 .strip()
             )
-            # the target may be written with or without its namespace, or as ":Category:…"
             title = re.sub(r"(?i)^category\s*:\s*", "", target)
             return f"Category:{title}" if title else None
     return None
@@ -175,12 +166,8 @@ def soft_redirect(wikitext: str) -> str | None:
 def _page(
     title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]
 ) -> facts.Page:
-    """Return the page of a title at the end of its redirects; raises SourceError if the answer
-    lacks it.
-
-    `redirected`: title -> the title that it leads to; `pages`: what the API says of a page, by
-    title: "invalid" or "missing" among its keys, else its "pageprops", which may have an item.
-    """
+    """The page of a title at the end of its redirects. Raises SourceError if the answer lacks
+    it."""
     seen = {title}
     while title in redirected and redirected[title] not in seen:
         title = redirected[title]
@@ -205,14 +192,12 @@ def _page(
 
 
 def _listed(pages: Any) -> Iterable[dict[str, Any]]:
-    """Return the pages of an answer of the API: format version 2 lists them, version 1 maps page
-    ids to them."""
+    """Return the pages of an answer: version 2 lists them, version 1 maps page ids to them."""
     return pages.values() if isinstance(pages, Mapping) else pages
 
 
 def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
-    """Add to what is known of a page, `into`, what a continuation of the answer says of it: the API
-    gives a page in several parts, each with other keys."""
+    """Add the facts on a page in a continuation to those known so far."""
     for key, value in page.items():
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             into[key] |= value
@@ -249,8 +234,6 @@ def names_of(
     `languagefallback`.
     """
     contents = answers[0].get("entities") or {}
-    # the label under "en" is in another language where there is no English one; an empty map of
-    # labels may come as []
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
     return {
         i: facts.Named(label.get("value", ""), label.get("language", ""))
@@ -259,11 +242,11 @@ def names_of(
 
 
 def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Map each item that the statements about a property have as value to its first statement of
-    the best rank: preferred if there are any, else normal, never deprecated.
+    """Map each item value to its first statement of the best rank: preferred if there are any, else
+    normal, never deprecated.
 
-    `statements`: as Wikidata's JSON has them (`{"rank": …, "mainsnak": …}`), and in that order.
-    Unknown and absent values (somevalue, novalue) do not count.
+    Unknown and absent values (somevalue, novalue) do not count; the order is that of the
+    statements.
     """
     by_rank: dict[str, dict[str, Mapping[str, Any]]] = {"preferred": {}, "normal": {}}
     has_preferred = any(statement.get("rank") == "preferred" for statement in statements)
@@ -274,38 +257,35 @@ def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
     return by_rank["preferred" if has_preferred else "normal"]
 
 
-def qualifiers_text(statement: Mapping[str, Any]) -> str:
-    """Write the qualifiers of a statement, such as "is a church, from 1976", as an infobox of
-    Commons prints them behind the class: years, then items as QIDs, separated by commas.
-
-    `statement`: of Wikidata's JSON; its "qualifiers" map a property (P580: start, P582: end, P585:
-    point in time, or any other) to a list of values, "snaks". "" without qualifiers.
+def qualified(statement: Mapping[str, Any]) -> str:
+    """Write the qualifiers of a statement as an infobox prints them after a class: years, then
+    items as QIDs.
 
     >>> year = {
     ...     "snaktype": "value",
     ...     "datavalue": {"value": {"time": "+1976-05-01T00:00:00Z", "precision": 11}},
     ... }
     >>> (
-    ...     qualifiers_text({"qualifiers": {"P580": [year]}}),
-    ...     qualifiers_text({"qualifiers": {"P582": [year]}}),
-    ...     qualifiers_text({}),
+    ...     qualified({"qualifiers": {"P580": [year]}}),
+    ...     qualified({"qualifiers": {"P582": [year]}}),
+    ...     qualified({}),
     ... )
     ('1976–', '–1976', '')
     """
-    snaks = statement.get("qualifiers") or {}  # an empty map may come as []
+    snaks = statement.get("qualifiers") or {}
     start, end, point = (_year(snaks.get(key, [])) for key in ("P580", "P582", "P585"))
-    period = f"{start}–{end}" if start or end else ""
-    items = [_value(snak) for key in snaks for snak in snaks[key]]  # "" for dates and texts
-    return ", ".join(filter(None, (period, point, *items)))
+    items = [_value(snak) for key in snaks for snak in snaks[key]]
+    return ", ".join(
+        text for text in (f"{start}–{end}" if start or end else "", point, *items) if text
+    )
 
 
 def _entity(content: Mapping[str, Any]) -> facts.Entity:
-    """Read what the scraper needs of an entity; `content`: Wikidata's JSON of it, whose "claims"
-    are lists of statements by property."""
+    """What the scraper needs of an entity of Wikidata."""
     claims = content.get("claims") or {}  # an empty map may come as []
     statements = claims.get(facts.INSTANCE_OF, [])
     classes = best(statements)
-    qualifiers = tuple(qualifiers_text(statement) for statement in classes.values())
+    qualifiers = tuple(qualified(statement) for statement in classes.values())
     return facts.Entity(
         item=content["id"],
         classes=tuple(classes),
@@ -320,11 +300,8 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
 
 
 def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
-    """Write the year of the first time value of a property, "1976", or its decade, "1970s", or
-    century, "20. century", if it is not known more precisely; "" without one.
-
-    `snaks`: the values in Wikidata's JSON, such as {"datavalue": {"value": {"time":
-    "+1976-05-01T00:00:00Z", "precision": 11}}}.
+    """Return the year of the first time value, or its decade or century if that is its precision;
+    "" without one.
     """
     value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
     time = str(value.get("time", "")) if isinstance(value, Mapping) else ""
@@ -341,9 +318,8 @@ def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _value(snak: Mapping[str, Any]) -> str:
-    """Read the item that a property has as value, as a QID; "" for an unknown or absent value, and
-    for one that is no item, such as a date. `snak`: a value in Wikidata's JSON, which may have the
-    number of the item alone."""
+    """The item that a property has as value, as a QID; "" for an unknown or absent value, and for
+    one that is no item."""
     if snak.get("snaktype") != "value":
         return ""
     value = snak.get("datavalue", {}).get("value", {})

@@ -123,12 +123,11 @@ class Cache:
         self.close()
 
     def __len__(self) -> int:
-        """The number of answers in the file."""
         (count,) = self._db.execute("SELECT count(*) FROM answers").fetchone()
         return int(count)
 
     def get(self, request: str) -> Answer | None:
-        """Return the kept answer to a request, in its canonical text; None if nobody asked it."""
+        """Return the answer to a canonical request, or None."""
         row = self._db.execute(
             "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
         ).fetchone()
@@ -138,8 +137,7 @@ class Cache:
         return Answer(status, parse_json(headers), zlib.decompress(body), fetched)
 
     def put(self, request: str, answer: Answer) -> None:
-        """Keep the answer to a request, in its canonical text; it is in the file before this
-        returns, so that a run that is killed now need not ask again."""
+        """Write an answer to the file before returning."""
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         self._db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
@@ -202,7 +200,6 @@ class Client:
             return self._fetch(endpoint, params, request)
 
         self.counts["cached"] += 1
-        # the time only matters for answers to ask again later, and these are not kept
         verdict = judge(answer.status, answer.headers, answer.body, now=0)
         assert isinstance(verdict, Good | Refused)  # nothing else is kept
         return verdict
@@ -216,8 +213,8 @@ class Client:
         *,
         size: int = BATCH,
     ) -> Iterator[tuple[list[str], list[Good] | Refused]]:
-        """Ask a request with up to `size` values at a time of its parameter `name`; yield each
-        batch of values with the answer and those that continue it.
+        """Yield batches of up to `size` values of the parameter `name` with the answers to a
+        request and its continuations.
 
         A refused batch is halved until a single refused value is left, which is yielded with its
         refusal.
@@ -239,9 +236,7 @@ class Client:
             yield batch, answers
 
     def _ask_to_the_end(self, endpoint: str, request: Mapping[str, str]) -> list[Good] | Refused:
-        """Return the answer to a request, and the answers that continue it where the server gives
-        it in parts: it says by which parameters to ask for the next part. A refusal of any part is
-        returned alone."""
+        """Return the answers to a request and to those that continue it, or a refusal of any."""
         answers: list[Good] = []
         continuation: Mapping[str, str] = {}
         while True:
@@ -254,8 +249,8 @@ class Client:
             continuation = answer.data["continue"]
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
-        """Ask the server until it answers, and keep the answer under `request`, its canonical text.
-        A request that is too long for an address (GET) is sent again as a form (POST)."""
+        """Ask the server until it answers, and keep the answer. A request that is too long for an
+        address is sent again as a form."""
         if self.contact is None:
             raise NotInTheCache(
                 "this request is not in the cache",
@@ -286,8 +281,7 @@ class Client:
     def _try(
         self, endpoint: str, params: Mapping[str, str], *, posts: bool
     ) -> tuple[Verdict, Answer]:
-        """Send one request, no sooner than 1/rate seconds after the previous one; return what to do
-        next, and the answer. `posts`: as a form (POST), not in the address (GET)."""
+        """Send one request, no sooner than 1/rate seconds after the previous one."""
         too_early = self._last + 1 / self.manners.rate - self.clock.monotonic()  # seconds
         if too_early > 0:
             self.clock.sleep(too_early)
@@ -325,8 +319,8 @@ class Client:
         return verdict, Answer(status, dict(headers), body, fetched)
 
     def _wait(self, verdict: Again, failures: int, endpoint: str) -> None:
-        """Wait before the next try: as long as the server asks, or else twice as long after each
-        failure. Raises SourceError after the last try. `failures`: tries so far, from 1.
+        """Wait as long as the server asks, or twice as long after each failure; raise SourceError
+        after the last try.
         """
         self.counts["retries"] += 1
         if failures == self.manners.attempts:
@@ -396,5 +390,4 @@ def canonical(endpoint: str, params: Mapping[str, str]) -> str:
 
 
 def _key(request: str) -> str:
-    """A short key of a request, whose text may be thousands of letters: its sha256."""
     return hashlib.sha256(request.encode()).hexdigest()

@@ -35,10 +35,8 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def source(folder: Path) -> facts.FactSource:
-    """Make a source of facts of the dumps in a folder; raises DataError that names a missing file.
-
-    Soft redirects, which are templates in the text of a page, are not in these dumps: no title has
-    one.
+    """Make a source of the dumps in a folder, without soft redirects; raises DataError that names a
+    missing file.
     """
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
     truthy = _file(folder, "*truthy*.nt*")
@@ -57,7 +55,7 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
     The rows are on the line of the statement or, with newer versions of mariadb-dump, in a line
     each. Raises DataError for text between them, and for a dump that is cut off.
     """
-    inside = False  # of a statement: its rows may go on in the next line
+    inside = False
     is_dump = False
     is_complete = False
     for line in lines:
@@ -79,13 +77,12 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
-    """Yield the rows "(…)" of a line from `place` on, with only commas between them; raises
-    DataError for anything else there."""
+    """Yield the rows of a line from `place`, with only commas between them."""
     for row in _TUPLE.finditer(line, place):
         if line[place : row.start()].strip(" ,\n"):
             break
         place = row.end()
-        yield tuple(map(_text, _CELL.findall(row[1] + ",")))  # a comma ends each cell
+        yield tuple(map(_text, _CELL.findall(row[1] + ",")))
     if line[place:].strip(" ,\n") not in ("", ";"):
         raise DataError(
             "this is not a row of a dump",
@@ -105,24 +102,20 @@ class Statement(NamedTuple):
 
 
 def triples(lines: Iterable[str]) -> Iterator[Statement]:
-    """Yield what the lines of an N-Triples dump, `<item> <property> value .`, say of items; lines
-    about other things, and unknown values, are left out."""
+    """Yield the N-Triples about items; skip unknown values."""
     for line in lines:
         match = _TRIPLE.match(line)
         if match:
             item, predicate, entity, text, language = match.groups()
-            # a text is quoted as in JSON, but for the escaped apostrophe, which JSON does not know
             value = entity or parse_json(text.replace("\\'", "'"))
             # the property is the end of an address; the language begins with an @
             yield Statement(item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:])
 
 
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
-    """Find the pages of titles "Category:NAME" in the tables of a dump (page, page_props and
-    redirect, by name). The tables are read row by row, since they hold millions of rows, and only
-    what is asked for is kept."""
+    """The pages of titles from the tables of a dump. The tables are read row by row, since they
+    hold millions, and only what is asked for is kept."""
     redirects = _redirects(tables)
-    # by title, its name as dumps write it, and the name at the end of its redirects
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
@@ -143,10 +136,8 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
 
 
 def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
-    """Map the names of categories that redirect to the names that they lead to; `tables`: the
-    files of the dump's tables, by name."""
-    # the table has the id of the redirecting page and the name of its target; redirects are few,
-    # next to the pages, so these are in memory, and the pages are not
+    """The names of categories that redirect, each with the name that it leads to."""
+    # id of the redirecting page -> name of its target; few, next to the pages
     target_of = dict(_categories(tables["redirect"]))
     return {
         name: target_of[page_id]
@@ -164,8 +155,7 @@ def _categories(table: Path) -> Iterator[tuple[str, str]]:
 
 
 def _end(key: str, redirects: Mapping[str, str]) -> str:
-    """Follow the redirects of a name (name -> the next one) to their end, or as far as allowed
-    where they go on too long or in a circle."""
+    """The name at the end of a name's redirects, or where they go on too long or in a circle."""
     seen = {key}
     while key in redirects and redirects[key] not in seen and len(seen) <= facts.MOST_HOPS:
         key = redirects[key]
@@ -174,8 +164,7 @@ def _end(key: str, redirects: Mapping[str, str]) -> str:
 
 
 def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
-    """Map the titles "Category:NAME" to the items that name them as theirs by P373, which has the
-    name alone; only titles that exactly one item names."""
+    """The items that name a category as theirs (P373, without "Category:"), by its title."""
     titles_of = {title.partition(":")[2]: title for title in titles}
     return facts.only_items(
         (titles_of[each.value], each.item)
@@ -199,7 +188,7 @@ def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Entity]:
 
 
 def _names(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Named]:
-    """Map ids to the names of the items, in English or for all languages ("mul")."""
+    """The names of items, in English or in the language for all ("mul")."""
     requested = set(ids)
     labels = {
         (each.item, each.language): each.value
@@ -227,7 +216,6 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file, which may be packed, as its suffix says."""
     opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     with opener(path, "rt", encoding="utf-8") as lines:
         yield from lines

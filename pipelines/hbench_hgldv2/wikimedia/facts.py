@@ -83,8 +83,7 @@ class FactSource(NamedTuple):
 
 
 def title_of(url: str) -> str:
-    """Read the page title from a Commons URL: percent-decoded, with spaces for underscores, and
-    letters with accents written one way (NFC), so that one title has one spelling; raises DataError
+    """Read the page title from a Commons URL: percent-decoded, with spaces, NFC; raises DataError
     for any other URL.
     """
     _, site, path = url.partition(WIKI)
@@ -96,8 +95,7 @@ def title_of(url: str) -> str:
 
 
 def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
-    """Make the page of a title that exists: its status says whether it has an item ("" for none)
-    and, if so, whether a redirect led to it."""
+    """Make the page of an existing title, with its item, "" for none."""
     if not item:
         return Page(title, "no_item")
     if redirected:
@@ -106,8 +104,7 @@ def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
 
 
 def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
-    """Make an entity of what is known of it: property, such as P31 -> the items that are its
-    best-ranked values."""
+    """Make an entity of its best-ranked statements, property -> items."""
     classes = tuple(values.get(INSTANCE_OF, ()))
     topics = tuple(values.get(MAIN_TOPIC, ()))
     parents = tuple(values.get(SUBCLASS_OF, ()))
@@ -115,12 +112,11 @@ def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
 
 
 def only_items(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return title -> item for the titles with exactly one item among the (title, item) pairs: of
-    several, it cannot be told which one is meant."""
+    """Return title -> item for the titles with exactly one item among the (title, item) pairs."""
     items: dict[str, set[str]] = {}
     for title, item in pairs:
         items.setdefault(title, set()).add(item)
-    return {title: named.pop() for title, named in items.items() if len(named) == 1}
+    return {title: min(named) for title, named in items.items() if len(named) == 1}
 
 
 def in_english(ids: Sequence[str], labels: Mapping[tuple[str, str], str]) -> dict[str, Named]:

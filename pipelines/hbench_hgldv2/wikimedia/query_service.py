@@ -59,10 +59,7 @@ def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _bound(row: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Read the variables of one row that are bound to an item or a text: variable -> id or text.
-
-    `row`: variable -> {"type": …, "value": …}; a blank node ("bnode") is an unknown value.
-    """
+    """Read the variables of one row that are bound to an item or a text."""
     return {
         name: cell["value"].removeprefix(ENTITY)
         for name, cell in row.items()
@@ -78,21 +75,17 @@ class QueryService:
         self._endpoint = servers.query
 
     def pages(self, titles: Sequence[str]) -> dict[str, facts.Page]:
-        """Find the pages of these titles, with their items. Whether a page without an item exists
-        cannot be told here, so every title is taken for that of a page."""
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
-        item_of_page = {row["page"]: row["item"] for row in rows if "item" in row}
+        items = {row["page"]: row["item"] for row in rows if "item" in row}
         items = {
             unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item
-            for page, item in item_of_page.items()
+            for page, item in items.items()
         }
         return {title: facts.existing_page(title, items.get(title, "")) for title in titles}
 
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
-        """Find the item of each title "Category:NAME" that exactly one item names by P373, which
-        has the name alone."""
+        """Find the item of each title whose P373 is in exactly one item."""
         named = {title.partition(":")[2]: title for title in titles}
-        # as texts of SPARQL
         escaped = (
             name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name in named
         )
@@ -111,7 +104,6 @@ class QueryService:
         }
 
     def names(self, ids: Sequence[str]) -> dict[str, facts.Named]:
-        """Find the labels of these items, in English or for all languages."""
         rows = self._rows(NAMES, [f"wd:{i}" for i in ids])
         return facts.in_english(ids, {(row["item"], row["language"]): row["label"] for row in rows})
 
@@ -139,15 +131,15 @@ class QueryService:
 
 
 def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> facts.Entity:
-    """Make the entity of an id; `statements`: property, such as P31 -> its values, in any order, or
-    None: an item without any of these properties is MISSING, like a deleted one, since neither has
-    classes.
+    """Make an entity; one without any of these properties is MISSING, like a deleted one: neither
+    has classes.
     """
     if statements is None:
         return facts.MISSING
-    # by number, since the service gives them in no order: Q9 before Q10
-    ordered = {
-        key: sorted(set(values), key=lambda qid: (len(qid), qid))
-        for key, values in statements.items()
-    }
-    return facts.entity_of(item, ordered)
+    return facts.entity_of(
+        item,
+        {
+            key: sorted(set(values), key=lambda qid: (len(qid), qid))
+            for key, values in statements.items()
+        },
+    )

@@ -111,12 +111,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verdict:
-    """Judge an error that the API states: ask again later, take it as a refusal of the batch, or
-    raise SourceError.
-
-    `error`: {"code": …, "info": …}; `wait`: seconds that the server asks to wait, 0 for none;
-    `lag_wait`: the least seconds to wait while its databases lag behind ("maxlag").
-    """
+    """What to do about an error of the API: try again later, give up on this request, or stop."""
     code = str(error.get("code"))
     info = str(error.get("info", ""))
     if code == "maxlag":
@@ -132,8 +127,8 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
 
 
 def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Read the warnings of an answer of the API; raises SourceError for one of a parameter that it
-    did not know, and so left out: the answer is to another question.
+    """Read the warnings of an answer; raises SourceError for one that makes it the answer to
+    another question.
     """
     blocks = data.get("warnings") or {}  # module -> {"warnings": text}, or {"*": text} in version 1
     warnings = tuple(str(text) for block in blocks.values() for text in block.values())
