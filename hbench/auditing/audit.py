@@ -65,7 +65,7 @@ class Audit:
         return f"<Audit of {len(self.pool):,} items: {self.in_words()}>"
 
     def in_words(self) -> str:
-        """Say in a line how much was found of each kind."""
+        """The numbers of what was found."""
         parts = []
         for each in self.lists:
             sure = int((each.sureness >= 0.9).sum())
@@ -80,8 +80,7 @@ class Audit:
         return ", ".join(parts)
 
     def summary(self) -> dict[str, Any]:
-        """Return how much was found as plain values, for JSON, with the expected numbers of wrong
-        labels."""
+        """The numbers as plain values, with the expected numbers of wrong labels."""
         lists = {
             each.kind: {
                 "suspects": len(each.items),
@@ -203,8 +202,7 @@ def audit(
 
 
 def in_words(suspects: SuspectList) -> str:
-    """Say how many labels are wrong in the way of a list of suspects, at least and at most; "" if
-    no number is to be trusted, or the numbers say nothing.
+    """How many labels are wrong, at least and at most; empty where nothing is to be trusted.
 
     >>> from types import SimpleNamespace as Like
     >>> in_words(Like(at_least=1_200, at_most=1_400)), in_words(Like(at_least=0, at_most=3))
@@ -219,8 +217,7 @@ def in_words(suspects: SuspectList) -> str:
 
 
 def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
-    """Say of the far and the near list where no sureness is given, since it could not be trusted,
-    and which mistakes would not be seen."""
+    """Say where sureness is not to be trusted, and which mistakes would not be seen."""
     said = []
     for each in lists:
         if not each.curve.is_trusted:
@@ -237,8 +234,7 @@ def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
 
 
 def held_out(pool: Pool) -> tuple[str, ...]:
-    """List the levels at which no split has a node of another split: the split promises to test on
-    classes that were not trained on, which copies across it would break. () of a single split."""
+    """The levels at which no split has a node of another: what the split promises to hold out."""
     labels = pool.manifest.labels
     splits = np.unique(pool.split.astype(str), return_inverse=True)[1]
     if splits.max(initial=0) == 0:
@@ -253,8 +249,7 @@ def held_out(pool: Pool) -> tuple[str, ...]:
 
 
 def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
-    """Say how many copies lie on both sides of a split that holds the classes of a level out;
-    `copies`: a row per pair."""
+    """Say how many copies lie on both sides of a split that holds a level out."""
     levels = held_out(pool)
     across = _number(copies, "split", "copy_split")
     if not levels or not across:
@@ -266,5 +261,5 @@ def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
 
 
 def _number(table: pa.Table, first: str, second: str) -> int:
-    """Count the rows of a table in which two columns, by name, differ."""
+    """In how many rows two columns differ."""
     return int(pc.sum(pc.not_equal(table[first], table[second])).as_py() or 0)

@@ -29,8 +29,7 @@ SMALLEST = 1e-12  # a distance of rounding
 
 
 class Pairs(NamedTuple):
-    """Pairs of items: their places in the pool, `first` (p,) and `second` (p,), and the cosines of
-    their vectors (p,)."""
+    """Pairs of items (p,), and the cosines of their vectors (p,)."""
 
     first: Indices
     second: Indices
@@ -38,8 +37,8 @@ class Pairs(NamedTuple):
 
 
 def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
-    """Make a table of copies: a row per pair of an item and one of its nearest ones that is nearly
-    the same, under another label or in another split, the most alike first."""
+    """A row per pair of an item and one of its nearest that is a copy under another label, or in
+    another split, the most alike first; `is_exact`: whether the vectors are the same."""
     pairs = _pairs_with_nearest(nearest)
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
     # what is far for one label is near for two: either kind of pair has limits of its own
@@ -53,8 +52,7 @@ def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
 
 
 def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
-    """Tell which of the nearest items of every item (N, m) are copies of it under its own label,
-    bool (N, m)."""
+    """Which of its nearest items (N, m) are copies of an item under the same label."""
     first = np.repeat(np.arange(len(nearest.items)), nearest.items.shape[1])
     pairs = Pairs(first, nearest.items.ravel(), nearest.cosines.ravel())
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
@@ -63,8 +61,7 @@ def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
 
 
 def _pairs_with_nearest(nearest: Nearest) -> Pairs:
-    """Pair every item with each of its nearest ones, each pair once, though each of both may be
-    among the nearest of the other."""
+    """Every item with each of its nearest ones, each pair once."""
     number = len(nearest.items)
     first = np.repeat(np.arange(number), nearest.items.shape[1])
     second = nearest.items.ravel()
@@ -75,9 +72,7 @@ def _pairs_with_nearest(nearest: Nearest) -> Pairs:
 
 
 def _are_copies(votes: Votes, pairs: Pairs, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell which pairs are copies, bool (p,): their vectors are the same, or far nearer than usual
-    for pairs like the `chosen` ones, bool (p,)."""
-    # logarithms, since distances differ by factors; not of 0, which has none
+    """Which pairs are copies, of pairs like the chosen ones (p,)."""
     distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
     found: NDArray[np.bool_] = distances < _limits_of_pairs(votes, pairs, distances, chosen)
     return (pairs.cosines >= EXACT) | found
@@ -92,7 +87,7 @@ def _limits_of_pairs(
     `distances` (p,): logarithms, too; `chosen` (p,): the pairs that set the limits, of which the
     nearest one of each item counts.
     """
-    nearest = np.full(len(votes.classes), np.inf)  # of each item, its smallest distance
+    nearest = np.full(len(votes.classes), np.inf)
     for items in (pairs.first, pairs.second):
         np.minimum.at(nearest, items[chosen], distances[chosen])
 
@@ -111,8 +106,7 @@ def _limits_of_pairs(
 
 
 def _limit(distances: Floats) -> float:
-    """Find a limit far below what distances (n,), logarithms, usually are: six deviations below
-    their median. Medians are used, since the copies among them must not move it. −inf of none."""
+    """Far below what distances usually are; −inf of none."""
     if not len(distances):
         return -np.inf
     middle = float(np.median(distances))
@@ -121,8 +115,7 @@ def _limit(distances: Floats) -> float:
 
 
 def _table_of_copies(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
-    """Make the table of copies.csv, a row per pair: both items with labels and splits, the cosine,
-    whether the vectors are the same, and the level down to which the labels agree, "" for none."""
+    """The copies, with the level down to which their labels agree."""
     labels = pool.labels
     levels = ["", *pool.manifest.levels]
     own, other = votes.classes[pairs.first], votes.classes[pairs.second]

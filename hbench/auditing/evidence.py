@@ -66,24 +66,21 @@ class Votes:
 
     @property
     def k(self) -> int:
-        """The number of neighbours of every item."""
         return int(self.neighbours.shape[1])
 
     @property
     def depth(self) -> int:
-        """The number of levels of the tree."""
         return int(self.paths.shape[1])
 
     @property
     def parents(self) -> Indices:
-        """A number for the parent of every class, (C,); of a tree of one level, one for all."""
+        """A number for the parent of every class, (C,)."""
         if self.depth == 1:
             return np.zeros(len(self.paths), np.int64)
         return self.paths[:, -2]
 
     def common(self, one: Indices | int, other: Indices | int) -> Indices:
-        """Count the levels that pairs of classes (m,) share from the top, (m,); also of one class
-        with several, or of two."""
+        """How many levels pairs of classes (m,) share from the top, (m,)."""
         same = self.paths[one] == self.paths[other]
         # a node that two paths share counts only while all above it are shared
         shared: Indices = np.cumprod(same, axis=-1).sum(axis=-1)
@@ -91,15 +88,12 @@ class Votes:
 
 
 class VoteCounts:
-    """How often the items of each group have a vote for each node. Only the pairs (group, node)
-    that occur are kept, sorted: nearly all others have none."""
+    """How often the items of each group have a vote for each node: pairs that occur, sorted. An
+    item that comes several times counts once."""
 
     def __init__(
         self, groups: Indices, votes: NDArray[np.int32], nodes: int, weights: Floats
     ) -> None:
-        """`groups` (N,): of every item, its class or the parent of that; `votes` (N, k): the nodes
-        that its neighbours vote for, of a level with so many `nodes`; `weights` (N,): how much an
-        item counts, less than 1 if it has copies."""
         self.nodes = nodes
         # a pair of a group and a node as one number (m, k), so that pairs are counted by sorting
         keys = groups[:, None] * nodes + votes
@@ -108,7 +102,7 @@ class VoteCounts:
         self.totals = np.bincount(groups, weights) * votes.shape[1]
 
     def of(self, groups: Indices, votes: NDArray[np.int32]) -> Floats:
-        """Look up how often the items of groups (m,) vote for the nodes `votes` (m, k), (m, k)."""
+        """The counts of votes (m, k) among the items of groups (m,)."""
         wanted = groups[:, None] * self.nodes + votes
         # a pair that never occurred is sorted beside another one, or behind the last
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
@@ -116,8 +110,7 @@ class VoteCounts:
 
 
 class Evidence:
-    """What the neighbours of items say about their classes: how likely their votes are under a
-    class, by how the neighbours of the items of that class are labelled."""
+    """What the neighbours of items say about their classes."""
 
     def __init__(self, votes: Votes) -> None:
         self.votes = votes
@@ -137,12 +130,9 @@ class Evidence:
             )
 
     def alternatives(self, items: Indices, classes: Indices) -> Alternatives:
-        """Find the best other classes of items (m,), were they of these classes (m,): a far one,
-        which has another parent, and a near one, a sibling. If an item is taken to have another
-        class than its own, its own is among the alternatives.
-        """
+        """The best far and near alternatives of items (m,), were they of these classes (m,); their
+        own class is among the alternatives then."""
         parts = []
-        # a block of items at once: each has up to k + 1 alternatives
         step = max(1, PAIRS_AT_ONCE // (self.votes.k + 2))
         for start in range(0, max(len(items), 1), step):  # of no items, a part without any
             some = slice(start, start + step)
@@ -151,8 +141,8 @@ class Evidence:
         return Alternatives(_concatenated(far), _concatenated(near))
 
     def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
-        """Find, for some items (m,), the best class that contradicts the class that each is taken
-        to have, (m,): among those with another parent (far), and among siblings (near)."""
+        """The best other class of every item that contradicts its label: of those far away in the
+        tree, and of siblings. `classes`: the class that each item is taken to have, (items,)."""
         votes = self.votes
         row, other = self._candidates(items)
         common = votes.common(other, classes[row])
@@ -171,8 +161,7 @@ class Evidence:
         return best[0], best[1]
 
     def _candidates(self, items: Indices) -> tuple[Indices, Indices]:
-        """Pair each of some items (m,), by its place 0 … m − 1, with each class that its neighbours
-        have, and with its own: (pairs,) places and (pairs,) classes, each pair once."""
+        """Pairs of a place among the items and a class: of their neighbours, and their own."""
         votes = self.votes
         named = votes.classes[votes.neighbours[items]]
         classes = np.concatenate([named, votes.classes[items][:, None]], axis=1)
@@ -192,7 +181,7 @@ class Evidence:
         # parent, for near ones, which share the parent, from all items
         weight = PRIOR * self.votes.k
         for level in self.levels:
-            cast = level.cast[items]  # the nodes that the neighbours vote for
+            cast = level.cast[items]
             # (m, k): what the item itself gave to the counts, which is taken away again
             own = (cast[:, :, None] == cast[:, None, :]).sum(axis=2)
             usual = level.shares[cast]
@@ -204,7 +193,6 @@ class Evidence:
             total_of_parent = level.of_parent.totals[parents[classes]]
             total_of_parent = total_of_parent - np.where(in_parent, self.votes.k, 0)
 
-            # P(v | parent) and, below, P(v | c) of the module's text; the mean over the k votes
             in_parents = (of_parent + weight * usual) / (total_of_parent[:, None] + weight)
             far += np.log((in_class + weight * in_parents) / (total[:, None] + weight)).mean(axis=1)
             near += np.log((in_class + weight * usual) / (total[:, None] + weight)).mean(axis=1)
@@ -222,12 +210,8 @@ class Level(NamedTuple):
 
 
 def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Best:
-    """Select the best alternative of each of a `number` of items.
-
-    `rows`, `classes`, `evidence` (m,): pairs of an item, by its place 0 … number − 1, and another
-    class, with the evidence for that class. Of equal evidence the class with the lower number.
-    """
-    # by item, then by falling evidence, then by class: lexsort sorts by its last key first
+    """The best alternative of each of a `number` of items; of equal ones the first class. Of pairs
+    (m,) of an item (`rows`) and a class, with the evidence for it."""
     order = np.lexsort((classes, -evidence, rows))
     # the first of each row in the order of evidence
     first = order[np.unique(rows[order], return_index=True)[1]]
@@ -238,5 +222,4 @@ def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Bes
 
 
 def _concatenated(parts: tuple[Best, ...]) -> Best:
-    """Join the best alternatives of blocks of items to those of all items."""
     return Best(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

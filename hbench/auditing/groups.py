@@ -53,8 +53,7 @@ class SuspectGroup(NamedTuple):
 
 
 def contradicted(found: Alternatives, items: Indices) -> Contradicted:
-    """Select, of some items (m,) with their best alternatives, those for whose better one, far or
-    near, there is evidence (above 0 nats)."""
+    """Those of some items (m,) for whose best alternative, far or near, there is evidence."""
     is_far = found.far.evidence >= found.near.evidence
     against = np.where(is_far, found.far.evidence, found.near.evidence)
     proposed = np.where(is_far, found.far.classes, found.near.classes)
@@ -62,8 +61,7 @@ def contradicted(found: Alternatives, items: Indices) -> Contradicted:
 
 
 def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> list[SuspectGroup]:
-    """Find the groups among items whose neighbours contradict their labels, the largest first:
-    many items of one class that lie among those of one other class, and not the reverse."""
+    """The groups among items whose neighbours contradict their labels, the largest first."""
     pairs = _items_by_pair(votes, found)
     sizes = [float(votes.weights[each.items].sum()) for each in pairs]
     size_of = {(e.label, e.proposed): size for e, size in zip(pairs, sizes, strict=True)}
@@ -72,7 +70,6 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
     for group, size in zip(pairs, sizes, strict=True):
         # classes that are taken for each other both ways overlap: neither lost items to the other
         back = size_of.get((group.proposed, group.label), 0.0)
-        # a size is a sum of weights such as 1/3, which may be a little below a whole number
         is_large = size >= FEWEST - ROUNDED and back <= size / 2
         if is_large and _is_at_home(votes, group, strangeness, by_class):
             groups.append(group)
@@ -80,10 +77,9 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
 
 
 def _items_by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
-    """Gather items with the same class and the same proposed class, of any number."""
+    """Items by their class and the proposed one."""
     if not len(found.items):
         return []
-    # a pair of classes as one number
     keys = votes.classes[found.items] * len(votes.paths) + found.proposed
     order = np.argsort(keys, kind="stable")
     pairs, starts = np.unique(keys[order], return_index=True)
@@ -95,11 +91,11 @@ def _items_by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
 def _is_at_home(
     votes: Votes, group: SuspectGroup, strangeness: Strangeness, by_class: list[Indices]
 ) -> bool:
-    """Whether a group lies among the items of the proposed class as these do themselves, and the
-    rest of its own class elsewhere. `by_class`: the items (m,) of every class, by its number."""
+    """Whether a group lies among the items of the proposed class as these do, and the rest of its
+    own class elsewhere."""
     own = by_class[group.label]
     rest = own[~np.isin(own, group.items)]
-    if len(rest) < SMALLEST:  # too few to say where the class lies without the group
+    if len(rest) < SMALLEST:
         return False
     of_proposed = _share(votes, by_class[group.proposed], group.proposed)
     of_group = _share(votes, group.items, group.proposed)
@@ -113,12 +109,11 @@ def _is_at_home(
 
 
 def _share(votes: Votes, items: Indices, of_class: int) -> float:
-    """The share of a class, by its number, among the neighbours of some items (m,); 0 of none."""
+    """The share of a class among the neighbours of items."""
     return float((votes.classes[votes.neighbours[items]] == of_class).mean()) if len(items) else 0.0
 
 
 def _items_by_class(votes: Votes) -> list[Indices]:
-    """List the items (m,) of every class, by its number; also of classes without any."""
     order = np.argsort(votes.classes, kind="stable")
     bounds = np.searchsorted(votes.classes[order], np.arange(1, len(votes.paths)))
     return list(np.split(order, bounds))
@@ -135,9 +130,8 @@ class GroupRecall(NamedTuple):
 def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
     """Relabel items of some classes and look for groups again.
 
-    Each of some classes loses items drawn at random, and then, in another trial, a few neighbours,
-    as where a batch was labelled at once: the smaller share counts. The random numbers are the same
-    ones every time.
+    Each class loses items drawn at random, and then neighbours, as where a batch was labelled at
+    once: the smaller share counts.
     """
     rng = np.random.default_rng(0)
     shares = []
@@ -145,20 +139,16 @@ def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
         flows = _relabel_some(votes, rng, is_far=is_far)
         batches = [_batch_of_neighbours(votes, flow) for flow in flows]
         both = (_share_found_again(votes, strangeness, lost) for lost in (flows, batches))
-        # `both` is only computed where there are enough classes
         shares.append(min(both) if len(flows) >= FEWEST_SOURCES else np.nan)
     return GroupRecall(*shares)
 
 
 def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[SuspectGroup]) -> float:
-    """Relabel items on purpose, look for groups, and return the share of these items that are in
-    any. `lost`: each the items of one class, `proposed`, and the wrong class `label` that they
-    get."""
+    """The share of items, relabelled on purpose, that come back in groups."""
     classes = votes.classes.copy()
     for group in lost:
         classes[group.items] = group.label
     changed = replace(votes, classes=classes)
-    # only the classes that got items can have groups of them: a fraction of the work
     targets = np.unique([group.label for group in lost])
     looked_at = np.flatnonzero(np.isin(classes, targets))
     best = Evidence(changed).alternatives(looked_at, classes[looked_at])
@@ -169,9 +159,8 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
 
 
 def _batch_of_neighbours(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
-    """Make a batch of items that are near each other, as if labelled at once: the first item of a
-    class that loses some, and its nearest neighbours of that class, FEWEST in all, which get the
-    same wrong class as in `flow`."""
+    """The first item of a class that loses some, and its nearest neighbours in that class: a batch
+    that was labelled at once."""
     first = flow.items[0]
     near = votes.neighbours[first]
     batch = [first, *near[votes.classes[near] == flow.proposed][: FEWEST - 1].tolist()]
@@ -179,12 +168,8 @@ def _batch_of_neighbours(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
 
 
 def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> list[SuspectGroup]:
-    """Draw items of some classes, and for each class the wrong one that they get: one of another
-    parent (`is_far`), or a sibling. No class takes part twice, whether it loses or gets items.
-
-    In each group `proposed` is the right class, which neighbours should propose, and `label` the
-    wrong one.
-    """
+    """Items of some classes, each with the wrong class that they get: one of another parent, or a
+    sibling."""
     by_class = _items_by_class(votes)
     # only of large classes the share that is lost makes a group
     fewest = int(np.ceil(FEWEST / LOST))

@@ -18,11 +18,8 @@ ROUNDS, HALVINGS, ENOUGH = 60, 12, 1e-5  # of the search for a line
 
 
 class Chances(NamedTuple):
-    """What a line of log-odds o says of each row of a sample, (B,) each.
-
-    `chance`: that a label with these features is a swapped one; `seen`: π + (1 − π) e^−o, by which
-    all labels are more frequent than swapped ones there; `steps`: the derivative of log `chance` by
-    o."""
+    """By a line, of each row (B,): the chance that a label is a swapped one, and the slope of its
+    logarithm by the log-odds."""
 
     chance: Floats
     steps: Floats
@@ -40,8 +37,7 @@ class Sample(NamedTuple):
     ratio: float
 
     def fit(self, line: Floats, share: float) -> tuple[Floats, float]:
-        """Find the line (p,) of the highest likelihood for a share π of wrong labels, and its cost,
-        from a first `line` on. It is Fisher's scoring, Newton's method with expected curvatures,
+        """The line of the highest likelihood, from a first one on, and its cost: Fisher's scoring,
         whose steps are halved until they help."""
         cost = self.cost(line, share)
         for _ in range(ROUNDS):
@@ -59,17 +55,16 @@ class Sample(NamedTuple):
         return line, cost
 
     def cost(self, line: Floats, share: float) -> float:
-        """The cost of a line (p,) of log-odds: the negative log-likelihood of which labels are the
-        swapped ones, for a share π of wrong labels, plus what is paid for large coefficients."""
+        """The negative log-likelihood of which labels are swapped, by a line of log-odds and the
+        share of wrong labels, and what is paid for its coefficients."""
         chance = self._chances(line, share).chance
         likely = self.swapped * np.log(chance) + self.as_is * np.log1p(-chance)
         return float((_held(line) * line**2).sum() - likely.sum())
 
     def slope(self, line: Floats, share: float) -> Floats:
-        """The gradient of the cost at a line (p,), (p,); `share`: π, of labels that are wrong."""
+        """The gradient of the cost, (p,)."""
         _, steps, seen = self._chances(line, share)
         slopes = self.as_is * steps * self.ratio / seen - self.swapped * steps
-        # column by column: a product of matrices may add in another order with other threads
         found = np.array([(each * slopes).sum() for each in self.features.T])
         slope: Floats = 2 * _held(line) * line + found
         return slope
@@ -86,16 +81,14 @@ class Sample(NamedTuple):
         return found
 
     def _chances(self, line: Floats, share: float) -> Chances:
-        """What a line (p,) and a share π of wrong labels say of each row. Log-odds beyond 50 are
-        certain anyway, and e to them might be infinite."""
         against = (1 - share) * np.exp(-np.clip(line_of(line, self.features.T), -50, 50))
         seen = share + against
         return Chances(self.ratio / (self.ratio + seen), against / (self.ratio + seen), seen)
 
 
 def line_of(line: Floats, columns: Iterable[Floats]) -> Floats:
-    """Sum up columns, (B,) each, times their coefficients, `line` (p,): (B,). A product of matrices
-    may add in another order with other threads, and give other last digits."""
+    """The sum of columns, each times its coefficient. A product of matrices may add in another
+    order with other threads."""
     found: Floats = np.asarray(
         sum(weight * each for weight, each in zip(line, columns, strict=True)), np.float64
     )
@@ -103,6 +96,5 @@ def line_of(line: Floats, columns: Iterable[Floats]) -> Floats:
 
 
 def _held(line: Floats) -> Floats:
-    """What is paid for the square of each coefficient of a line (p,), (p,): nearly nothing for its
-    height, then HELD for the others."""
+    """What is paid for the square of each coefficient, (p,)."""
     return np.concatenate([[SMALLEST], HELD[: len(line) - 1]])

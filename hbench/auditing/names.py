@@ -41,8 +41,8 @@ class OneClass(NamedTuple):
 
 
 def completions_of(pool: Pool, votes: Votes) -> pa.Table:
-    """Make a table with a row per item whose label ends early and nine of ten of whose neighbours
-    agree on a name below it, with the path that they propose; the surest first."""
+    """A row per item whose label ends early and whose neighbours agree on a name below it,
+    the surest first."""
     found = []
     for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
@@ -57,9 +57,7 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
 
 
 def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, float]:
-    """Find the node at a level (0: the coarsest) that most neighbours of an item have; return the
-    number of a class below it, by which the node is known, and the share of all neighbours that
-    have the node. (0, 0.0) if no neighbour's label reaches that level."""
+    """A class of the node at a level that most neighbours of an item have, and their share."""
     near = votes.classes[votes.neighbours[item]]
     further = near[votes.known[near] > level]
     if not len(further):
@@ -71,9 +69,8 @@ def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, floa
 
 
 def merges_of(pool: Pool, votes: Votes) -> pa.Table:
-    """Make a table with a row per pair of siblings whose items vote for each other nearly as much
-    as for themselves, the least told apart first. A class of one or two items may be a slip of the
-    pen: if nearly all of its votes go to its sibling, the votes of the sibling do not matter."""
+    """A row per pair of siblings whose items vote for each other nearly as much as for
+    themselves, the least told apart first; of a class of one or two items its own votes count."""
     sizes = np.bincount(votes.classes, minlength=len(votes.paths)).tolist()
     cast = _votes_between(votes)
     found = []
@@ -93,8 +90,7 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
 
 
 def _votes_between(votes: Votes) -> dict[tuple[int, int], int]:
-    """Count the votes from class to class: (class of an item, class of its neighbour) -> how many
-    neighbours; pairs without any are left out."""
+    """How many votes of the items of a class go to a class."""
     own = np.repeat(votes.classes, votes.k)
     voted = votes.classes[votes.neighbours].ravel()
     # a pair of classes as one number
@@ -110,8 +106,7 @@ def _are_siblings(votes: Votes, one: int, other: int) -> bool:
 
 
 def _share_of_votes(cast: dict[tuple[int, int], int], one: int, other: int) -> float:
-    """Of the votes of class `one` for itself or `other`, the share for the other; `cast`: the
-    votes by (class, class voted for). 0 without any."""
+    """Of the votes of a class for itself or the other, the share for the other."""
     for_other = cast.get((one, other), 0)
     return round(for_other / max(cast.get((one, one), 0) + for_other, 1), 4)
 
@@ -120,6 +115,6 @@ ARROW = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
 def _table_of_rows(kind: type[Any], rows: Sequence[Any]) -> pa.Table:
-    """Make a table of named tuples of one `kind`, whose fields are the columns, also of none."""
+    """Named tuples as a table."""
     fields = [(name, ARROW[get_type_hints(kind)[name]]) for name in kind._fields]
     return pa.Table.from_pylist([row._asdict() for row in rows], schema=pa.schema(fields))

@@ -70,8 +70,7 @@ class Pool:
 
 
 def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
-    """Join the items of all splits that have vectors; `cosine`: whether vectors are compared by
-    their directions, which a zero vector has not.
+    """Join the splits whose items have vectors.
 
     A split without any vector is left out, and said; raises SubmissionError where some items of a
     split lack theirs or vectors cannot be ranked, UsageError for several paths per item.
@@ -113,15 +112,14 @@ class Member(NamedTuple):
 
 
 def _members(split: str, manifest: Manifest) -> list[Member]:
-    """List the items of a split, with the names of their paths."""
+    """The items of a split."""
     paths = class_rows(manifest.tree)
     pairs = zip(manifest.items.tolist(), manifest.labels[:, -1].tolist(), strict=True)
     return [Member(str(item), paths[label], split) for item, label in pairs]
 
 
 def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> str:
-    """Say why a split is left out of an audit, "" if it is not: its levels are not those of the
-    dataset, or no item of it is among the ids with a vector, `known`."""
+    """Why a split is left out; "" where it is not."""
     if manifest.levels != levels:
         return f"its levels are {', '.join(manifest.levels)}"
     if not any(item in known for item in manifest.items.tolist()):
@@ -130,8 +128,7 @@ def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> s
 
 
 def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cosine: bool) -> None:
-    """Raise SubmissionError if there are no items, one is in two splits or has no vector, or
-    vectors cannot be ranked. `items`: of all splits; `known`: the ids of the vectors."""
+    """Raise SubmissionError for no items, one in two splits, and vectors that cannot be ranked."""
     if not items:
         raise SubmissionError(
             f"{vectors.source} has no vector of the dataset's items",
@@ -170,9 +167,8 @@ def nearest_of(
     k: int,
     on_block: OnBlock | None = None,
 ) -> Nearest:
-    """Find the nearest other items of every item in one ranking pass: twice as many as the `k` that
-    are wanted, or all, since copies among them will be left out. Raises UsageError for fewer than
-    k + 1 items.
+    """The nearest other items of every item, twice k or all, in one ranking pass. Raises UsageError
+    for fewer than k + 1 items.
     """
     if len(pool) <= k:
         raise UsageError(
@@ -192,8 +188,7 @@ def nearest_of(
 
 
 def _cosines(vectors: SelectedRows, nearest: Indices) -> NDArray[np.float64]:
-    """Compute the cosines (N, m) of every item and its nearest ones (N, m). Vectors are read block
-    by block, since all of them may not fit into memory."""
+    """The cosines (N, m) of every item and its nearest ones, read as they are needed."""
     found = np.empty(nearest.shape)
     step = max(1, PAIRS_AT_ONCE // nearest.shape[1])
     for start in range(0, len(nearest), step):
@@ -205,5 +200,5 @@ def _cosines(vectors: SelectedRows, nearest: Indices) -> NDArray[np.float64]:
 
 
 def _unit(vectors: SelectedRows, items: Indices) -> NDArray[np.float64]:
-    """Read the vectors of items (m,), scaled to length 1, float64 (m, D)."""
+    """The vectors of items (m, D), at length 1."""
     return unit_vectors(vectors.vectors[vectors.rows[items]], np.float64)

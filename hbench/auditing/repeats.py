@@ -22,13 +22,9 @@ Floats = NDArray[np.float64]
 def votes_of(
     labelled: tuple[Indices, Indices, Indices], nearest: Nearest, k: int
 ) -> tuple[Votes, Floats]:
-    """Return the votes of the k nearest neighbours of every item that are no repeats, and their
-    distances 1 − cos, (N, k).
-
-    `labelled`: the paths (C, L) and known levels (C,) of the classes, and the class of every item
-    (N,); `nearest`: more than k of each item. A repeat is a copy of the item itself, or of a nearer
-    neighbour, under one label: copies speak once.
-    """
+    """The votes of the k nearest neighbours of every item that are no copies, and the distances
+    1 − cos of these (N, k). `labelled`: the paths and known levels of classes, and the class of
+    every item."""
     paths, known, classes = labelled
     everyone = Votes(paths, known, classes, nearest.items, np.ones(len(classes)))
     # (N,): the number of each item's burst, its copies under its own label
@@ -51,7 +47,6 @@ def votes_of(
 def _bursts(votes: Votes, nearest: Nearest) -> Indices:
     """A number for every item (N,), the same for copies under one label."""
     row, place = np.nonzero(is_copy_of_its_label(votes, nearest))
-    # copies of copies are one burst, too: the connected parts of the graph of copies
     pairs = (np.ones(len(row), bool), (row, nearest.items[row, place]))
     graph = coo_matrix(pairs, shape=(len(votes.classes), len(votes.classes)))
     number: Indices = connected_components(graph, directed=False)[1].astype(np.int64)

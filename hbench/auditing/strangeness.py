@@ -25,10 +25,7 @@ LEAST = -1.0
 
 
 class Strangeness(NamedTuple):
-    """How far items are from their neighbours, and how far that is usual in a class.
-
-    `distances` (N,): the mean logarithm of an item's distances 1 − cos to its neighbours; `means`
-    and `deviations` (C,): mean and standard deviation of these over the items of each class."""
+    """`distances` (N,) of items, as logarithms; `means` and `deviations` (C,) of classes."""
 
     distances: Floats
     means: Floats
@@ -36,8 +33,7 @@ class Strangeness(NamedTuple):
 
     @classmethod
     def of(cls, votes: Votes, distances: Floats) -> Strangeness:
-        """Compute them from the distances 1 − cos of every item to its neighbours, (N, k). Small
-        classes borrow from their parent, and parents from all items."""
+        """From the distances 1 − cos of every item to its neighbours, (N, k)."""
         logs = np.log(np.maximum(distances, SMALLEST)).mean(axis=1)
         mean, spread = np.array([logs.mean()]), np.array([logs.std()])
         of_parents = votes.parents
@@ -53,8 +49,7 @@ class Strangeness(NamedTuple):
         return cls(logs, means, np.maximum(deviations, SMALLEST))
 
     def in_class(self, items: Indices, classes: Indices) -> Floats:
-        """Say how strange items (m,) would be in classes (m,): by how many standard deviations of
-        the class they are farther from their neighbours than its items, (m,), within −1 … 6."""
+        """How strange items (m,) would be in classes (m,), in standard deviations."""
         strange = (self.distances[items] - self.means[classes]) / self.deviations[classes]
         return np.clip(strange, LEAST, MOST)
 

@@ -51,17 +51,14 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, items: Indices, best: Best, strangeness: Strangeness) -> Seen:
-        """What is seen of the labels of items (m,), by their best alternatives (m,)."""
+        """Of the best alternatives (m,) of items (m,)."""
         return cls(best.evidence, strangeness.in_class(items, best.classes))
 
     def at(self, chosen: NDArray[np.bool_]) -> Seen:
-        """What is seen of the chosen labels, bool (m,)."""
         return Seen(self.evidence[chosen], self.strange[chosen])
 
     def features(self, middle: float) -> Floats:
-        """What the log-odds are a weighted sum of, (m, 3): the evidence s; the strangeness z, which
-        counts the less the less evidence there is, fully from the `middle` on, the median evidence
-        of swapped labels; and log(1 + s), by which the line bends."""
+        """What the log-odds are a sum of, (m, 3)."""
         against = np.maximum(self.evidence, 0)
         strange = self.strange * np.minimum(against / middle, 1)
         return np.stack([self.evidence, strange, np.log1p(against)], axis=1)
@@ -81,15 +78,13 @@ class Sureness(NamedTuple):
     is_apart: bool
 
     def odds(self, seen: Seen) -> Floats:
-        """The log-odds (m,) that a label is a wrong one, which order suspects; the mere evidence
-        where nothing is trusted."""
+        """The log-odds (m,) that order suspects; the evidence where nothing is trusted."""
         if not self.is_trusted:
             return seen.evidence
         return line_of(self.line, [np.ones(len(seen.evidence)), *seen.features(self.middle).T])
 
     def of(self, seen: Seen) -> Floats:
-        """The sureness (m,), the chance that each label is wrong: π / (π + (1 − π) e^−odds); NaN
-        where it is not trusted. Log-odds beyond 50 are certain, and e to them might be infinite."""
+        """The sureness (m,), NaN where it is not trusted."""
         if not self.is_trusted:
             return np.full(len(seen.evidence), np.nan)
         odds = np.clip(self.odds(seen), -50, 50)
@@ -102,11 +97,8 @@ NOT_TRUSTED = Sureness(0.0, np.zeros(4), 1.0, is_trusted=False, most=1.0, is_apa
 def calibrate_sureness(
     evidence: Evidence, strangeness: Strangeness, observed: Seen, *, is_far: bool
 ) -> Sureness:
-    """Fit the sureness of far or near suspects by labels that are swapped on purpose.
-
-    `observed`: what is seen of the labels as they are, of items that have such an alternative.
-    NOT_TRUSTED where there are too few labels, or swapped ones do not stand out enough.
-    """
+    """Fit the sureness of far or near suspects to what is seen of the labels as they are, without
+    those that have no alternative."""
     votes = evidence.votes
     swaps = draw_swaps(votes, np.random.default_rng(0), is_far=is_far)
     found = evidence.alternatives(*swaps)
@@ -124,8 +116,7 @@ def calibrate_sureness(
 
 
 def _stand_out(scores: Floats, *, is_far: bool) -> bool:
-    """Whether the evidence against swapped labels (m,), in nats a level, is strong enough: of far
-    ones, nine of ten must reach a bound, of near ones, one of two."""
+    """Whether the evidence against swapped labels, in nats a level, is strong enough."""
     if is_far:
         return bool(np.quantile(scores, 1 - 0.9) >= TENTH_OF_FAR)
     return bool(np.median(scores) >= MEDIAN_OF_NEAR)
@@ -141,21 +132,15 @@ class Ends(NamedTuple):
 
 
 def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
-    """Fit the curve that turns what is seen into sureness, by the highest likelihood of telling the
-    swapped labels, `of_swaps`, from those as they are, `observed`.
-
-    Of all shares π of wrong labels that are hardly less likely the smallest counts, since a false
-    alarm is worse than a miss. `ratio`: of the number of swapped labels to that of all items.
-    """
+    """Fit the curve that turns what is seen into sureness, by the highest likelihood; of all π that
+    are hardly less likely the smallest counts. `ratio`: of swapped labels to all items."""
     middle = max(float(np.median(of_swaps.evidence)), 1e-6)
     are_apart = _are_apart(observed, of_swaps)
     columns = 2 if are_apart else 3  # without the bend
 
-    # labels below the middle of all are surely right, and tell nothing of the odds
     lowest = min(float(np.median(observed.evidence)), 0.0)
     both = [each.at(each.evidence > lowest) for each in (observed, of_swaps)]
     features = [each.features(middle)[:, :columns] for each in both]
-    # in standard units of the swapped labels, so that one price fits all coefficients
     center = features[1].mean(axis=0)
     width = features[1].std(axis=0) + 1e-9
     sample = _sample(both, [(each - center) / width for each in features], ratio)
@@ -170,8 +155,7 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
 
 
 def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
-    """Whether next to nothing lies between right labels and swapped ones: few labels as they are
-    have some evidence against them, but less than the weakest swapped ones."""
+    """Whether next to nothing lies between right labels and swapped ones."""
     weakest = np.quantile(of_swaps.evidence, WEAKEST)
     between = int(((observed.evidence > 0) & (observed.evidence < weakest)).sum())
     return between <= APART * int((observed.evidence >= weakest).sum())
@@ -184,28 +168,24 @@ def _likely_shares(sample: Sample) -> Ends:
     lines = []
     costs = []
     line = np.zeros(sample.features.shape[1])
-    for share in SHARES:  # each from the line of the share before, which is near its own
+    for share in SHARES:
         line, cost = sample.fit(line, share)
         lines.append(line)
         costs.append(cost)
-    above = np.array(costs) - min(costs)  # how much less likely, as logarithms
+    above = np.array(costs) - min(costs)
     least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
     most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
     return Ends(float(SHARES[least]), float(SHARES[most]), lines[least])
 
 
 def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
-    """Make the sample of labels as they are and swapped ones, `both` in this order, with their
-    `features` (m, p) each; `ratio`: of the number of swapped labels to that of all items.
-
-    Labels without evidence against them, nearly all, differ in the first feature alone: they are
-    counted in bins of it, for speed; all others are taken one by one, each counted once.
-    """
+    """Make the sample of labels as they are and swapped ones (`both`), with their `features`
+    (m, p) each. Labels without evidence against them, nearly all, differ in the first feature
+    alone: they are counted in bins, for speed; all others are taken one by one."""
     is_low = [each.evidence <= 0 for each in both]
     low = [each[some] for each, some in zip(features, is_low, strict=True)]
     whole = np.sort(np.concatenate(low)[:, 0])
     edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1))) if len(whole) else whole
-    # a row per bin: any label's, since the other features are equal, with the middle of the bin
     binned = np.repeat(np.concatenate([*low, features[1]])[:1], max(len(edges) - 1, 0), axis=0)
     counts = [np.zeros(0), np.zeros(0)]
     if len(edges) > 1:
@@ -216,7 +196,6 @@ def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     rows = np.concatenate([binned, *high])
     return Sample(
         np.concatenate([np.ones((len(rows), 1)), rows], axis=1),
-        # how many labels as they are, and how many swapped ones, each row stands for
         np.concatenate([counts[0], ones[0], 0 * ones[1]]),
         np.concatenate([counts[1], 0 * ones[0], ones[1]]),
         ratio,

@@ -66,11 +66,8 @@ class Suspects(NamedTuple):
 
 
 def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> Suspects:
-    """List the far and the near suspects, `most` of each at most, and the groups among them. An
-    item is in one list, that of the alternative with more evidence.
-
-    `distances` (N, k): 1 − cos of every item to its neighbours.
-    """
+    """The far and the near suspects, at most so many of each; an item is in one list, that of the
+    alternative with more evidence. `distances` (N, k): to the neighbours."""
     strangeness = Strangeness.of(votes, distances)
     evidence = Evidence(votes)
     everyone = np.arange(len(votes.classes))
@@ -93,12 +90,8 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
 
 
 class Candidates(NamedTuple):
-    """What a list of suspects is made of.
-
-    `kind`: "far" or "near"; `best`: the best alternatives of this kind of all items (N,); `chosen`
-    (N,): the items for which these are better than those of the other kind; `group` (N,): the
-    number of each item's group, 0 without one; `recall`: the share of mistakes of whole groups,
-    made on purpose, that were found."""
+    """What a list is made of: the `best` alternatives of all items (N,), which of them are of this
+    `kind`, the number of their group, and the `recall` of groups."""
 
     kind: str
     best: Best
@@ -110,8 +103,7 @@ class Candidates(NamedTuple):
 def _list_of_kind(
     some: Candidates, evidence: Evidence, strangeness: Strangeness, most: int
 ) -> SuspectList:
-    """Make the list of the suspects of one kind, best first, `most` of them at most, with their
-    sureness and the numbers of wrong labels."""
+    """The suspects of a kind, with their sureness."""
     best = some.best
     everyone = np.arange(len(best.evidence))
     seen = Seen.of(everyone, best, strangeness)
@@ -145,24 +137,15 @@ def _list_of_kind(
 
 
 def _order(sureness: NDArray[np.float64], odds: NDArray[np.float64], group: Indices) -> Indices:
-    """Order suspects (S,), as places 0 … S − 1: those that are more likely wrong than not, then
-    those in groups, group by group, then the others; within each by their log-odds `odds`.
-
-    `sureness` (S,): NaN where not known; `group` (S,): the number of each group, 0 without one.
-    """
+    """Those that are more likely wrong than not by their odds, then groups, then the others."""
     is_likely = np.nan_to_num(sureness) >= LIKELY
     part = np.where(is_likely, 0, np.where(group == 0, 2, 1))
-    # lexsort sorts by its last key first
     return np.lexsort((-odds, group, part))
 
 
 def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | None:
-    """Count the labels that are wrong at most, if all groups are mistakes: `at_most` that stand
-    alone, those in groups, as many again as `recall` says were not found, and one group more, since
-    so few groups vary by chance. None where too few groups would be found to say.
-
-    `groups` (S,): the number of each suspect's group, 0 without one.
-    """
+    """How many labels are wrong at most where all groups are, as many as were not found, and one
+    more; None where too few would be found. `groups` (S,): of suspects, 0 without one."""
     if not recall >= RECALL:
         return None
     found = len(np.unique(groups[groups > 0]))
@@ -173,23 +156,19 @@ def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | 
 def _numbers_of_wrong_labels(
     curve: Sureness, sureness: NDArray[np.float64], items: int
 ) -> tuple[int | None, int | None]:
-    """Count the labels that are wrong at least and at most, by the suspects that stand alone: by
-    the smallest and the largest share of wrong labels that is likely, and by how much numbers vary
-    by chance. (None, None) where nothing is to be trusted.
-
-    `sureness` (S,): of suspects, NaN in groups; `items`: the number of all items.
-    """
+    """How many labels are wrong at least and at most, as suspects that stand alone say: by the
+    smallest and the largest share that is likely, and by chance."""
     if not curve.is_trusted:
         return None, None
     least = min(float(np.nansum(sureness)), curve.share * items)
     most = max(float(np.nansum(sureness)), curve.most * items)
-    by_chance = NORMAL * np.sqrt([least, most])  # a number n of rare events varies by √n
+    by_chance = NORMAL * np.sqrt([least, most])
     return max(0, int(least - by_chance[0])), int(np.ceil(most + by_chance[1] + 1))
 
 
 def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Table:
-    """Make the table of suspects.csv: a row per suspect, best first within the lists, with the
-    level at which the proposed path leaves that of the label, and the nearest neighbours."""
+    """A row per suspect, best first within the lists: item, split, list, level where it leaves its
+    path, label, proposed path, sureness, evidence, group, and its nearest neighbours."""
     labels = pool.labels
     levels = pool.manifest.levels
     ids = pool.manifest.items

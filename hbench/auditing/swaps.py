@@ -21,9 +21,8 @@ class Swaps(NamedTuple):
 
 
 def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
-    """Draw items, and for each a wrong class, that of another item drawn at random: a sibling or,
-    if `is_far`, one that leaves its path at a level above, all levels equally often. Items without
-    such another are left out.
+    """Draw items, and for each the class of another item: one with its parent, or one that leaves
+    its path at a level above, each as often. Items without such another are left out.
     """
     # small sets have fewer: more would be the same swaps again
     number = min(SWAPS, 2 * len(votes.classes))
@@ -44,9 +43,8 @@ def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps
 def _draw_classes(
     votes: Votes, rng: np.random.Generator, classes: Indices, leaves: Indices
 ) -> tuple[Indices, NDArray[np.bool_]]:
-    """Draw, for each of some classes (m,), the class of a random item whose path leaves that of the
-    class at a level, `leaves` (m,), 0 the coarsest, and is the same above it: (m,) classes, and
-    whether there is any such item, bool (m,).
+    """The class of a random item that shares the path of each class down to a level and leaves it
+    there, and whether there is any.
 
     The classes of a node lie side by side in the tree, and so do the items sorted by class: what is
     wanted is the range of the node above without that of the node itself.
@@ -64,9 +62,8 @@ def _draw_classes(
 def _range_of(
     votes: Votes, ranked: Indices, classes: Indices, level: Indices
 ) -> tuple[Indices, Indices]:
-    """Find where the items of a node lie among all items sorted by class, `ranked` (N,): from
-    `first` (m,) up to before `last` (m,). The nodes are those of some classes (m,) at a `level`
-    each (m,), 0 the coarsest; −1 is the root, which has all items."""
+    """Where the items of the node of each class at a level lie among all items sorted by class; the
+    level −1 is the root."""
     first = np.zeros(len(classes), np.int64)
     last = np.full(len(classes), len(ranked), np.int64)
     for at in range(votes.depth):

@@ -103,25 +103,23 @@ class Drawing:
 def bytes_of(
     figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | None = None
 ) -> bytes:
-    """Return a figure as the bytes of a file of type png, svg or pdf.
+    """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters
+    its texts have.
 
-    `metadata`: what the file says of itself, by name, None for nothing: without dates, the same
-    figure is the same bytes. `dpi`: dots per inch, by default those of the style.
+    `dpi`: by default that of the style.
     """
     file = io.BytesIO()
     with warnings.catch_warnings():
         # matplotlib draws a box instead
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(file, format=kind, metadata=metadata, dpi=dpi)
-    if kind == "svg":  # names may hold control characters, which no XML may
+    if kind == "svg":
         return NO_XML.sub("\N{REPLACEMENT CHARACTER}".encode(), file.getvalue())
     return file.getvalue()
 
 
 def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Raise UsageError unless a picture can be written to this path: its suffix must be one of
-    `suffixes`, and a SOURCE_DATE_EPOCH in the environment must be a number, since matplotlib would
-    fail on another."""
+    """Raise UsageError unless a picture can be written to this path, by its suffix."""
     if path.suffix not in suffixes:
         raise UsageError(
             f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}"
@@ -147,10 +145,9 @@ def styled() -> Iterator[None]:
 def draw_figure(
     paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN
 ) -> Drawing:
-    """Make a figure of this size in inches, let `paint` fill it, and set `about`, the conditions of
-    the scores, in small print below.
+    """Make a figure of this size in inches, let `paint` fill it, and set `about` in small print
+    below.
     """
-    # matplotlib takes long to load, so it is loaded where a figure is drawn
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -175,17 +172,15 @@ def small_print(text: str, most: int = LETTERS) -> str:
     lines: list[str] = []
     for paragraph in text.split("\n"):
         lines.append("")
-        for part in re.split(r"(?<=[| ])", paragraph):  # each part ends in its bar or space
-            # a part that is longer than a line by itself is not broken
-            is_full = len(lines[-1]) + len(part.rstrip()) > most and lines[-1]
-            if is_full:
+        for part in re.split(r"(?<=[| ])", paragraph):
+            if len(lines[-1]) + len(part.rstrip()) > most and lines[-1]:
                 lines.append("")
             lines[-1] += part
     return "\n".join(line.rstrip() for line in lines)
 
 
 def percent_axis(axes: Axes, which: str = "y") -> None:
-    """Scale one axis, `which` is "x" or "y", in percent, from 0 to 100, with faint grid lines."""
+    """Scale an axis in percent, from 0 to 100, with faint grid lines."""
     own = axes.yaxis if which == "y" else axes.xaxis
     axes.set(**{f"{which}lim": (0, 100)})
     own.set_ticks([0, 25, 50, 75, 100])
@@ -194,33 +189,25 @@ def percent_axis(axes: Axes, which: str = "y") -> None:
 
 
 def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -> int:
-    """Count the columns in which a legend with these labels fits into a figure, `most` at most.
-
-    `size`: points of a letter; 72 points are an inch.
+    """Count the columns of these labels, with their marks, that fit into a figure.
 
     >>> legend_columns(["AP", "H-AP"]), legend_columns(["a rather long name of a variant"] * 2)
     (2, 1)
     """
-    # of the widest label with the mark before it, from ems to inches
     widest = (max(map(text_width, labels)) + MARK) * size / 72
-    fitting = int((COLUMN - 0.1) / widest)  # less the figure's own margin
-    return max(1, min(most, len(labels), fitting))
+    return max(1, min(most, len(labels), int((COLUMN - 0.1) / widest)))
 
 
 def legend_height(labels: Sequence[str], size: float = LEGEND) -> float:
-    """Return the height of a legend above the panels, in inches; `size`: points of a letter, of
-    which a line takes 1.5."""
-    rows = -(-len(labels) // legend_columns(labels, size))  # rounded up
+    """Return the height of a legend above the panels, in inches."""
+    rows = -(-len(labels) // legend_columns(labels, size))
     return rows * 1.5 * size / 72 + 0.06
 
 
 def legend_above(
     figure: Figure, labels: Sequence[str], handles: Sequence[Any], size: float = LEGEND
 ) -> Legend:
-    """Add a legend above the panels, in as many columns as fit.
-
-    `handles`: the lines or patches of matplotlib that the labels name; `size`: points of a letter.
-    """
+    """Add a legend above the panels, in as many columns as fit."""
     columns = legend_columns(labels, size)
     return figure.legend(
         handles, labels, loc="outside upper center", ncols=columns, fontsize=size, columnspacing=1.2
@@ -244,17 +231,15 @@ WIDE_LETTERS = frozenset("mwMWŒœÆ@%")
 
 
 def text_width(text: str) -> float:
-    """Estimate the width of a text in ems (heights of a letter), for common sans-serif fonts. It is
-    rather too large, so that nothing overlaps."""
+    """Estimate the width of a text in ems, generously, for common sans-serif fonts."""
     return sum(map(_em, text))
 
 
 def _em(character: str) -> float:
-    """The rough width of a character in ems, by its class alone: fonts are not at hand, and differ
-    little. The figures are of DejaVu Sans and its like."""
-    if unicodedata.combining(character):  # an accent, which stands above another letter
+    """The width of a character in ems, roughly: no font is asked."""
+    if unicodedata.combining(character):
         return 0.0
-    if unicodedata.east_asian_width(character) in "WF":  # as wide as high, such as Chinese
+    if unicodedata.east_asian_width(character) in "WF":
         return 1.0
     if character in WIDE_LETTERS:
         return 0.97

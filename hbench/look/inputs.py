@@ -78,11 +78,10 @@ EmbeddingFile = Path | TwoFiles
 
 
 def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
-    """Read embeddings from one file, or from two, those of the queries and those of the gallery.
+    """Read embeddings from one file, or two. `purpose`: what needs vectors, as the refusal of a
+    ranking says it, such as "the class map".
 
-    `purpose`: what needs the vectors, such as "the class map"; the error for a file that has
-    rankings in place of vectors says it. Raises SubmissionError, also for a report, or a folder
-    that is no table.
+    Raises SubmissionError, also for a report, or a folder that is no table.
     """
     if isinstance(file, TwoFiles):
         for path in file:
@@ -144,8 +143,7 @@ def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path])
 
 
 def dataset_of(name: str | Dataset | None, kind: str) -> Dataset:
-    """Load the dataset that --dataset names. Raises UsageError without a name, which says what
-    needs it: `kind` is the kind of plot, such as "confusion"."""
+    """Load the dataset that --dataset names; raises UsageError without a name."""
     if name is None:
         raise UsageError(f"{kind} of an embedding file needs its dataset", fix="add --dataset NAME")
     return name if isinstance(name, Dataset) else load(name)
@@ -167,9 +165,7 @@ def examined_embeddings(
     ties: str = "pessimistic",
 ) -> Examined:
     """Read embeddings and check them against a dataset; raises SubmissionError, and UsageError for
-    a file of rankings, which has no vectors.
-
-    `similarity`: None is the dataset's own; `ties`: how equal scores are ordered.
+    rankings.
     """
     settings = Settings([metric], similarity=similarity, ties=ties)
     return examine(read_embeddings(file, "a picture"), data, settings, doubted=False)
@@ -178,8 +174,7 @@ def examined_embeddings(
 def ranked_tests(
     files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()
 ) -> list[RankedTest]:
-    """Read embedding files for one test of a dataset, by default its first one. `names`: what a
-    picture calls the files, one each, or none, which takes the files' own names."""
+    """Read embedding files for one test, by default the first one."""
     chosen = test_of(data, test)
     paths = [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
@@ -197,11 +192,9 @@ def examined_files(
     similarity: str | None = None,
     ties: str = "pessimistic",
 ) -> list[Examined]:
-    """Read embedding files and check them against a dataset, and against each other.
-
-    Raises as `examined_embeddings`, and ComparisonError for files that leave out other items than
-    the first one: their queries and galleries are not the same, so nor are their values.
-    """
+    """Read embedding files and check them against a dataset, and each other; raises as
+    `examined_embeddings`, and ComparisonError for files that leave out other items: their queries
+    and galleries are not the same."""
     examined = [
         examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths
     ]
@@ -224,22 +217,19 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
 
 
 def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
-    """Apply `trace` to the level sequence of every query (which levels of the tree the items of its
-    ranking share with it), in one exact ranking pass.
+    """Apply `trace`, which gives `width` numbers or NaN, to the level sequence of every query in
+    one exact ranking pass; returns (Q, width), in input order.
 
-    `trace` gives `width` numbers, NaN where undefined. Returns (Q, width), in input order. Under
-    partial labels, items whose level is not known are left out of the sequences.
+    Under partial labels, items of unknown level are left out of the lists.
     """
     rows = np.full((len(job.ranker.queries), width), np.nan)
-    # under partial labels the levels are codes that also say "not known"; a reading decodes them
     reading = None if job.ranker.known is None else known(job.ranker.depth)
 
     def keep(query: int, sequence: LevelSequence) -> float:
-        """Keep the numbers of a query; a scorer must return a score, which nobody reads here."""
-        # several threads call this, but each for other queries: they write separate rows
+        # threads write separate rows
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
         return 0.0
 
-    # "" as conditions: a run that is kept on disk is found again by them, and this one is not kept
+    # no conditions: by them kept blocks are known, and nothing is kept of this pass
     measure(replace(job, scorers=[keep], conditions="", by_name=None))
     return rows

@@ -33,12 +33,9 @@ SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
 
 
 class LevelConfusion(NamedTuple):
-    """What the model named the items of each class of a level.
-
-    `items`: how many items have a label at this level; `right`: the share of them that are named
-    right, 0 … 1; `names`: the C classes; `matrix`: C rows (true class) of C cells (class that was
-    named), each (items, share of the row, shade 0 … 4), empty for too many classes; `pairs`: the
-    most frequent mistakes, each (class, what it was named, items, share of the class's items)."""
+    """What the items of each class of a level are named. `right`: the share named right; `matrix`:
+    (items, share of the row, shade 0 … 4), by class, empty for too many classes; `pairs`: (class,
+    its name by the reader, items, share of the class), the most frequent mistakes."""
 
     level: str
     items: int
@@ -49,10 +46,7 @@ class LevelConfusion(NamedTuple):
 
 
 class SureMistake(NamedTuple):
-    """An item that is named wrong with a large probability.
-
-    `picture`: its small picture as a data: address, or None; `path`: its true classes, and `named`:
-    those that it was named, both coarse to fine; `share`: the probability of these, 0 … 1."""
+    """An item that is named wrong by a large share of the probability."""
 
     item: str
     picture: str | None
@@ -62,13 +56,9 @@ class SureMistake(NamedTuple):
 
 
 def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) -> None:
-    """Write the page as one file that loads nothing else, whole or not at all.
-
-    `chosen`: the answers at the threshold that the user asked for; the page marks them on the line
-    of risk against coverage, and shows their mistakes. None: no threshold was asked for.
-    """
+    """Write the page as one file that loads nothing else, whole or not at all; `chosen`: the
+    answers whose point is shown on the line of risk against coverage."""
     tree = named.manifest.tree
-    # a reader is a way to read names off the vectors, such as `sum`, which gives probabilities
     readers = list(named.scores)
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
@@ -95,36 +85,26 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
 
 
 def _main(named: NamedPictures) -> Nodes:
-    """The nodes (Q, L) that the page's main reader named the items, per level, coarse to fine.
-
-    A reader is a way to read names off the vectors. The main one is `sum`, whose probabilities the
-    page shows; where it was not asked for, only one reader was.
-    """
+    """The nodes of the reader whose masses are shown: `sum`, or the only one."""
     return named.nodes[SUM] if SUM in named.nodes else next(iter(named.nodes.values()))
 
 
 def _of_readers(named: NamedPictures, value: str) -> list[Score]:
-    """The score of every reader (way to read names) by one value, such as "accuracy"."""
+    """A value's score by every reader."""
     return [scores[value] for scores in named.scores.values()]
 
 
 def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
-    """Count what the items with a label at a level (0: the coarsest) were named there, by the main
-    reader."""
+    """Count what the items known to a level are named there by `sum`."""
     manifest = named.manifest
     names = manifest.tree.names[level]
-    # an item that was named nothing at this level has the number BELOW, which is -1: it takes the
-    # last of these names
-    said_names = [*named.numbering.names[level], "nothing"]
-    # nodes of the tree have the same numbers on both sides; names that the tree does not have are
-    # numbered after them
+    said_names = [*named.numbering.names[level], "nothing"]  # the last one is that of BELOW
+    # the numbering begins with the tree's own nodes: equal numbers are equal nodes
     truth, said = _known_at(named, level)
-    # each pair (true node, named node) that occurs, (2, P), and how often, (P,)
     pairs, counts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
     of_class = np.bincount(truth, minlength=len(names))
 
     wrong = pairs[0] != pairs[1]
-    # stable, so that of equally frequent mistakes the order is the same on all machines
     order = np.argsort(-counts[wrong], kind="stable")[:PAIRS]
     # the class, its name by the reader, items, share of the class
     frequent = [
@@ -141,11 +121,9 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
 def _known_at(
     named: NamedPictures, level: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """The true node, and the node that the main reader named, of every item whose label reaches a
-    level (0: the coarsest)."""
+    """The true node and that of `sum` of every item that is known to a level."""
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
-    # a label may end above the finest level; `known_levels` (C,) is how many levels each class has
     is_known = known_levels(manifest.tree)[labels[:, -1]] > level
     return labels[is_known, level], _main(named)[is_known, level]
 
@@ -153,30 +131,22 @@ def _known_at(
 def _matrix(
     pairs: NDArray[np.integer[Any]], counts: NDArray[np.int64], of_class: NDArray[np.int64]
 ) -> list[list[tuple[int, float, int]]]:
-    """Make the cells (items, share of the row, shade 0 … 4) of a confusion matrix, a list per true
-    class.
-
-    `pairs` (2, P): true and named node of each pair that occurs; `counts` (P,): how often;
-    `of_class` (C,): the items of each true class.
-    """
+    """The cells of a confusion matrix, by class."""
     number = len(of_class)
     whole = np.zeros((number, number), np.int64)
-    # an item that was named nothing (-1), or a node that the tree lacks (C or more), has no column
+    # what the tree does not have, or is not said, has no column
     has_column = (pairs[1] >= 0) & (pairs[1] < number)
     whole[tuple(pairs[:, has_column])] = counts[has_column]
-    shares = whole / np.maximum(of_class, 1)[:, None]  # at least 1: a class may have no items
-    shades = np.searchsorted(SHADES, shares, side="right")  # how many of the bounds are reached
+    shares = whole / np.maximum(of_class, 1)[:, None]
+    shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(whole.tolist(), shares.tolist(), shades.tolist(), strict=True)
-    # three matrices become one of triples
     return [list(zip(*row, strict=True)) for row in rows]
 
 
 def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
-    """Count the items by the finest level at which all readers (ways to read names) still agree.
-
-    Returns (level, items, share of them that are named right at that level), coarse to fine. The
-    level "" means no agreement at all: what is right is then judged at the coarsest level. Empty
-    for a single reader, which cannot disagree.
+    """By the level down to which the readers agree, coarse to fine ("" is none): the number of
+    items, and the share of them whose node is right there; of none, at the coarsest level. Empty
+    for one reader alone.
     """
     if len(named.nodes) == 1:
         return []
@@ -195,19 +165,14 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
 
 
 def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureMistake]:
-    """Find the wrong answers with the largest probabilities, one for each pair of label and answer.
-
-    `chosen`: the answers at a threshold, which may end at a coarse level. Without them, the answer
-    is the whole path that the main reader named, which is wrong if its last node is.
-    """
+    """The items whose answer at the chosen threshold is wrong, with the largest masses, one for
+    each pair of label and answer; without a threshold, those whose whole path ends wrong."""
     manifest = named.manifest
     asked = np.flatnonzero(manifest.query)
     truth = manifest.labels[asked, -1].tolist()
     if chosen is None:
         paths = named.table["path"].to_pylist()
         masses = named.table["mass"].to_numpy()
-        # how many levels were named (BELOW marks a level without a name), and whether the last of
-        # them is right: 1, 0, or NaN where the truth is not known
         ends = (_main(named) != BELOW).sum(axis=1)
         right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]
         wrong = np.flatnonzero((ends > 0) & (right == 0))
@@ -215,7 +180,6 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
         paths, masses = chosen.nodes, chosen.masses
         wrong = np.flatnonzero((chosen.levels > 0) & chosen.known & ~chosen.right)
 
-    # by label and answer, the first row in order of probability: a mistake is shown once
     found: dict[tuple[int, str], int] = {}
     for row in wrong[np.argsort(-masses[wrong], kind="stable")].tolist():
         found.setdefault((truth[row], paths[row]), row)
@@ -232,8 +196,7 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
 
 
 def _embedded(named: NamedPictures, position: int) -> str | None:
-    """The small picture of the item at a position in the manifest, as a data: address, so that the
-    page stays one file; None for an item without a picture."""
+    """A small picture of an item, as an address that holds it; None where there is none."""
     image = thumbnail(named.manifest.picture, str(named.manifest.items[position]))
     if image is None:
         return None

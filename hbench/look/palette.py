@@ -21,8 +21,7 @@ CIVIDIS = (
 
 
 def color_of(level: int, depth: int) -> str:
-    """Return the colour of what a pair shares, as #rrggbb: `level` is 0 (unrelated, dark) … `depth`
-    (the same fine class, light)."""
+    """Return the colour of a level 0 … depth, as #rrggbb."""
     return color_at(level / depth)
 
 
@@ -32,20 +31,18 @@ def color_at(share: float) -> str:
     >>> color_at(0.0), color_at(1.0)
     ('#00224e', '#fee838')
     """
-    # the scale has six colours at equal distances; what lies between two of them is mixed from both
     place = share * (len(CIVIDIS) - 1)
-    low = min(int(place), len(CIVIDIS) - 2)  # at share 1 there is no colour above the last
-    of_upper = place - low
+    low = min(int(place), len(CIVIDIS) - 2)
+    share = place - low
     mixed = (
-        round((1 - of_upper) * a + of_upper * b)
+        round((1 - share) * a + share * b)
         for a, b in zip(CIVIDIS[low], CIVIDIS[low + 1], strict=True)
     )
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
 def lightness_of(color: str) -> float:
-    """Compute the lightness of a colour "#rrggbb" in grey print, 0 … 255, by the weights of Rec.
-    709: eyes see green brightest."""
+    """Compute the lightness of a colour in grey print, 0 … 255 (Rec. 709)."""
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -56,19 +53,17 @@ def text_color_on(color: str) -> str:
     >>> text_color_on("#7d7c74"), text_color_on("#666970")
     ('#000000', '#ffffff')
     """
-    # from "#rrggbb" to amounts of light: sRGB stores them bent, and these are its constants
     parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
-    # contrast by WCAG 2; at a luminance of .179 black and white both have 4.58 : 1
+    # contrast by WCAG 2; at .179 both have 4.58 : 1
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#000000" if luminance > 0.179 else "#ffffff"
 
 
 def mark_of(level: int, depth: int) -> str:
-    """Return a circle for each of the `depth` levels, filled for the `level` ones that a pair of
-    items shares, such as "●●○"; it shows the level where colours cannot be seen."""
+    """Return a circle per level, filled up to this level."""
     return "●" * level + "○" * (depth - level)
 
 
@@ -87,10 +82,9 @@ SIZES = (
 
 
 def series_color(number: int, of: int) -> str:
-    """Return the colour of number 0 … `of` - 1 of several runs or lines that are not levels, dark
-    first. Their lightness differs, so that they are distinct in grey print, too.
+    """Return the colour of one of several runs, lines or groups that are not levels, dark first,
+    also distinct in grey.
     """
-    # the light end of the scale is hard to see on white
     place = SERIES * number / (of - 1) if of > 1 else 0.0
     return color_at(place)
 
@@ -107,11 +101,8 @@ OTHER = "#8a8a8a"
 
 
 def group_color(number: int, of: int) -> str:
-    """Return the colour of number 0 … `of` - 1 of some unordered groups; the ninth and later ones
-    are grey.
-
-    The first `of` hues, which are the most distinct, are taken from dark to light, so that they
-    differ in grey print.
+    """Return the colour of one of up to eight unordered groups, dark to light, so that they differ
+    in grey; then grey.
 
     >>> group_color(0, 2), group_color(1, 2), group_color(8, 9)
     ('#0072b2', '#c8bd3c', '#8a8a8a')
@@ -120,7 +111,7 @@ def group_color(number: int, of: int) -> str:
 
 
 def mixed_with_white(color: str, white: float) -> str:
-    """Mix a colour "#rrggbb" with a share 0 (as it is) … 1 (white) of white.
+    """Mix a colour with a share of white.
 
     >>> mixed_with_white("#4477aa", 0.5)
     '#a2bbd4'

@@ -24,8 +24,7 @@ STEPS = (0.05, 0.1, 0.2, 0.4, 1.0)  # ends of the axis of risk
 
 
 class Mark(NamedTuple):
-    """A point beside the line of risk against coverage: what it is of, its coverage and risk, both
-    0 … 1, and where it is drawn, in the picture's units from the left and from the top."""
+    """A point beside the line: what it is of, its coverage and risk, and where it is drawn."""
 
     label: str
     coverage: float
@@ -35,11 +34,8 @@ class Mark(NamedTuple):
 
 
 class RiskCurve(NamedTuple):
-    """Risk against coverage as a picture.
-
-    `width`, `height`: its size, in its own units; `line`: the points of an SVG polyline, "x,y x,y
-    …"; `end`: the risk at the upper end of its axis; `marks`: the points beside the line; `haurc`:
-    the area under the line."""
+    """Risk against coverage as a picture: its size, the `line` (points of a polyline), the end of
+    the axis of risk, the points beside the line, and the area under it."""
 
     width: int
     height: int
@@ -50,11 +46,8 @@ class RiskCurve(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What is answered at a target, which is the share of answers that are to be right.
-
-    `remark`: what is promised, in words; `shares` (1 + L): the share of items that get no answer,
-    then of those whose answer ends at each level, coarse to fine; `right`: the share of answers
-    that are right, None without answers."""
+    """What is answered at a target: what is promised, in words; the share of items answered at each
+    level, 0 (nothing is said) first; and what is right of what is said, None of nothing."""
 
     target: float
     remark: str
@@ -85,11 +78,8 @@ class NodeTable(NamedTuple):
 
 
 def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTable:
-    """Count, for every node of a level (0: the coarsest), the items that are named it, and those
-    that are named it rightly, among the items whose truth is known.
-
-    `chosen`: the answers at a threshold, which are counted too; None counts none.
-    """
+    """Count what is named each node of a level, and how much of it is right, among the items of
+    which it is known."""
     manifest = named.manifest
     names = named.numbering.names[level]
     right = named.judged.right[:, level]
@@ -99,12 +89,10 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
     is_labelled &= named.has_truth
 
     def counts(of_nodes: Labels, some: NDArray[np.bool_]) -> list[int]:
-        """Count by node the items, of those that are True in `some` (Q,); `of_nodes` (Q,) is the
-        node of each item."""
+        """How many of some items each node has."""
         found: list[int] = np.bincount(of_nodes[some], minlength=len(names)).tolist()
         return found
 
-    # `right` (Q,) is 1 or 0, and NaN where the truth is not known
     is_named, is_right = ~np.isnan(right), right == 1
     columns: list[Sequence[int | None]] = [
         counts(labels[:, level], is_labelled),
@@ -117,7 +105,6 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
         is_answered = chosen.levels > level
         columns += [counts(nodes, each & is_answered) for each in (is_named, is_right)]
     rows = [NodeRow(*row) for row in zip(names, *columns, strict=True)]
-    # the nodes with the most wrong names first, then the largest, then by name
     rows = sorted(
         (row for row in rows if row.items or row.named),
         key=lambda row: (row.right - row.named, -row.items, row.name),
@@ -133,11 +120,9 @@ def answered_by_target(named: NamedPictures) -> list[Trusted]:
 
 
 def stack_of(trusted: Trusted) -> Answered:
-    """Make the bar of a target: the shares of items whose answer ends at each level, and of those
-    without an answer, among the items whose truth is known."""
+    """How many of the items with a truth are answered at each level."""
     by_level = [each.items for each in trusted.outcome.by_level]
     said = sum(by_level)
-    # `said` is the number of answers and `trusted.said` their share, so this is the number of items
     tested = round(said / trusted.said) if trusted.said else 1
     shares = [1 - trusted.said, *(items / tested for items in by_level)]
     right = None if math.isnan(trusted.right_of_said) else trusted.right_of_said
@@ -145,10 +130,9 @@ def stack_of(trusted: Trusted) -> Answered:
 
 
 def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
-    """Make the picture of risk against coverage, with a mark at the fixed thresholds and, if
-    `is_chosen`, one at the target of `trusted`, since the user asked for it."""
+    """Risk against coverage, with the point of a target, where it was chosen, and of the thresholds
+    in use."""
     curve = trusted.curve
-    # the axis of risk ends at the first round number that holds the whole line
     end = next(step for step in STEPS if step >= min(float(curve.risk.max()), 1.0))
     outcomes: dict[str, Outcome] = {".8 / .6 / .4": trusted.fixed}
     if is_chosen:
@@ -161,14 +145,12 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
 
 
 def _line(curve: RiskCoverage, end: float) -> str:
-    """The line as points of an SVG polyline; `end`: the risk at the upper end of the axis. A few
-    hundred of a curve's thousands of points look the same."""
+    """The points of the line, so many that an eye sees no fewer."""
     _, coverage, risk = curve.thinned(POINTS)
     points = zip(coverage.tolist(), risk.tolist(), strict=True)
     return " ".join("{:.1f},{:.1f}".format(*_place(*point, end)) for point in points)
 
 
 def _place(coverage: float, risk: float, end: float) -> tuple[float, float]:
-    """Where a point is drawn, in the picture's units from the left and from the top: coverage runs
-    to the right, risk upwards to `end`, and a larger risk is drawn at the upper border."""
+    """Where a point is drawn: coverage to the right, risk upwards."""
     return round(WIDTH * coverage, 1), round(HEIGHT * (1 - min(risk / end, 1.0)), 1)

@@ -20,15 +20,10 @@ WORD_ENDS = re.compile(r"[\s_/.,:-]")
 
 
 def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
-    """Shorten the names that have more than `most` letters, for the head of a column.
-
-    A long name loses the words that all names begin with and, if it is still too long, its middle.
-    If two names would become the same, all are returned as they were.
-    """
+    """Shorten names of more than this many letters, each without what all begin with, or else
+    without its middle; as they are where that would make two the same."""
     given = list(names)
-    # a single name shares its whole self with all, and would lose it
     shared = _beginning(given) if len(given) > 1 else ""
-    # cut after a whole word: of "vit_large" and "vit_lite", "vit_" and not "vit_l"
     ends = [found.end() for found in WORD_ENDS.finditer(shared)]
     begin = ends[-1] if ends else 0
     shown = []
@@ -37,24 +32,21 @@ def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
         if len(name) > most and begin:
             rest = f"…{name[begin:]}"
         if len(rest) > most:
-            # both halves and the "…" between them are `most` letters
             rest = f"{rest[: most // 2]}…{rest[-(most // 2 - 1) :]}"
         shown.append(rest)
     return shown if len(set(shown)) == len(set(given)) else given
 
 
 def _beginning(names: Sequence[str]) -> str:
-    """The letters that all names begin with, such as "vit_l" of "vit_large" and "vit_lite"."""
-    by_place = zip(*names, strict=False)  # the first letters of all names, then the second ones, …
-    shared = takewhile(lambda letters: len(set(letters)) == 1, by_place)
-    return "".join(letters[0] for letters in shared)
+    """What all names begin with."""
+    return "".join(
+        letters[0]
+        for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    )
 
 
 def coded(text: object) -> Markup:
-    """Make a text safe for a page: escape it, and set what stands between backticks as code.
-
-    It is escaped first, so that only the <code> added here is markup.
-    """
+    """A text for a page, escaped, with what stands between backticks as code."""
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))
 
 
@@ -68,6 +60,5 @@ def tail(name: str, most: int = 14) -> str:
 
 
 def plain(text: object) -> str:
-    """Remove the backticks around code from a text, for where a page cannot show code, as in a
-    title."""
+    """A text without backticks, for where a page shows no code, as in a title."""
     return str(text).replace("`", "")

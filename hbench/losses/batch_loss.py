@@ -45,7 +45,7 @@ class LossBatch(NamedTuple):
     partial: bool = False
 
     def is_self(self, block: slice = slice(None)) -> Tensor:
-        """Mark the references that are the query itself, for a block of b queries: bool (b, N)."""
+        """Mark the references that are the query itself: bool (b, N)."""
         return (
             torch.arange(len(self.ref_labels), device=self.self_index.device)
             == self.self_index[block, None]
@@ -63,8 +63,7 @@ class LossBatch(NamedTuple):
         mask = torch.zeros(
             len(self.labels), len(self.ref_labels), dtype=torch.bool, device=self.labels.device
         )
-        # (query, positive, query, negative), or triplets (query, positive, negative), whose query
-        # is that of both
+        # (query, positive, query, negative), or triplets (query, positive, negative)
         query, positive = self.pairs[:2]
         against, negative = self.pairs[-2:] if len(self.pairs) == 4 else (query, self.pairs[2])
         mask[query, positive] = mask[against, negative] = True
@@ -93,7 +92,7 @@ class LossBatch(NamedTuple):
         return self._replace(labels=self.labels[:, :level], ref_labels=self.ref_labels[:, :level])
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return the arguments to call a loss with, so that it makes this very batch of them."""
+        """Return the arguments that make a loss of this batch."""
         among_themselves = self.ref_embeddings is self.embeddings
         # with pairs the order is that of pytorch-metric-learning (`batch_of_arguments`)
         if self.pairs is not None:
@@ -111,7 +110,6 @@ def uncompiled(method: MethodT) -> MethodT:
 
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
-        """Call the method, outside of the compiler if that is at work."""
         if torch.compiler.is_compiling():
             return torch.compiler.disable(method)(*arguments, **options)
         return method(*arguments, **options)
@@ -136,11 +134,9 @@ class BatchLoss(nn.Module):
     labels_checked = False
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The value of the loss, a scalar with a gradient; every loss defines it."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
-        """The name and parameters of the loss, which torch shows in its repr."""
         return self.spelling
 
     @uncompiled
@@ -155,8 +151,7 @@ class BatchLoss(nn.Module):
         indices_tuple: Indices | None = None,
         ref_emb: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, called in hbench's words (`ref_embeddings`, `ref_labels`,
-        `self_index`) or in pytorch-metric-learning's (`indices_tuple`, `ref_emb`, `ref_labels`)."""
+        """The loss of a batch, called in hbench's words or in pytorch-metric-learning's."""
         if indices_tuple is None and ref_emb is None:
             batch = batch_of_arguments(embeddings, labels, ref_embeddings, ref_labels, self_index)
         elif ref_embeddings is None and self_index is None:
@@ -187,16 +182,15 @@ class BatchLoss(nn.Module):
         # Comparisons with NaN are false, so that a loss could be finite where its gradient is not.
         # Zero times the sum of the vectors is 0, or NaN if one of them is not finite, and adding it
         # does not make the host wait for the device.
-        among_themselves = batch.ref_embeddings is batch.embeddings
-        references = () if among_themselves else (batch.ref_embeddings,)
-        for vectors in (batch.embeddings, *references):
+        inputs = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
+        for vectors in inputs:
             value = value + vectors.detach().sum(dtype=torch.float32).mul(0)
         return value
 
 
 def require_tree(batch: LossBatch) -> None:
-    """Raise TreeError, naming the columns, unless each class of a column of the labels is in one
-    class of the column before it. Labels that end early, in −1, are checked down to their end.
+    """Raise TreeError, naming the columns, unless each class of a column is in one class of the
+    column before it.
     """
     alone = batch.ref_labels is batch.labels
     table = (batch.labels if alone else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
@@ -213,8 +207,8 @@ def require_positive(**values: float) -> None:
 
 
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L), coarse to fine, that
-    agree until one of them ends, in −1. From there on they may agree or not.
+    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L) that agree until one
+    of them ends, in −1.
     """
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
     unknown = torch.zeros_like(agree)
@@ -274,12 +268,8 @@ def batch_of_arguments(
 def _pairs_or_references(
     third: Any, fourth: Any, fifth: Any
 ) -> tuple[Indices | None, Any, Any, Any]:
-    """Sort the arguments after embeddings and labels into (pairs, references, their labels,
-    self_index), None for what is not given.
-
-    hbench's order is references, labels, self_index; that of pytorch-metric-learning is pairs,
-    references, labels. They are told apart by their types: pairs are a tuple, and with None in
-    their place, references (floats) come fourth.
+    """Sort arguments into pairs, references, their labels and self_index; pytorch-metric-learning
+    passes pairs third.
     """
     if isinstance(third, tuple | list) and len(third) in {3, 4}:
         return tuple(third), fourth, fifth, None
@@ -296,9 +286,7 @@ def _pairs_or_references(
 
 
 def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
-    """Return labels as int64 (B, L); those of one level may be (B,). Raises ConfigError for what
-    does not fit the vectors (B, D). `what` and `of`: the names of labels and vectors in errors.
-    """
+    """Return labels as (B, L); those of one level may be (B,)."""
     for name, given in ((of, vectors), (what, labels)):
         if not isinstance(given, Tensor):
             raise ConfigError(
@@ -356,12 +344,11 @@ def blocks(queries: int, references: int) -> Iterator[slice]:
 
 
 def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) -> Tensor:
-    """Sum function(embeddings[block] @ references.T, block) over blocks of queries: a scalar,
-    differentiable in both.
+    """Sum function(embeddings[block] @ references.T, block) over blocks: a scalar, differentiable
+    in both.
 
-    embeddings (B, D), references (N, D); `function`: of scores (b, N) and the slice of their
-    queries, to a scalar. The gradient is computed with the value, so that backward only scales it:
-    memory holds the scores of one block, not B × N.
+    embeddings (B, D), references (N, D). The gradient is computed with the value, so that backward
+    only scales it.
     """
     among_themselves = references is embeddings
     embeddings, references = full_precision(embeddings, references)
@@ -399,7 +386,6 @@ class _BlockSum(torch.autograd.Function):
             total += value.detach()
             if value.requires_grad:
                 (slope,) = torch.autograd.grad(value, scores)  # (b, N)
-                # scores = E·Rᵀ, so E gets slope·R and R gets slopeᵀ·E
                 if whole:
                     grads[0] = (slope + slope.T) @ ranked  # both roles in one product
                 elif grads[0] is not None:
@@ -418,8 +404,6 @@ class _BlockSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients that were computed with the value, times that of the value, and none for
-        the function. Saved are first the gradients, then what each is of."""
         half = len(ctx.saved_tensors) // 2
         scaled = iter(
             _FirstOrder.apply(grad * upstream[0], source)
@@ -429,9 +413,8 @@ class _BlockSum(torch.autograd.Function):
 
 
 def _zeros_for(tensor: Tensor, *, written: bool) -> Tensor:
-    """Return zeros in the shape of a tensor, to add its gradient to. Where nothing is added
-    (`written` is False), since the gradient is set as a whole, they are a single zero in memory
-    that is shown in this shape, so that no time is lost to write them.
+    """Zeros to add a gradient to; a single zero, shown in the same shape, where the gradient is set
+    instead, so that nothing is written.
     """
     if written:
         return tensor.new_zeros(tensor.shape)
@@ -444,12 +427,10 @@ class _FirstOrder(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, source: Tensor) -> Tensor:
-        """The gradient as it is; a view, since torch takes the input itself for no result."""
         return gradient.view_as(gradient)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Refuse the second derivative, which would be wrong: what it needs was not kept."""
         raise ConfigError(
             "this loss has no second derivative here: its gradient is computed with its value",
             fix="differentiate it once, without create_graph",

@@ -72,16 +72,14 @@ class StepShape(NamedTuple):
 
 
 def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
-    """Make lists of scores (Q, N) and levels (Q, N), 0 … depth, or depth + 1 outside of the list:
-    compiled ones for finite float32 scores on a CPU; other scores need the general code, which
-    keeps NaN and ∞.
+    """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general
+    code, which keeps NaN and ∞.
     """
     fits = (
         scores.device.type == "cpu"
         and scores.dtype == torch.float32
         and scores.shape[1] < MOST_ITEMS
     )
-    # one sum tells whether all are finite
     made = CompiledLists if fits and math.isfinite(scores.detach().sum()) else Lists
     return made(scores, levels, depth)
 
@@ -107,24 +105,18 @@ class CompiledLists(Lists):
         return torch.from_numpy(counts[:, :-1]), by_rank
 
     def find_positives(self, table: Tensor) -> Positives:
-        """Find the items of positive relevance, list by list, in order of rank; table (Q, L+1): the
-        relevance of each level."""
         number = int((self.counts * (table > 0)).sum())
         query, item, level = columns = torch.empty((3, number), dtype=torch.int64)
         list_positives(self.by_rank.numpy(), self.sorted_levels, table.numpy(), columns.numpy())
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
-        """Sum table[q, level of k, level of j] over the items j before every positive k, (P,);
-        table (Q, L+1, L+1). No gradient."""
         rows = self._rows(positives, table)
         sums = np.empty(len(positives.query), np.float32)
         _by_threads(lambda part: exact_sums(part, sums), rows)
         return torch.from_numpy(sums)
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
-        """Sum table[q, level of k, level of j] · step(s_j − s_k) over all items j but k, for every
-        positive k, (P,), differentiable in the scores; table (Q, L+1, L+1)."""
         if not isinstance(step, Sigmoid | SupRank):
             return super().step_sums(positives, table, step)
         rows = self._rows(positives, table)
@@ -159,7 +151,6 @@ class _CompiledSums(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, rows: SortedLists, shape: StepShape, positives: int
     ) -> Tensor:
-        """The sums of the P `positives`, (P,); `rows`: the lists of the scores (Q, N) by rank."""
         sums = np.zeros((2, positives))  # values and slopes
         _by_threads(lambda part: step_sums(part, shape, sums), rows)
         ctx.rows = rows
@@ -170,8 +161,6 @@ class _CompiledSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient to the scores (Q, N), and none for the other arguments: what each positive's
-        sum (P,) gives to all items, and what it gives to its own score."""
         factors = upstream[0].double().numpy()
         factors = np.stack([factors, -factors * ctx.slopes])
         gradient = np.empty(ctx.rows.scores.shape, np.float32)
@@ -180,10 +169,9 @@ class _CompiledSums(torch.autograd.Function):
 
 
 def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
-    """Compute the numbers of a step for lists of so many items; beyond its reach, the sum of the
-    sigmoids of all items is below float32's precision.
+    """Compute the numbers of a step; beyond its reach, the sum of the sigmoids of all items is
+    below float32's precision.
     """
-    # items · e^(−reach/τ) = e^−17 ≈ 2^−24, the precision of float32 at 1
     reach = step.tau * (math.log(max(2, items)) + 17)
     if isinstance(step, Sigmoid):
         return StepShape(step.tau, reach, 0.0, 1.0, 0.0, reach)
@@ -192,8 +180,8 @@ def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
 
 
 def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any]) -> None:
-    """Call work(part of the rows, the same part of each of the other arrays) on as many threads as
-    torch uses. All arrays have a row per list, so each list is computed by one thread alone.
+    """Call work(part of the rows, parts of the other arrays by list) on as many threads as torch
+    uses.
     """
     threads = min(torch.get_num_threads(), len(rows.scores))
     if threads < 2:
@@ -215,12 +203,8 @@ def pack(
     keys: NDArray[np.uint64],
     counts: NDArray[np.float32],
 ) -> None:
-    """Write `keys` (Q, N), numbers that sort by score down, then level up, then column up; add to
-    `counts` (Q, L+2) the items of each level.
-
-    `bits` (Q, N): the bits of float32 scores; `levels` (Q, N). A key has the score in its high 32
-    bits, then 8 bits of level and 24 of column. The bits of floats above 0 rise with the number;
-    those below 0, whose sign bit is set, fall with it.
+    """Write keys that sort by score down, level up, column up, from the bits of scores; count the
+    items of each level (Q, L+2).
     """
     sign = np.uint32(0x80000000)
     zero = np.uint32(0)
@@ -229,7 +213,6 @@ def pack(
             score = bits[row, column]
             level = np.uint64(levels[row, column])
             score = zero if score == sign else score  # −0 equals 0
-            # below 0 as they are; above 0 all bits but the sign turned, which is below these
             descending = np.uint64(score if score & sign else score ^ ~sign)
             keys[row, column] = (
                 (descending << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
@@ -241,10 +224,8 @@ def pack(
 def list_positives(
     columns: Integers, levels: NDArray[np.uint8], relevance: NDArray[np.float32], to: Integers
 ) -> None:
-    """Write `to` (3, P): query, item (column) and level of every item of positive relevance, list
-    by list, in order of rank.
-
-    `columns`, `levels` (Q, N): of the items by rank; `relevance` (Q, L+1): of each level.
+    """Write query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list,
+    in order of rank.
     """
     at = 0
     for row in range(levels.shape[0]):
@@ -257,11 +238,10 @@ def list_positives(
 
 @compiled
 def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
-    """Write sums[place] = Σ weights[level of k, level of j] over the items j before k, for every
-    positive k, (P,); it is enough to count the items of each level that were passed."""
+    """Write sums[place] = Σ_{j before k} weight of every positive k."""
     depth = rows.weights.shape[1]
     for row in range(len(rows.scores)):
-        before = np.zeros(depth + 1)  # passed items by level
+        before = np.zeros(depth + 1)
         place = rows.places[row]
         for item in range(rows.levels.shape[1]):
             level = np.uint64(rows.levels[row, item])
@@ -302,8 +282,7 @@ def step_slopes(
 
 @compiled_part
 def make_buffers(rows: SortedLists) -> OneList:
-    """Allocate buffers that any one of the lists is loaded into (`enter`), one after the other: a
-    row of LANES more, since the last window is filled up to whole lanes."""
+    """Allocate buffers for any one of the lists."""
     longer = rows.scores.shape[1] + LANES
     depth = rows.relevance.shape[1]
     weight = np.zeros((depth, longer))
@@ -315,8 +294,7 @@ def make_buffers(rows: SortedLists) -> OneList:
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
-    """Load the list `row` into the buffers, and return it: its exponentials, and the weights of all
-    items (L+1, N) for the positives of each level."""
+    """Load one of the lists into the buffers."""
     levels = rows.levels[row]
     relevance = rows.relevance[row]
     buffers.exponential[: len(levels)] = rows.exponentials[row]
@@ -325,7 +303,6 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
             weights = rows.weights[row, level]
             weight = buffers.weight[level]
             for item in range(len(levels)):
-                # unsigned, so that the compiled code need not look for negative places
                 weight[item] = weights[np.uint64(levels[item])]
     parts = rows.scores[row], levels, rows.places[row], relevance
     return OneList(*parts, buffers.exponential, buffers.weight, buffers.work)

@@ -33,8 +33,7 @@ class OneList(NamedTuple):
 
 @compiled_part
 def first_within(scores: Floats, score: float, start: int, beyond: float) -> int:
-    """Find the first position, from `start` on, whose score exceeds `score` by at most `beyond`;
-    `scores` (N,) fall. It is the length of the list if there is none."""
+    """Find the first position from `start` whose score exceeds `score` by at most `beyond`."""
     while start < len(scores) and scores[start] - score > beyond:
         start += 1
     return start
@@ -42,13 +41,12 @@ def first_within(scores: Floats, score: float, start: int, beyond: float) -> int
 
 @compiled_part
 def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
-    """Return the centre c of the list's exponentials e^((s − c)/τ). If the positive with this score
-    is so far below it that its own would be 0, compute them anew around this score.
+    """Return the centre of the exponentials; compute them anew around a positive that is too far
+    below it.
     """
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
-        # far above the score they would be infinite; there the sigmoid is 1 anyway
         one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
     return score
 
@@ -99,11 +97,7 @@ def window_sums(
 
 @compiled_part
 def add_slopes(exponential: Floats, itself: Scalar, share: Scalar, gradient: Floats) -> None:
-    """Add share · (σ − σ²) to the gradient (n,) of each item in a positive's window.
-
-    `exponential` (n,): e^((s − c)/τ) of the items' scores around a centre c; `itself`: that of the
-    positive, so that σ = e/(e + itself).
-    """
+    """Add share · (σ − σ²) to the gradient."""
     for item in range(len(exponential)):
         sigmoid = exponential[item] / (exponential[item] + itself)
         gradient[item] += share * (sigmoid - sigmoid * sigmoid)

@@ -47,9 +47,8 @@ class LossEntry:
             _check_kind(name, parameter, value, self.parameters[parameter])
 
     def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with `params` in place of defaults; raises ConfigError for parameters that
-        it does not have or cannot use, and for required ones that are not given. `name`: of the
-        loss, for the errors and its repr.
+        """Build the loss with `params` in place of defaults; raises ConfigError for those it does
+        not have or cannot use.
         """
         self.refuse_unknown(name, params)
         missing = [
@@ -82,8 +81,7 @@ def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> Lo
 
 
 def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
-    """Collect the arguments of several functions, name -> default, or REQUIRED; of a name that
-    several have, the last function's."""
+    """Collect the arguments of several functions, with their defaults."""
     signatures = [inspect.signature(function).parameters for function in functions]
     return {
         name: parameter.default for signature in signatures for name, parameter in signature.items()
@@ -91,14 +89,12 @@ def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
 
 
 def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Select from all parameters of a loss, by name, those that one of its functions takes, each
-    as the kind of value that its annotation says."""
+    """Select the parameters that the function takes, as it expects them."""
     names = inspect.signature(function).parameters
     return fitted(function, {name: params[name] for name in names if name in params})
 
 
 def _listing(known: Mapping[str, Any]) -> str:
-    """List parameters with their defaults, for an error: "one of tau=0.01, dim"."""
     return "one of " + ", ".join(
         name if default is REQUIRED else f"{name}={default!r}" for name, default in known.items()
     )

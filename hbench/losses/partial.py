@@ -33,8 +33,7 @@ CONTAINERS = (CrossBatchMemory, PerLevel, WeightedSum, nn.ModuleList)
 
 
 def unknown_as_minus_one(labels: Labels, tree: LabelTree) -> Labels:
-    """Return labels (N, L) of a tree, coarse to fine, with −1 below the level where each label ends
-    early; the tree has invented nodes there."""
+    """The labels (N, L) of a tree with −1 where nothing is known."""
     known = known_levels(tree)[labels[:, -1]]
     return np.where(np.arange(labels.shape[1]) < known[:, None], labels, np.int32(-1))
 
@@ -60,8 +59,7 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
 
 
 def _losses_in(loss: nn.Module) -> Iterator[nn.Module]:
-    """Yield the losses that a loss is made of, however deep, or the loss itself if it wraps
-    none."""
+    """Yield the losses inside a loss, or the loss itself if it wraps none."""
     if not isinstance(loss, CONTAINERS):
         yield loss
         return

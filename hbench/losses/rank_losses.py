@@ -62,13 +62,9 @@ class RankLoss(BatchLoss):
         self.extra = extra
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean of 1 − score over the queries with positives, summed by blocks of queries."""
-        # counted on the device, since to ask for a number would make the host wait for it
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            """The sum of 1 − score over the queries of a block that have positives; scores (b,
-            N)."""
             values, counted = self.per_list(
                 scores, self.levels(batch, block), batch.labels.shape[1]
             )
@@ -79,8 +75,8 @@ class RankLoss(BatchLoss):
         return total / defined.clamp(min=1)
 
     def levels(self, batch: LossBatch, block: slice) -> Tensor:
-        """Compute how many levels each item shares with each query of a block, (b, N), 0 … L; L+1
-        for items outside of its list, and `own_level` for the query itself.
+        """Compute the levels (Q, N) of all items for a block of queries; L+1 for items outside of
+        their lists.
         """
         depth = batch.labels.shape[1]
         listed = batch.listed(block)
@@ -90,8 +86,8 @@ class RankLoss(BatchLoss):
         return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """Compute the score of each query (Q,), and whether it has positives (Q,), from the scores
-        and the levels (Q, N) of the items: 0 … depth, or depth + 1 outside of its list.
+        """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores
+        and the levels (Q, N).
         """
         # columns that a loss adds to its lists, as SupRank's mixed positives
         if self.extra is not None:
@@ -107,8 +103,8 @@ class RankLoss(BatchLoss):
 
 
 class RankRow(NamedTuple):
-    """A row of the table of rank losses: functions that make its three parts, whose arguments are
-    the parameters of the loss; its formula and paper; and `module`, which makes the loss of them.
+    """A row of the table: factories of the three parts, whose arguments are the loss's parameters,
+    formula and paper.
     """
 
     score: Callable[..., Score]
@@ -160,10 +156,9 @@ def suprank_with_h_rank(
 
 
 def fine_label() -> Relevance:
-    """Use relevance 1 for items of the query's fine class, 0 for all others: H-AP is AP then."""
+    """Use relevance 1 for the fine level, 0 for the others."""
 
     def relevance(counts: Tensor) -> Tensor:
-        """The relevance of each level, (Q, L+1) like the numbers of items, which do not matter."""
         # 1 … L+1 along the levels: the finest is the last
         return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
 
@@ -173,8 +168,8 @@ def fine_label() -> Relevance:
 def graded(
     relevance: str | Relevance = "alpha", alpha: float = 1.0, weights: Sequence[float] | None = None
 ) -> Relevance:
-    """Look up a relevance, which is what an item of each level is worth, by name; or use a function
-    as it is. `alpha`, and `weights` per level, coarse to fine, are for those that take them.
+    """Look up a relevance by name, with α or weights per level, coarse to fine, if it takes them;
+    or use a function.
     """
     if callable(relevance):
         return relevance
@@ -213,15 +208,11 @@ def rank_loss(
     released: bool = False,
     mix_scores: bool = False,
 ) -> nn.Module:
-    """Make a rank loss of its three parts.
-
-    `released`: as in the papers' code, where the query is a fine positive of its own list, and
-    items are compared by level, not by relevance. `mix_scores`: mixtures of a query's positives are
-    added to its list.
+    """Make a rank loss; `released`: the query is a fine positive of its own list, and items are
+    compared by level.
     """
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
-    # the level of the query in its own list: the finest, or L+1, which is outside of the list
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
     return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 
@@ -233,8 +224,8 @@ def recall_at_k(
     released: bool = False,
     simix: bool = False,
 ) -> nn.Module:
-    """Make the loss recall_at_k of its three parts; `released`: the query stays in its own list, as
-    an item that is not a positive; `simix`: mixtures of items of one class are ranked, too.
+    """Make the loss recall_at_k; `released`: the query stays in its own list, as an item that is
+    not a positive.
     """
     loss = RankLoss(
         score,
@@ -293,7 +284,6 @@ def rank_entry(row: RankRow) -> LossEntry:
     parameters = parameters_of(*parts) | options
 
     def build(params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with all of its parameters; each part takes those that it knows."""
         score, steps, relevance = (part(**chosen(part, params)) for part in parts)
         return row.module(score, steps, relevance, **{name: params[name] for name in options})
 

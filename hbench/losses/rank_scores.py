@@ -29,20 +29,18 @@ Score = Callable[[RankEstimates], Tensor]
 
 
 def h_ap(ranked: RankEstimates) -> Tensor:
-    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) over the positives k of each query, (Q,)
-    (HAPPIER, Eq. 3); it is AP for relevances 0 and 1 (Eq. 1). 0 without positives.
+    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3); AP for relevances 0 and 1
+    (Eq. 1).
     """
     assert ranked.h_rank is not None
     sums = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
-    # the relevances of all positives, from the numbers of items of each level, both (Q, L+1)
     total = (ranked.lists.counts * ranked.positives.table).sum(1)
     return sums / torch.where(total > 0, total, 1)
 
 
 def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
-    """Compute the gain Σ_r rel/log2(1 + r) over the ranks r that every list would have in order of
-    relevance, (Q,). The numbers of items of each level suffice; `table` (Q, L+1): the relevance of
-    each level."""
+    """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts:
+    (Q,)."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
     # the sum of the discounts of the first n places, for n = 0 …
     discount = torch.cat(
@@ -62,7 +60,6 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
     """
 
     def score(ranked: RankEstimates) -> Tensor:
-        """NDCG of each query, (Q,); 0 without positives."""
         gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
         best = ideal(ranked.lists, ranked.positives.table)
         return sum_by_query(gains, ranked.positives, ranked.lists) / torch.where(best > 0, best, 1)
@@ -71,15 +68,13 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
 
 
 def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
-    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|), where
-    Ω+ are the positives of a query (rank losses, Eq. 15–17). The sigmoid counts, softly, whether a
-    positive is among the first k; it is sharper for a smaller `temperature`, in ranks.
+    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) (rank
+    losses, Eq. 15–17).
 
     `clip` bounds each sum by k (Patel et al.).
     """
 
     def score(ranked: RankEstimates) -> Tensor:
-        """The mean recall of each query, (Q,); 0 without positives."""
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:

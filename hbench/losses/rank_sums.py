@@ -67,8 +67,7 @@ class Lists:
         return counts, by_level.gather(1, by_score)
 
     def find_positives(self, table: Tensor) -> Positives:
-        """Find the items of positive relevance, query by query; table (Q, L+1): the relevance of
-        each level."""
+        """Find the items of positive relevance; table (Q, L+1)."""
         # items outside of a list have level L+1, which is no positive
         is_positive = torch.cat(
             [table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1
@@ -129,18 +128,16 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 
 def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
-    """Compute the relevance of every level 0 … L in every list, float (Q, L+1), from the numbers of
-    its items at each level, `counts` (Q, L+1). Level 0, the distractors, has 0, whatever
-    `relevance` says.
+    """Compute the relevance of every level in every list from its level counts, 0 for the
+    distractors: float (Q, L+1).
     """
     table: Tensor = relevance(counts).to(counts)
     return torch.cat([torch.zeros_like(table[:, :1]), table[:, 1:]], dim=1)
 
 
 def sum_by_query(values: Tensor, positives: Positives, lists: Lists) -> Tensor:
-    """Sum values (P,) over each query's positives, (Q,). They are put into their columns (Q, N)
-    first, so that they are added in the same order, and give the same bits, in all runs: to add
-    them at once has no fixed order on a GPU.
+    """Sum values (P,) over each query's positives, (Q,), in the order of items, so that all runs
+    give the same bits.
     """
     spread = values.new_zeros(lists.scores.shape).index_put(
         (positives.query, positives.item), values
@@ -158,8 +155,8 @@ class RelevanceSplit(NamedTuple):
 
 
 def split_by_relevance(table: Tensor) -> RelevanceSplit:
-    """Compare the levels by relevance, `table` (Q, L+1) (HAPPIER, Eq. 5): the same as by level if
-    relevance increases with the level.
+    """Compare items by relevance (HAPPIER, Eq. 5), the same as by level if relevance increases with
+    the level.
     """
     of_k = table[:, :, None]
     of_j = table[:, None, :]
@@ -167,8 +164,7 @@ def split_by_relevance(table: Tensor) -> RelevanceSplit:
 
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
-    """Compare the levels as numbers, like the released code, even where a lower one has more
-    relevance; of `table` (Q, L+1) only the shape matters."""
+    """Compare items by level, like the released code, even where relevances are inverted."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
@@ -194,19 +190,14 @@ class RankSteps(NamedTuple):
 
 
 def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """Compute rank(k) of every positive, float (P,), differentiable in the scores: 1, plus the step
-    of every other item j, `steps.less` if it is less relevant than k (`split`), else
-    `steps.others`."""
+    """Compute rank(k) of every positive: float (P,), differentiable in the scores."""
     less = split.less.to(positives.table)
     one = torch.ones_like(positives.relevance)
     return _sum_terms(one, lists, positives, [(steps.less, less), (steps.others, 1 - less)])
 
 
 def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """Compute H-rank(k) of every positive, float (P,), differentiable in the scores: its relevance,
-    plus min(rel(k), rel(j)) times the step of every other item j, `steps.above` if it is more
-    relevant than k (`split`), else `steps.within`."""
-    # (Q, L+1, L+1), by the levels of k and of j
+    """Compute H-rank(k) of every positive: float (P,), differentiable in the scores."""
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
     return _sum_terms(
@@ -243,8 +234,7 @@ def with_outside(table: Tensor) -> Tensor:
 
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
-    """Return the columns of every list in order of level, int64 (Q, N); of one level in their own
-    order. `levels` (Q, N): 0 … depth + 1. They are counted, which is quicker than a sort."""
+    """Sort the columns of every list by level, by counting: int64 (Q, N)."""
     # a column goes behind all of lower level, and behind those of its own level before it
     place = torch.zeros_like(levels)
     before = torch.zeros_like(levels[:, :1])
@@ -274,8 +264,6 @@ class _StepSums(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
-        """The sums (P,) of the positives; scores (Q, N). A tile has q queries, k positives of each,
-        and n items."""
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout, positives = pairs, _layout(pairs), pairs.positives
         # the last place receives the sums of the padding
@@ -283,7 +271,6 @@ class _StepSums(torch.autograd.Function):
         for tile in _tiles(scores, pairs, ctx.layout):
             value = pairs.step.value(tile.scores[:, None, :] - tile.own[:, :, None])  # (q, k, n)
             sums[tile.place] = torch.einsum("qkj,qj->qk", value, tile.weight)
-        # the tiles include each positive itself, at difference 0, which is taken away
         itself = pairs.table[positives.query, positives.level, positives.level]
         return sums[:-1] - itself * pairs.step.value(scores.new_zeros(1))
 
@@ -337,12 +324,11 @@ class _Layout(NamedTuple):
 
 
 def _layout(pairs: _Pairs) -> _Layout:
-    """Compute the sizes of all tiles, which forward and backward share, with one wait for the
-    GPU: sizes must be known on the host, and each question would wait."""
+    """Compute the sizes of all tiles, forward and backward, with one wait for the GPU."""
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
     depth = table.shape[1] - 1
-    number = levels.new_zeros(depth * queries)  # of positives, by level from 1, then by query
+    number = levels.new_zeros(depth * queries)
     number.index_add_(
         0, (positives.level - 1) * queries + positives.query, torch.ones_like(positives.level)
     )
@@ -362,10 +348,8 @@ def _layout(pairs: _Pairs) -> _Layout:
 
 
 def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
-    """Yield tiles that together hold every pair of a positive and an item of non-zero weight.
-
-    A tile has positives of one level, and items by level, the lowest first, up to the last one with
-    a weight for these: what comes behind it need not be looked at. Scores (Q, N).
+    """Yield tiles that together hold every pair of non-zero weight; items are by level, the least
+    relevant first.
     """
     positives = pairs.positives
     sorted_levels = pairs.levels.gather(1, pairs.by_level)
@@ -400,15 +384,11 @@ def _padded(
     places: Tensor, number: Tensor, sizes: list[int], absent: int, most: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield queries (q,) with the places of their positives (q, k), q·k ≤ most unless q = k = 1,
-    filled up with `absent`, a place behind all.
+    filled up with `absent`.
 
-    Queries with similar numbers of positives share a tile, so that there is little padding.
-
-    Args:
-        places: of the positives of one level, query by query, (p,).
-        number: how many of them each query has, (Q,); `sizes` is the same on the host.
+    Queries with similar numbers of positives share a tile, so that there is little padding. `sizes`
+    is `number` on the host.
     """
-    # where those of each query begin, and the queries with most positives first
     first = number.cumsum(0) - number
     larger = number.argsort(descending=True, stable=True)
     padded = torch.nn.functional.pad(places, (0, 1), value=absent)

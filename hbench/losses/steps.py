@@ -26,13 +26,9 @@ class Step(Protocol):
     differences t.
     """
 
-    def value(self, t: Tensor) -> Tensor:
-        """How much each pair counts as ranked the wrong way, by its difference of scores."""
-        ...
+    def value(self, t: Tensor) -> Tensor: ...
 
-    def slope(self, t: Tensor) -> Tensor:
-        """The derivative of `value` at each difference."""
-        ...
+    def slope(self, t: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -47,11 +43,9 @@ class Sigmoid:
         require_positive(tau=self.tau)
 
     def value(self, t: Tensor) -> Tensor:
-        """σ(t/τ) of each difference; in place of t/τ, since t is large."""
         return (t / self.tau).sigmoid_()
 
     def slope(self, t: Tensor) -> Tensor:
-        """The derivative of σ(t/τ)."""
         return _sigmoid_slope(t, self.tau)
 
 
@@ -89,8 +83,6 @@ class SupRank:
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 
     def value(self, t: Tensor) -> Tensor:
-        """S of each difference t, in few passes over it, since it is large: σ(min(t, δ)/τ), then
-        the line ρ·(t − δ) where t > δ, then the ½ where t ≥ 0, and the jump where t > δ."""
         capped = t.clamp(max=self.delta)
         value = (capped / self.tau).sigmoid_().add_(t - capped, alpha=self.rho)
         # 1 where t ≥ 0; torch.heaviside is ten times slower on a CPU
@@ -99,7 +91,6 @@ class SupRank:
         return value.add_(t > self.delta, alpha=self.jump) if self.jump else value
 
     def slope(self, t: Tensor) -> Tensor:
-        """The derivative of S: that of the sigmoid up to δ, ρ beyond; its jumps have none."""
         return _sigmoid_slope(t, self.tau).masked_fill(t > self.delta, self.rho)
 
 
@@ -124,16 +115,13 @@ class LowerBound:
             )
 
     def value(self, t: Tensor) -> Tensor:
-        """leak·t for t ≤ 0, min(βt + γ, 1) for t > 0, of each difference t."""
         return torch.where(t > 0, (self.beta * t + self.gamma).clamp(max=1), self.leak * t)
 
     def slope(self, t: Tensor) -> Tensor:
-        """The derivative: leak for t ≤ 0, β for t > 0 until 1 is reached, then 0."""
         rising = torch.where(self.beta * t + self.gamma < 1, float(self.beta), 0.0)
         return torch.where(t > 0, rising, float(self.leak)).to(t)
 
 
 def _sigmoid_slope(t: Tensor, tau: float) -> Tensor:
-    """The derivative (σ − σ²)/τ of σ(t/τ), in place, since t is large."""
     value = (t / tau).sigmoid_()
     return value.addcmul_(value, value, value=-1).div_(tau)  # σ − σ²

@@ -111,7 +111,6 @@ class CrossBatchMemory(nn.Module):
                 ) from None
 
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
-        # the queue is a ring: behind its last place comes the first
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
         self.embeddings[place] = embeddings[kept].to(self.embeddings)
         self.labels[place] = labels[kept]
@@ -120,8 +119,8 @@ class CrossBatchMemory(nn.Module):
         return torch.full((len(labels),), -1, device=labels.device).index_put((kept,), place)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Load the memory; torch calls this with the names of tensors after a prefix. The first
-        batch determines the width of the queue, so a new module takes the stored shapes first."""
+        # The first batch determines the width of the queue, so a new module takes the stored
+        # shapes.
         for name in ("embeddings", "labels"):
             if prefix + name in state_dict:
                 setattr(
@@ -205,14 +204,11 @@ class SiMix(BatchLoss):
         self.draw = draw
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The loss of the items and their mixtures, share · x + (1 − share) · y of every two items
-        x and y of one class, which is the class of the mixture, too."""
         (embeddings,), labels = full_precision(batch.embeddings), batch.labels
         # all pairs of one class, each once: their mixtures are virtual items of that class
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
-        # a mixture is not among the references: −1
         index = torch.cat([batch.self_index, batch.self_index.new_full((len(first),), -1)])
         every = torch.cat([embeddings, virtual])
         classes = torch.cat([labels, labels[first]])
@@ -230,8 +226,8 @@ def mix_positives(
     """
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """Return scores and levels (Q, N + m), with the mixed scores of each query behind its own:
-        random mixtures of the scores of any two of its fine positives, level `depth`."""
+        """The lists with virtual positives behind them: each a random mixture of two positives of
+        its query."""
         fine = levels == depth
         # triu(1): each pair once, and no item with itself
         query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)

@@ -23,13 +23,7 @@ from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.look.palette import color_of, lightness_of, mark_of, text_color_on
 from hbench.look.strips import Strip, StripRow, StripSheet, page_of, strip_of, write_strips
 from hbench.look.strips.results import Results
-from hbench.look.strips.retrievals import (
-    Hit,
-    class_name,
-    first_results,
-    hits_of,
-    right_result_beyond,
-)
+from hbench.look.strips.retrievals import Hit, class_name, first_results, hits_of, right_of
 from hbench.submissions import embeddings
 from hbench.submissions.embeddings import Embeddings
 from tests.command_line import call, python, refusal
@@ -95,7 +89,7 @@ def test_results_are_those_of_brute_force(similarity, queries):
         everything = by_force(manifest, embeddings.vectors, query, similarity)
         ranks = [rank for rank, (_, level, _) in enumerate(everything, start=1) if level == 2]
         for shown in (1, 15):
-            right = right_result_beyond(manifest, top, row, query, shown=shown)
+            right = right_of(manifest, top, row, query, shown=shown)
             assert (None if right is None else right.rank) == (
                 ranks[0] if ranks and ranks[0] > shown else None
             )

@@ -278,27 +278,17 @@ def are_above(
 
 @compiled_part
 def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
-    """Sum up what the items of one level add to ASI, the mean over n = 1 … R of the share of the
-    first n ranks that also belong to the first n of the ideal order.
+    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(found, in the
+    ideal order).
 
-    An item is in both from n on, the larger of its rank and its ideal place, and adds 1/n + … + 1/R
-    = H(R) − H(n − 1).
-
-    Args:
-        ranks: (m,) of the items of this level, rising, from 1.
-        higher: how many items of finer levels the ideal order has before them; the j-th item, from
-            0, has its ideal place at higher + j + 1.
-        total: R, the number of positives.
-        harmonic: H(n) = 1 + 1/2 + … + 1/n by n, from H(0) = 0.
+    With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R −
+    H_{n−1}. `total` is R.
     """
     overlap = 0.0
-    # items beyond rank R, or with an ideal place beyond it, add nothing
     last = count_up_to(ranks, total)
     rest = total - np.int64(higher)
     last = last if last < rest else rest
     for index in range(np.uint64(last)):
-        # n − 1, by the rank and by the ideal place; unsigned, so that the compiled code need not
-        # look for negative places
         start = np.uint64(ranks[index]) - np.uint64(1)
         ideal = np.uint64(higher) + index
         overlap += harmonic[np.uint64(total)] - harmonic[start if start > ideal else ideal]

@@ -137,8 +137,7 @@ def write_pages(audit: Audit, folder: Path) -> Path:
 
 
 def _suspects(audit: Audit, suspects: SuspectList) -> Section:
-    """Make the cards of a list of suspects, items whose label their neighbours contradict, in the
-    list's order, the surest first. Those in a group are on the card of the group."""
+    """The cards of a list of suspects that stand alone, the surest first."""
     cards = []
     alone = np.flatnonzero(suspects.group == 0)
     for at in alone[:SHOWN_SUSPECTS].tolist():
@@ -153,8 +152,7 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
 
 
 def _groups(audit: Audit) -> Section:
-    """Make a card for each group: many items of one class, all of which their neighbours say are of
-    one other class."""
+    """A card per class of which many items are said to be one other class."""
     votes = audit.votes
     cards = []
     for group in audit.groups:
@@ -167,16 +165,14 @@ def _groups(audit: Audit) -> Section:
 
 
 def _copies(audit: Audit) -> Section:
-    """Make the cards of pairs of items that are nearly the same, but have other labels or splits;
-    the most alike first, as they are listed."""
+    """The cards of pairs that are nearly the same, the most alike first."""
     split = audit.pool.split
     position = {item: at for at, item in enumerate(audit.pool.manifest.items.tolist())}
     cards = []
     for row in audit.copies.slice(0, SHOWN_COPIES).to_pylist():
         item = position[row["item"]]
         copy = position[row["copy"]]
-        # where only one of both is in the training set, it is the one that is decided about: a
-        # test keeps its items
+        # a leak is mended in the training set
         if split[copy] == TRAIN and split[item] != TRAIN:
             item, copy = copy, item
         likeness = "the same vector" if row["is_exact"] else f"cosine {row['similarity']:.4f}"
@@ -190,11 +186,7 @@ def _copies(audit: Audit) -> Section:
 def _card(
     audit: Audit, items: Sequence[int] | Indices, proposed: int, beside: Indices, remark: str
 ) -> Card:
-    """Make the card of items of one class that are decided about together.
-
-    `items`: their positions in the manifest; `proposed`: the class that others say, by its number;
-    `beside`: the positions of the items that the card shows next to them; `remark`: why.
-    """
+    """The card of items of one class, with a proposed class and the items beside them."""
     names = audit.pool.manifest.items[np.asarray(items)].tolist()
     first = int(items[0])
     own = int(audit.votes.classes[first])
@@ -212,8 +204,7 @@ def _card(
 
 
 def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
-    """List the items at the positions `near`, with the number of levels that each shares with the
-    label of `item`."""
+    """The items beside an item, with the levels that they share with it."""
     votes = audit.votes
     levels = votes.common(votes.classes[near], votes.classes[item])
     return [
@@ -228,8 +219,7 @@ def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
 
 
 def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDArray[np.int32]:
-    """Write the pictures of all items that the page shows; return the number of each item's picture
-    (N,), −1 without one."""
+    """Write the pictures of all items that the page shows; their places, −1 without one."""
     shown = {each.position for section in sections for card in section.cards for each in card.shown}
     for section in sections:
         for card in section.cards:
@@ -240,13 +230,9 @@ def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDAr
 
 
 def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
-    """Make the renderer of the page, with what its parts share.
-
-    `places` (N,): the number of each item's picture, −1 for none.
-    """
+    """The renderer of the page, with what its parts share."""
     levels = audit.pool.manifest.levels
     shown = (audit.suspects.to_pylist(), audit.copies.to_pylist())
-    # the browser keeps decisions by this: those of another audit are not shown on this page
     content = hashlib.sha256(repr(shown).encode()).hexdigest()
     shared: dict[str, Any] = {
         "version": __version__,

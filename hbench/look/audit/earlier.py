@@ -30,23 +30,22 @@ class DecidedSection(Protocol):
 
 
 class Earlier(NamedTuple):
-    """Decisions that were made before, and a remark on why a damaged file gave none, or ""."""
+    """Decisions that were made before, and why there are none."""
 
     decisions: list[LabelDecision]
     remark: str
 
 
 class Decided(NamedTuple):
-    """The decisions about items of the page: `by_item`, {"decision": …, "path": …} as the page
-    keeps them; and a remark on decisions about items that are not on it, or ""."""
+    """By item, the decision and the path as the page keeps them, and what is not on the page."""
 
     by_item: dict[str, dict[str, str]]
     remark: str
 
 
 def earlier_decisions(file: Path, depth: int) -> Earlier:
-    """Read the decisions in a file, if it exists; of a damaged one, say so in the remark: an audit
-    takes long, and should not fail for it. `depth`: the most names in a path."""
+    """Read decisions about paths of at most `depth` names, if there are any; of a damaged file,
+    say so."""
     if not file.exists():
         return Earlier([], "")
     try:
@@ -57,11 +56,7 @@ def earlier_decisions(file: Path, depth: int) -> Earlier:
 
 
 def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision]) -> Decided:
-    """Find the earlier decisions about the items of the cards. One that was made about a label
-    which the item no longer has is left out.
-
-    A merge is of all items of a label; every other decision is of one item.
-    """
+    """What was decided about the items of the cards, under the labels that they still have."""
     of_item = {each.item: each for each in decisions if each.decision != MERGE}
     of_label = {each.label: each for each in decisions if each.decision == MERGE}
     found = {}
@@ -70,7 +65,6 @@ def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision
         for card in section.cards:
             for item in card.items:
                 made = of_item.get(item) or of_label.get(card.label)
-                # () is a decision that names no label
                 if made and made.label in {(), card.label}:
                     found[item] = {"decision": made.decision, "path": JOINED.join(made.path)}
                     used.add(made)

@@ -37,8 +37,7 @@ ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def refuse_folder(folder: Path, kind: str) -> None:
-    """Raise UsageError for a folder that is not empty and does not hold pages of this kind, such as
-    "report": nothing of the user's is to be replaced."""
+    """Raise UsageError for a folder that is not empty and does not hold pages of this kind."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark_of(kind)).exists():
         expected = f"a new folder, or one of a {kind}"
         raise UsageError(f"{folder} holds other files", expected=expected, fix="choose another -o")
@@ -56,15 +55,11 @@ def mark_of(kind: str) -> str:
 @contextmanager
 def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder that replaces `folder` when the block succeeds, and is removed otherwise.
-
-    `kind`: of the pages, such as "report". Files that hbench did not write are taken along; raises
-    UsageError for one that has the name of a new one, and as `refuse_folder`.
-    """
+    Files that hbench did not write stay; raises UsageError for one in the way of a new one."""
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(folder)
-    # beside the folder, so on the same disk, where renaming is a single step
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     temporary.mkdir()
@@ -85,18 +80,14 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
 
 
 def _files_of(folder: Path) -> list[str]:
-    """The files and links below a folder, also in folders below it, by their paths from there."""
+    """The files below a folder, by their paths from there."""
     found = (each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir())
     return sorted(each.relative_to(folder).as_posix() for each in found)
 
 
 def _take_along(folder: Path, temporary: Path, kind: str) -> None:
-    """Copy from `folder` into `temporary`, which replaces it, the files that hbench did not write.
-
-    The mark, a file in the folder, lists what hbench wrote. Where no list is there, all files are
-    copied for which there is no new one. Raises UsageError for a file of the user's that a new one
-    would replace.
-    """
+    """Copy what hbench did not write; of a folder without a list of what it wrote, all that is not
+    replaced."""
     mark = folder / mark_of(kind)
     listed = mark.read_text(encoding="utf-8").splitlines()[1:] if mark.exists() else []
     for name in _files_of(folder):
@@ -113,9 +104,8 @@ def _take_along(folder: Path, temporary: Path, kind: str) -> None:
 
 
 def _clear_leftovers(folder: Path) -> None:
-    """Remove what killed processes left beside this folder: .NAME.PROCESS.part, unfinished pages,
-    and .NAME.PROCESS.old, the former pages. If a process was killed between moving the former ones
-    away and the new ones in, the former ones come back.
+    """Remove what processes left that were killed as they made these pages; pages that they had
+    moved away come back.
     """
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         process, _, kind = left.name.removeprefix(f".{folder.name}.").partition(".")
@@ -128,8 +118,7 @@ def _clear_leftovers(folder: Path) -> None:
 
 
 def _is_running(process: int) -> bool:
-    """Whether a process of this number runs. Signal 0 reaches nobody, but fails if nobody is there;
-    a process of another user may not be asked, so it is there."""
+    """Whether a process of this number runs: signal 0 only asks."""
     if os.name != "posix":
         return True  # there is no harmless question to a process elsewhere
     try:
@@ -157,10 +146,8 @@ def shared_asset(name: str) -> str:
 
 
 def script(name: str, value: Any) -> str:
-    """Write a script that passes a JSON value to the page under a name; raises ValueError for NaN.
-
-    Characters that could end the script early, such as "</script>", are written as escapes. `name`
-    is hbench's own, never a text of a user.
+    """Write a script that passes a JSON value to the page; raises ValueError for NaN. Names from
+    outside are never keys.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escaped in ESCAPED.items():
@@ -255,5 +242,5 @@ def headings_of_page(content: str) -> list[tuple[str, str]]:
 
 
 def exact(value: float | None) -> str:
-    """Write a number with all digits, for scripts and tests that read a page; "" for none."""
+    """Write a fraction with all digits, for scripts and tests that read a page."""
     return "" if value is None or np.isnan(value) else repr(float(value))

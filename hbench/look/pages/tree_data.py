@@ -26,23 +26,22 @@ Floats = NDArray[np.float64]
 
 
 def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
-    """Collect what the page's script needs to draw a tree, in the order in which it draws the nodes
-    of a level: those of one parent side by side.
+    """Collect names, items and children of the nodes of every level, coarse to fine, in the order
+    in which they are drawn.
 
-    `items` (C,): the numbers of items of the fine classes. Returns, besides the names of the levels
-    and the colours, by level, coarse to fine: "names", "items" and "nodes" (their numbers in the
-    tree) of its nodes; and "children", how many each has, which the finest level lacks.
+    `nodes` are the ids of the nodes in that order. `items` (C,): the numbers of items of the fine
+    classes.
     """
     orders = []
     children = []
     for level in range(tree.depth):
         nodes, first = np.unique(tree.paths[:, level], return_index=True)
-        # the paths (C, L) are sorted, so by first occurrence the nodes of one parent stay together
+        # by first occurrence in the sorted paths
         orders.append(nodes[np.argsort(first, kind="stable")])
-        # each (parent, child) once; a parent occurs as often as it has children
         edges = np.unique(tree.paths[:, level : level + 2], axis=0)
-        counts = np.bincount(edges[:, 0], minlength=len(tree.names[level]))
-        children.append(counts[orders[-1]].tolist())
+        children.append(
+            np.bincount(edges[:, 0], minlength=len(tree.names[level]))[orders[-1]].tolist()
+        )
 
     sizes = [
         items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)
@@ -56,12 +55,11 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
         "names": names,
         "nodes": [order.tolist() for order in orders],
         "items": sizes,
-        "children": children[:-1],  # the finest level has none
+        "children": children[:-1],
         "colors": [list(color) for color in CIVIDIS],
     }
 
 
 def rounded(values: Floats) -> list[float | None]:
-    """Round values (n,) for JSON, which is as long as their digits; None for NaN, which it has
-    not."""
+    """Round values for JSON, with None for NaN."""
     return [None if math.isnan(value) else value for value in values.round(DIGITS).tolist()]

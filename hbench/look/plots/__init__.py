@@ -60,17 +60,11 @@ def kind(
     options: str,
     of_report: Callable[[Report, Sequence[str]], Drawing] | None = None,
 ) -> Callable[[Draw], Draw]:
-    """Return a decorator that registers a function as what draws a kind of plot.
-
-    Args:
-        name: of the kind, as in `hbench plot NAME`.
-        about: what the plot shows, and `files`: what it takes, both in words for the help.
-        options: the fields of a request that it takes, by spaces, such as "dataset test".
-        of_report: draws a report in memory, by metrics, if a report alone suffices.
+    """Register a function that draws requests as a kind of plot; `options`: the fields of a request
+    that it takes.
     """
 
     def register(function: Draw) -> Draw:
-        """Register the function, and leave it as it is."""
         kinds.register(name)(Kind(about, files, frozenset(options.split()), function, of_report))
         return function
 
@@ -84,7 +78,7 @@ def draw(kind: str, request: PlotRequest) -> Drawing:
     chosen = kinds[kind]
     if not request.files:
         raise UsageError(f"plot {kind} needs files", expected=chosen.files)
-    given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]  # but its files
+    given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]
     if foreign := [_option(name) for name in given if name not in chosen.options]:
         taken = examples(sorted(map(_option, chosen.options)), most=9)
         raise UsageError(
@@ -94,8 +88,6 @@ def draw(kind: str, request: PlotRequest) -> Drawing:
 
 
 def _option(field: str) -> str:
-    """The option of the command that sets a field of a request: `metrics` is given by --metric,
-    once for each, and `by_query` by --by-query."""
     return "--" + field.rstrip("s").replace("_", "-")
 
 

@@ -29,9 +29,8 @@ RUN = color_at(0.72)
 
 
 class BoardPoint(NamedTuple):
-    """A row of a leaderboard as a point: x and y are scores as they are printed, or x is a year.
-
-    `goodness`: of x and y, their values turned so that higher is better.
+    """A row as a point: x and y are scores in percent, or x is a year; of the `goodness` of both,
+    higher is better.
     """
 
     x: float
@@ -41,11 +40,10 @@ class BoardPoint(NamedTuple):
 
 
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
-    """Make points of the rows that have both metrics, (of x, of y), under conditions that can be
-    compared; raises UnknownName for a metric, UsageError without rows.
+    """Make points of the comparable rows with both metrics; raises UnknownName for a metric,
+    UsageError without rows.
     """
-    x, y = (board.key(metric) for metric in metrics)  # as the rows spell them
-    # rows that print the same result are one point
+    x, y = (board.key(metric) for metric in metrics)
     rows = [
         row
         for row in map(as_one, joined(board.rows))
@@ -62,25 +60,19 @@ def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
 
 
 def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points that no other beats in both metrics, from left to right; of equal points
-    the first.
-
-    From the best x downwards, a point is on this front if its y is better than all before it.
-    """
+    """Select the points that no other beats in both metrics, by x; of equal points the first."""
     return _rising(sorted(points, key=lambda point: point.goodness, reverse=True))[::-1]
 
 
 def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points (x: a year) that set a record, by year: the best of their year, if better
-    than all earlier ones.
+    """Select the points that were better than all points of earlier years and of their year, by
+    year.
     """
-    # of a year, the best comes first, so that the others of that year are no records
     return _rising(sorted(points, key=lambda point: (point.x, -point.goodness[1])))
 
 
 def _rising(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points that are better in y than all before them, in the order given."""
-    # the best y before each point; the first one has none before it
+    """Select the points that are better in y than all before them."""
     best = np.maximum.accumulate([-np.inf, *(point.goodness[1] for point in points)]).tolist()
     return [
         point for point, before in zip(points, best, strict=False) if point.goodness[1] > before
@@ -99,11 +91,9 @@ def lower_fence(values: Sequence[float]) -> float:
 
 
 def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
-    """Draw every row by two metrics, (of x, of y); the rows of the front, which no other row beats
-    in both, are joined, numbered and named.
+    """Draw every row by two metrics; the rows of the front are joined, numbered and named.
 
-    Rows far below the others, such as random vectors, are outside of the picture and only counted:
-    all others would be one spot.
+    Rows far below the others, such as random vectors, are outside of the picture and only counted.
     """
     points = points_of(board, metrics)
     front = front_of(points)
@@ -113,7 +103,6 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: the points, the steps of the front, and the names of its rows."""
         panel = figure.subplots()
         _paint_points(panel, seen, front, line=front, where="pre")
         _label_axes_by_metrics(panel, board, x=metrics[0], y=metrics[1])
@@ -147,8 +136,6 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
     last = max(each.x for each in points)
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: the points, and the line of the best so far, which goes on to the last
-        year."""
         panel = figure.subplots()
         _paint_points(panel, points, best, line=[*best, best[-1]._replace(x=last)], where="post")
         years = range(int(min(each.x for each in points)), int(last) + 1)
@@ -166,8 +153,8 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
 def _label_axes_by_metrics(
     panel: Axes, board: Leaderboard, *, y: str, x: str | None = None
 ) -> None:
-    """Name the axes by the metrics `x` and `y`, None for an axis that is not of a metric; invert an
-    axis whose lower values are better, so that better is right and up.
+    """Name the axes of metrics; invert an axis whose lower values are better, so that better is
+    right and up.
     """
     for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
         if name is not None:
@@ -185,14 +172,10 @@ def _paint_points(
     line: Sequence[BoardPoint],
     where: Literal["pre", "post"],
 ) -> None:
-    """Draw a line of steps, and the rows of papers and of runs.
-
-    `best`: the points that are on the line, in its colour; `line`: the corners of the line;
-    `where`: whether it rises before ("pre") or after ("post") it goes to the right.
-    """
+    """Draw a line of steps, and the rows of papers and of runs, the best in another colour."""
     places = [each.x for each in line], [each.y for each in line]
     panel.step(*places, where=where, color=FRONT, linewidth=0.8, zorder=1)
-    named = {id(each) for each in best}  # the objects themselves: equal points are not all best
+    named = {id(each) for each in best}
     for label, marker, color, of_run in (
         ("of a paper", "o", PAPER, False),
         ("of a run", "D", RUN, True),
@@ -217,13 +200,12 @@ def _paint_points(
     panel.margins(0.06, 0.08)
     panel.grid(color=FAINT, linewidth=0.5)
     panel.set_axisbelow(True)
-    if len({each.row.run is None for each in points}) > 1:  # papers and runs
+    if len({each.row.run is None for each in points}) > 1:
         panel.legend(fontsize=6, loc="lower right", handletextpad=0.1, borderaxespad=0.1)
 
 
 def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
-    """Write numbers next to the points of the line, and their names above the picture in two
-    columns; of many, only the last ones, which are the best."""
+    """Write numbers next to the points, and their names below the picture."""
     from matplotlib.lines import Line2D
 
     words = []
@@ -251,20 +233,15 @@ def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) ->
 
 
 def _words(row: Row) -> str:
-    """Name a row by its method, with the backbone and the dimension where they are known."""
     setup = ", ".join(filter(None, (row.backbone, str(row.dim or ""))))
     return short(row.method + (f" ({setup})" if setup else ""), 36)
 
 
 def _height(best: Sequence[BoardPoint]) -> float:
-    """Return the height of a picture in inches: the panel, and a line for two names of points."""
-    lines = -(-min(len(best), MAX_NAMED) // 2)  # rounded up
-    return 2.35 + 0.105 * lines
+    return 2.35 + 0.105 * (-(-min(len(best), MAX_NAMED) // 2))
 
 
 def _about(board: Leaderboard, results: int) -> str:
-    """Write the small print: the dataset, its protocol, and the number of results that are
-    drawn."""
     where = f"hbench leaderboard show {board.dataset}"
     return (
         f"{board.dataset}@{board.version} · protocol {board.protocol} · {results} results; "
@@ -273,7 +250,6 @@ def _about(board: Leaderboard, results: int) -> str:
 
 
 def _board(request: PlotRequest, name: str) -> Leaderboard:
-    """Read the only leaderboard of a request; `name`: of the kind of plot, for the error."""
     if len(request.files) != 1:
         raise UsageError(f"plot {name} takes one leaderboard", found=", ".join(request.files))
     return leaderboard.read_board(request.files[0])
@@ -283,8 +259,6 @@ def _board(request: PlotRequest, name: str) -> Leaderboard:
     "pareto", "a leaderboard by two metrics, fine AP against H-AP, with its front", BOARD, "metrics"
 )
 def _draw_pareto(request: PlotRequest) -> Drawing:
-    """Draw a leaderboard by two metrics, those of the request or PARETO; raises UsageError for
-    another number of them."""
     metrics = request.metrics or PARETO
     if len(metrics) != 2:
         raise UsageError(
@@ -295,7 +269,6 @@ def _draw_pareto(request: PlotRequest) -> Drawing:
 
 @kind("time", "a leaderboard by year, with the best so far", BOARD, "metrics")
 def _draw_time(request: PlotRequest) -> Drawing:
-    """Draw a leaderboard by year, by the metric of the request or its own main one."""
     board = _board(request, "time")
     if len(request.metrics) > 1:
         raise UsageError("plot time takes one metric", found=", ".join(request.metrics))

@@ -51,12 +51,10 @@ def map_of(
     method: str = LAYOUTS[0],
     most: int | None = None,
 ) -> ClassPlaces | None:
-    """Lay out the mean vectors of the fine classes in the plane, so that similar classes are near
-    each other; None for fewer than four classes.
+    """Lay out the means of the fine classes, or of `most` of them, chosen at random; None for fewer
+    than four classes.
 
-    `cosine`: whether the vectors are compared by their directions; `method`: one of LAYOUTS;
-    `most`: lay out this many classes, chosen at random. The places are reproducible on one machine.
-    Raises UsageError if UMAP is not installed.
+    The places are reproducible on one machine. Raises UsageError if UMAP is not installed.
     """
     means, nodes = mean_vectors(manifest, vectors_of(manifest, submission), cosine=cosine)
     if len(nodes) < LEAST:
@@ -66,11 +64,10 @@ def map_of(
 
 
 def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[np.floating]:
-    """Return the vectors of all items (N, D), in the order of the manifest.
-
-    The queries and the gallery may be in two files; an item of both has the vector of the gallery.
+    """The vectors of all items (N, D); of queries and gallery in two files each item's own, the
+    gallery's where both have it.
     """
-    whole = submission.parts[0]  # the only file, or that of the queries
+    whole = submission.parts[0]
     gallery = submission.gallery
     if len(submission.parts) == 1:
         return np.asarray(whole.vectors[align(whole, manifest.items)])
@@ -86,9 +83,9 @@ def mean_vectors(
     """Compute the mean vector of every fine class with items, from vectors (N, D); returns means
     (C, D) and classes (C,).
 
-    With `cosine`, the vectors and the means are scaled to length 1, since only directions count.
+    With `cosine`, the vectors and the means are normalised.
     """
-    # items by class: those of a class lie side by side in `order`, and end before `ends`
+    # items by class: those of a class lie side by side, and end at `ends`
     classes, place = distinct(manifest.labels[:, -1])
     order = np.argsort(place, kind="stable")
     ends = np.cumsum(np.bincount(place))
@@ -96,10 +93,9 @@ def mean_vectors(
 
     # by blocks, so that the vectors are not copied all at once
     for some in range(0, len(classes), CLASSES_AT_ONCE):
-        # where the items of each class of this block begin and end
         last = ends[some : some + CLASSES_AT_ONCE]
         first = np.append(ends[some - 1] if some else 0, last[:-1])
-        own = vectors[order[first[0] : last[-1]]].astype(np.float64)  # sums of many lose digits
+        own = vectors[order[first[0] : last[-1]]].astype(np.float64)
         if cosine:
             own /= np.sqrt(np.einsum("nd,nd->n", own, own))[:, None]
         means[some : some + CLASSES_AT_ONCE] = (
@@ -110,8 +106,7 @@ def mean_vectors(
 
 
 def _lay_out(means: Floats, method: str) -> Floats:
-    """Find places in the plane, (C, 2), for the mean vectors of classes, (C, D), by one of LAYOUTS;
-    the same ones in every run, by a fixed seed."""
+    """Places of class means (classes, D) in the plane, (classes, 2), the same ones in every run."""
     if method == "umap":
         try:
             from umap import UMAP
@@ -123,7 +118,6 @@ def _lay_out(means: Floats, method: str) -> Floats:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    # about how many neighbours each class has; t-SNE needs three times as many other classes
     perplexity = min(PERPLEXITY, (len(means) - 1) / 3)
     # t-SNE's loops are so short that threads would mostly wait for each other
     with threadpool_limits(1):
@@ -134,18 +128,15 @@ def _lay_out(means: Floats, method: str) -> Floats:
 def draw_map(
     places: Floats, group_of: NDArray[np.int64], groups: Sequence[str], *, level: str, about: str
 ) -> Drawing:
-    """Draw a point for each class at its place (C, 2); the groups with the most classes get colours
-    and shapes of their own.
-
-    `group_of` (C,): the group of each class, which is its node at the coarser `level`; `groups`:
-    the names of the groups; `about`: the conditions, in small print.
+    """Draw a point for each class at its place (C, 2); the largest groups get colours and shapes,
+    by `group_of` (C,).
     """
     sizes = np.bincount(group_of, minlength=len(groups))
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MAX_GROUPS])
     rest = ~np.isin(group_of, largest)
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: the classes of the largest groups in colours, over the grey others."""
+        """The classes as points: the largest groups in colours, all others grey and below them."""
         panel = figure.subplots()
         if rest.any():
             others = f"{len(groups) - len(largest)} smaller"
@@ -180,7 +171,7 @@ def draw_map(
     "dataset test level method",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the map of a file's classes, by the test, level and method that a request names."""
+    """The map of a file's classes, by the test and level that are asked for."""
     method = request.method or LAYOUTS[0]
     if method not in LAYOUTS:
         raise UnknownName("method of a map", method, LAYOUTS)
@@ -189,7 +180,7 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest = ranked.manifest
     examined = ranked.examined
     level = request.level or manifest.levels[0]
-    column = manifest.tree.level(level) - 1  # of the paths: levels are counted from 1
+    column = manifest.tree.level(level) - 1
     submission = examined.submission.embeddings("a map")
     found = map_of(
         manifest, submission, cosine=examined.conditions.words.similarity == "cosine", method=method

@@ -29,16 +29,16 @@ SHADES = ("#ffffff", "#7d8fb3", "#35456c", "#00224e")  # 0 … 100 percent
 
 
 def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
-    """Count queries by their class (row) and the class of their first result (column), (C, C), at a
-    level, 0 the coarsest. Queries without results are left out.
+    """Count queries by their class and the class of their first result (C, C), at a level, 0 the
+    coarsest.
 
-    `top`: the first results of all queries, as positions in the manifest.
+    Queries without results are left out.
     """
     some = top.items[:, 0] != NO_ITEM
     rows = manifest.labels[manifest.query, level][some].astype(np.int64)
     columns = manifest.labels[top.items[some, 0], level]
     number = len(manifest.tree.names[level])
-    # a pair of classes as one number, so that all pairs are counted at once
+    # a pair of classes as one number
     counts: NDArray[np.int64] = np.bincount(rows * number + columns, minlength=number**2).reshape(
         number, number
     )
@@ -48,16 +48,13 @@ def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.i
 def largest_classes(
     names: Sequence[str], counts: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return names and counts (C, C) of the classes that occur, as a query's (row) or as that of a
-    first result (column). Of more than MAX_ROWS, the smaller ones are one class, which is the last.
+    """Return names and counts (C, C) of the classes that occur; of many, the MAX_ROWS - 1 largest,
+    and the rest as one.
     """
-    by_query = counts.sum(axis=1)
-    shown = np.flatnonzero(by_query + counts.sum(axis=0))
+    shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
     if len(shown) <= MAX_ROWS:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
-    largest = shown[np.argsort(-by_query[shown], kind="stable")][: MAX_ROWS - 1]
-    kept = np.sort(largest)
-    # the row and column of every class in the merged counts: all but the kept ones have the last
+    kept = np.sort(shown[np.argsort(-counts.sum(axis=1)[shown], kind="stable")][: MAX_ROWS - 1])
     place = np.full(len(names), MAX_ROWS - 1)
     place[kept] = np.arange(MAX_ROWS - 1)
     merged = np.zeros((MAX_ROWS, MAX_ROWS), np.int64)
@@ -68,21 +65,17 @@ def largest_classes(
 def draw_confusion(
     names: Sequence[str], counts: NDArray[np.int64], level: str, about: str
 ) -> Drawing:
-    """Draw a cell per pair of classes, darker for larger shares of the queries of its row.
-
-    `names` and `counts` (C, C): of the classes, rows by query, columns by first result; `level`: of
-    the classes, as the axes name it; `about`: the conditions, in small print below.
+    """Draw a cell per pair of classes, darker for larger shares; the scale distinguishes small
+    shares best.
     """
-    # in percent of each row; a class without queries has no share of anything
     shares = 100 * counts / np.maximum(counts.sum(axis=1), 1)[:, None]
     words = [short(name, 16) for name in names]
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: the cells, and the classes along both axes."""
         panel = figure.subplots()
         _paint_cells(panel, shares)
         places = range(len(names))
-        size = 7 if len(names) <= 8 else 5.5  # points: of more classes, names would overlap
+        size = 7 if len(names) <= 8 else 5.5
         panel.set_xticks(
             places, words, rotation=40, ha="right", rotation_mode="anchor", fontsize=size
         )
@@ -100,8 +93,8 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_hex
 
     shade = LinearSegmentedColormap.from_list("shares", SHADES)
-    scale = PowerNorm(0.5, 0, 100)  # by the square root, which tells small shares apart best
-    edges = np.arange(len(shares) + 1) - 0.5  # cell 0 lies around 0, where its name is
+    scale = PowerNorm(0.5, 0, 100)
+    edges = np.arange(len(shares) + 1) - 0.5
     panel.pcolormesh(
         edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8
     )
@@ -124,11 +117,10 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
 
 
 def _in_cell(share: float) -> str:
-    """Write a share in percent with three letters at most, since a cell has room for no more: "12",
-    "9.9", "<.1"."""
-    if share >= 9.95:  # which would be "10.0" with a digit behind the point
+    """A share in percent as it fits into a cell, with a digit behind the point below 10."""
+    if share >= 9.95:
         return f"{share:.0f}"
-    return f"{share:.1f}" if share >= 0.05 else "<.1"  # less would be "0.0"
+    return f"{share:.1f}" if share >= 0.05 else "<.1"
 
 
 @kind(
@@ -138,15 +130,15 @@ def _in_cell(share: float) -> str:
     "dataset test level",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the confusion of a file's first results, at the level that is asked for, by default the
-    coarsest."""
+    """The confusion of a file's first results, at the level that is asked for."""
     ranked = ranked_test(request.files, dataset_of(request.dataset, "confusion"), request.test)
     manifest = ranked.manifest
     examined = ranked.examined
     level = request.level or manifest.levels[0]
-    column = manifest.tree.level(level) - 1  # of the labels: levels are counted from 1
-    queries = np.arange(int(manifest.query.sum()))  # all of them
-    vectors = examined.submission.embeddings("confusion")
-    top = first_results(manifest, vectors, queries, examined.conditions, k=1)
+    column = manifest.tree.level(level) - 1
+    queries = np.arange(int(manifest.query.sum()))
+    top = first_results(
+        manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1
+    )
     names, counts = largest_classes(manifest.tree.names[column], confusion(manifest, top, column))
     return draw_confusion(names, counts, level, ranked.signature)

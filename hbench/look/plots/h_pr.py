@@ -55,18 +55,14 @@ class Curve(NamedTuple):
 
 
 def precision_by_recall(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]:
-    """Compute the mean hierarchical precision of one query in every bin of hierarchical recall,
-    (BINS,); NaN for a query without positives.
-
-    `sequence`: which levels the items of its ranking share with it; `relevance`: what an item of
-    each level is worth, from the numbers of items at the levels.
+    """Compute the mean precision of one query in every bin of recall, (BINS,); NaN for a query
+    without positives.
     """
     recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
     if not len(recall):
         return np.full(BINS, np.nan)
-    # a step of the curve may end inside of a bin. So: the area under the curve up to each recall,
-    # then, between these, up to each edge of a bin; the mean height in a bin is its area over its
-    # width, which is 1 / BINS
+    # the area under the curve up to each recall, then up to each edge of a bin: the mean height in
+    # a bin is its area over its width
     from_zero = np.append(0, recall)
     area = np.append(0, np.cumsum(np.diff(from_zero) * precision))
     edges = np.interp(np.linspace(0, 1, BINS + 1), from_zero, area)
@@ -75,11 +71,7 @@ def precision_by_recall(sequence: LevelSequence, relevance: Relevance) -> NDArra
 
 
 def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64]) -> Curve:
-    """Average the curves of a run's queries, (Q, BINS), NaN for a query without positives.
-
-    `units` (Q,): the number of each query's unit, most often its class; the intervals are over
-    units, since the queries of one are alike.
-    """
+    """Average the curves of a run's queries, (Q, BINS), with intervals over their units (Q,)."""
     queries = int((~np.isnan(by_query[:, 0])).sum())
     return Curve(
         name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries
@@ -87,18 +79,15 @@ def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64
 
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
-    """Draw a line per run with its interval; the legend states the area. `about`: the conditions,
-    in small print."""
+    """Draw a line per run with its interval; the legend states the area."""
     labels = [f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: a curve of steps for every run, within its interval; precision over the
-        bins of recall."""
+        """A curve of steps for every run, within its interval: precision over classes of recall."""
         panel = figure.subplots()
         edges = np.linspace(0, 100, BINS + 1)
         for number, curve in enumerate(curves):
             color = series_color(number, len(curves))
-            # one more end than bins: a step goes on to the right from its edge
             low, high = (100 * np.append(side, side[-1]) for side in curve.interval.T)
             panel.fill_between(edges, low, high, step="post", color=color, alpha=0.2, linewidth=0)
             panel.stairs(
@@ -127,7 +116,7 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     "dataset test names",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the curves of the files that a request names, over the queries of one test."""
+    """The curves of the files that are asked for, over the queries of one test."""
     ranked = ranked_tests(
         request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names
     )

@@ -37,10 +37,8 @@ NUMBERED = 3  # most runs for which values are printed next to their points
 
 
 def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
-    """Draw a panel per metric with a row per level and a point per run.
-
-    `metrics`: by default those of METRICS that the reports have. Raises UnknownName for a metric
-    that has no levels, and UsageError for one that no report has.
+    """Draw a panel per metric with a row per level and a point per run; raises UsageError for a
+    metric without levels.
     """
     shown = list(metrics) or [name for name in METRICS if _is_there(runs, name)]
     for name in shown:
@@ -58,44 +56,37 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
     several = len(runs) > 1
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: the panels side by side, which share the names of the levels."""
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for panel, metric in zip(panels, shown, strict=True):
             _paint_panel(panel, runs, metric)
         panels[0].set_yticks(range(len(levels)), [short(level, 18) for level in levels])
-        panels[0].set_ylim(len(levels) - 0.5, -0.5)  # upside down: the coarsest level is on top
+        panels[0].set_ylim(len(levels) - 0.5, -0.5)
         if several:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
-    # inches: the titles and axes, the rows of all levels, and the legend, which one run lacks
-    rows = max(0.2, ROW * len(runs) + 0.1) * len(levels)
-    height = 0.75 + rows + legend_height(names) * several
+    height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + legend_height(names) * several
     return draw_figure(paint, height=height, about=runs[0].document.signature)
 
 
 def _is_there(runs: Sequence[Run], metric: str) -> bool:
-    """Whether any run has a score of this metric at any level."""
     return any(_ends(run, metric, level) for run in runs for level in run.document.levels)
 
 
 def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
-    """Paint one metric at every level: a mark for the score of each run, and its interval as a line
-    below the mark."""
+    """One metric at every level: a mark for each run and its interval below."""
     panel.set_title(metric)
-    if factor_of(metric) == 100:  # a fraction, which is drawn in percent
+    if factor_of(metric) == 100:
         percent_axis(panel, "x")
         panel.set_xticks([0, 50, 100])
         panel.set_xlabel("percent")
     panel.tick_params(axis="y", length=0)
     for row in range(1, len(runs[0].document.levels)):
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
-    # a level is 1 high; its runs lie from 0.28 above its middle to 0.22 below, a little high since
-    # an interval comes below its mark, which would often hide it
     spread = np.linspace(-0.28, 0.22, len(runs)) if len(runs) > 1 else np.full(1, -0.05)
+    # an interval is below its mark, which is often wider
     beside = min(0.18, 0.22 / max(1, len(runs) - 1))
     for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
         levels = enumerate(run.document.levels)
-        # by height in the panel, the score and the ends of its interval
         ends = {row + offset: ends for row, level in levels if (ends := _ends(run, metric, level))}
         value, low, high = np.array(list(ends.values())).reshape(-1, 3).T
         rows = np.array(list(ends))
@@ -103,7 +94,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
         panel.plot(
             value, rows, marker_of(number), color=color, label=run.name, markersize=3, clip_on=False
         )
-        # the ends were rounded on their own, so one that equals the score may lie just beyond it
+        # rounding may put equal values just outside
         low = np.minimum(low, value)
         high = np.maximum(high, value)
         panel.hlines(rows + beside, low, high, color=color, linewidth=1.1, clip_on=False)
@@ -113,8 +104,8 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
-    """Return (score, lower end, upper end) of a run's metric at a level, as they are printed, most
-    in percent. Without an interval both ends are the score; None for a run without this score.
+    """Return a score and the ends of its interval as they are printed; None for a run without this
+    score.
     """
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
@@ -126,18 +117,13 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 
 
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
-    """Write a score and half its interval next to the mark, on the side with more space.
-
-    `row`: the height of the mark, in levels from the top; `ends`: (score, lower end, upper end) of
-    its interval, in percent.
-    """
+    """Write the value and half its interval next to the mark, on the side with more space."""
     value, low, high = ends
     text = f"{value:.1f}"
-    if low < value == high == 100:  # the interval lies on one side alone: "±" would be wrong
+    if low < value == high == 100:  # nothing lies beyond
         text += f" (≥ {low:.1f})"
     elif high > low:
         text += f" ±{(high - low) / 2:.1f}"
-    # 3.5 points from the end of the interval; beyond 60 percent the text would leave the panel
     x, space, side = (low, -3.5, "right") if value > 60 else (high, 3.5, "left")
     panel.annotate(
         text,
@@ -152,7 +138,6 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
 
 
 def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
-    """Draw a report in memory; its values by query (None) are not needed."""
     return draw_levels([Run(report.document.method or "", report.document, None)], metrics)
 
 
@@ -164,5 +149,4 @@ def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the reports that a request names."""
     return draw_levels(runs_of(request.files, request.names), request.metrics)

@@ -44,8 +44,7 @@ Rows = Mapping[str, Counts]  # by the result: "rank 1", …, "first wrong"
 
 
 class MistakeBar(NamedTuple):
-    """A bar: its place from the top, in heights of a bar; the result whose levels it counts, such
-    as "rank 1"; the name of the run; and the queries by level, (L+1,)."""
+    """A bar: its place from the top, the result whose levels it counts, and the name of the run."""
 
     place: float
     result: str
@@ -54,38 +53,31 @@ class MistakeBar(NamedTuple):
 
 
 def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
-    """Return the levels of the items at the RANKS 1, 5 and 10 of a query's ranking, then that of
-    the first item that is not of its finest class; (4,), NaN where there is no such item.
-
-    `sequence`: the ranks and levels of the items that share any level with the query, and how many
-    items there are of each level.
+    """Return the levels of the items at the RANKS, then of the first wrong item; NaN if there is
+    none; (4,).
     """
     depth = len(sequence.counts) - 1
     items = int(sequence.counts.sum())
-    listed = dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True))
-    # an item at a rank that is not listed shares nothing
+    listed = (
+        dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True))
+        if len(sequence.ranks)
+        else {}
+    )
     at_ranks = [float(listed.get(rank, 0)) if rank <= items else np.nan for rank in RANKS]
-    # the metric is the share of levels that are not shared
-    of_first_wrong = depth * (1 - distance_of_the_first_mistake(sequence))
-    return np.array([*at_ranks, of_first_wrong])
+    return np.array([*at_ranks, depth * (1 - distance_of_the_first_mistake(sequence))])
 
 
 def count_levels(levels: NDArray[np.float64], depth: int) -> Counts:
-    """Count how many of the levels (Q,) are 0, 1, … `depth`, (depth+1,), without NaN. They may come
-    from a division, so they are rounded first."""
+    """Count the values of each level 0 … L, (L+1,), without NaN."""
     defined = np.rint(levels[~np.isnan(levels)]).astype(np.int64)
     return np.bincount(defined, minlength=depth + 1)
 
 
 def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Rows:
-    """Count the levels of results in a report: at rank 1 and, if the `distances` are given, of the
-    first wrong result.
-
-    `name`: of the run, for the error; `distances` (Q,): the values of HD-first-mistake, the share
-    of levels that the first wrong result does not share with its query.
+    """Count levels in a report: at rank 1, and for the first wrong result, by values of
+    HD-first-mistake (Q,), if given.
     """
     depth = len(document.levels)
-    # by test, the queries whose first result has each level, finest first
     known = all(len(own) == depth + 1 for own in document.mistakes.values())
     if not (document.mistakes and known):
         raise UsageError(
@@ -94,29 +86,26 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
         )
     first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
     rows = {"rank 1": np.asarray(first)}
-    if distances is None:
-        return rows
-    return rows | {FIRST_WRONG: count_levels(depth * (1 - distances), depth)}
+    return (
+        rows
+        if distances is None
+        else rows | {FIRST_WRONG: count_levels(depth * (1 - distances), depth)}
+    )
 
 
 def draw_mistakes(
     names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str
 ) -> Drawing:
-    """Draw a stacked bar per run and result: the shares of queries whose result has each level.
-
-    `names` and `found`: of each run, its name and the queries by result ("rank 1", …) and level;
-    `levels`: the names of the levels; `about`: the conditions, in small print.
-    """
+    """Draw a stacked bar per run and row: the shares of queries whose result has each level."""
     several = len(found) > 1
-    # above the bars of a result, in heights of a bar; a single run has no groups and needs none
-    heading = HEADING * several
+    heading = HEADING * several  # of a group of runs, in heights of a bar
     bars = _bars(names, found, heading)
     legend = legend_of(levels)
     words = [_in_legend(level, mark, name) for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: a bar for every run and result, in parts by the level that the result
-        shares with its query."""
+        """A bar for every run and rank, in parts by the level that the result shares with its
+        query."""
         from matplotlib.patches import Patch
 
         panel = figure.subplots()
@@ -125,7 +114,7 @@ def draw_mistakes(
         percent_axis(panel, "x")
         named = [short(bar.name, 18) if several else bar.result for bar in bars]
         panel.set_yticks([bar.place for bar in bars], named)
-        panel.set_ylim(bars[-1].place + 0.5, -0.5 - heading)  # upside down: place 0 is on top
+        panel.set_ylim(bars[-1].place + 0.5, -0.5 - heading)
         if several:
             _name_groups(panel, bars[:: len(found)])
         panel.tick_params(axis="y", length=0)
@@ -140,8 +129,7 @@ def draw_mistakes(
 
 
 def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[MistakeBar]:
-    """Place the bars of all runs, grouped by the result, with room for a heading (in heights of a
-    bar) between the groups."""
+    """The bars of all runs, grouped by the result, with a heading above each group."""
     bars = []
     for group, result in enumerate(found[0]):
         for row, (name, rows) in enumerate(zip(names, found, strict=True)):
@@ -151,8 +139,7 @@ def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[M
 
 
 def _in_legend(level: int, mark: str, name: str) -> str:
-    """Write what the legend says of a level 0 … L of a pair: "same" and the level's name, but not
-    of level 0, which is named "unrelated"."""
+    """What the legend says of a level; "same" of all but unrelated results."""
     return f"{mark} same {short(name, 20)}" if level else f"{mark} {short(name, 20)}"
 
 
@@ -170,10 +157,7 @@ def _name_groups(panel: Axes, tops: Sequence[MistakeBar]) -> None:
 
 
 def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
-    """Draw one bar, with the finest level on the left and unrelated results on the right.
-
-    `place`: of its middle, from the top, in bars; `counts` (depth+1,): queries by level.
-    """
+    """Draw one bar, with the finest level on the left and unrelated results on the right."""
     total = max(1, int(counts.sum()))
     left = 0.0
     for level in range(depth, -1, -1):
@@ -200,7 +184,6 @@ def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
 
 
 def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
-    """Draw a report in memory; this kind of plot is of no metric, so it takes none."""
     document = report.document
     name = report.document.method or ""
     rows = of_document(name, document, report.values.get(FIRST_MISTAKE))
@@ -216,8 +199,8 @@ def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the mistakes of reports, as far as these tell them, or of embedding files, which are
-    ranked now."""
+    """The mistakes of reports, as far as their results were kept, or of files that are ranked
+    now."""
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
@@ -244,7 +227,7 @@ def _draw(request: PlotRequest) -> Drawing:
 
 
 def _of_common_results(found: Sequence[Rows]) -> list[Rows]:
-    """Keep of every run the counts of those results ("rank 1", …) that all runs have."""
+    """The counts of the results that every run has."""
     shared = set(found[0]).intersection(*found)
     common = [result for result in found[0] if result in shared]
     kept: list[Rows] = []
@@ -254,7 +237,6 @@ def _of_common_results(found: Sequence[Rows]) -> list[Rows]:
 
 
 def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:
-    """Return the values of HD-first-mistake by query (Q,); None without a table or this column."""
     if by_query is None or FIRST_MISTAKE not in by_query.column_names:
         return None
     return np.asarray(by_query[FIRST_MISTAKE].to_numpy(), np.float64)

@@ -44,11 +44,10 @@ class SizeScores(NamedTuple):
 
 
 def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
-    """Read the signature, and the scores by size, that `hbench evaluate --dims … -o` wrote. Raises
-    SubmissionError for a file without them.
+    """The signature and the sizes that `hbench evaluate --dims … -o` wrote. Raises SubmissionError
+    for a file without them.
     """
     try:
-        # the file is a user's, so every part may be missing or of another kind
         content: Any = read_json(path)
         sizes = [_size_of(size) for size in content["sizes"]]
         return str(content["sizes"][0]["signature"]), sizes
@@ -62,11 +61,7 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
 
 
 def _size_of(size: Any) -> SizeScores:
-    """Read the scores of one size. Undefined ones are left out; the others are multiplied to what
-    people read (fractions become percent).
-
-    `size`: {"bytes": …, "bits": …, "scores": {metric: {"value": …}}}, if the file is sound.
-    """
+    """One size of the document; undefined scores are left out."""
     scores = {
         metric: factor_of(metric) * float(score["value"])
         for metric, score in size["scores"].items()
@@ -76,18 +71,14 @@ def _size_of(size: Any) -> SizeScores:
 
 
 def _known_bits(bits: Any) -> int:
-    """Return the bits of a coordinate, as they stand in the file; raises ValueError for a number
-    that the plot has no mark for."""
+    """The bits of a coordinate that have a mark; ValueError for others."""
     if bits not in MARKS:
         raise ValueError(f"{bits!r} bits")
     return int(bits)
 
 
 def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[str]) -> Drawing:
-    """Draw a mark for every size, and a line of the best score that so many bytes give.
-
-    `signature`: the conditions of the scores; `metrics`: those that are drawn, a colour each.
-    """
+    """Draw a mark for every size, and a line of the best score that so many bytes give."""
 
     def paint(figure: Figure) -> None:
         """Bytes to the right, doubled from tick to tick; scores upwards."""
@@ -109,10 +100,7 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
 
 
 def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: str) -> None:
-    """Draw the scores of one metric: a mark per size, whose shape is the bits of a coordinate, and
-    a line of the best score of this size or any smaller one.
-    """
-    # (bytes, score, bits), by bytes
+    """Draw the marks and the line of one metric."""
     scored = sorted(
         (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
     )
@@ -137,7 +125,6 @@ def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: st
     "metrics",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the only file of a request, by the metrics that it names, else by all in the file."""
     if len(request.files) != 1:
         raise UsageError("plot sizes draws one file", found=f"{len(request.files)}")
     signature, sizes = read_sizes(Path(request.files[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,16 +41,11 @@ class TrainingLog(NamedTuple):
 
 
 def read_log(path: Path, name: str) -> TrainingLog:
-    """Read the log of a run, from its folder or the file itself; `name`: what the plot calls it.
-    Raises DataError for a file that is no log.
-
-    A line is an object of JSON: a logged step, or the scores after an epoch.
-    """
+    """Read the log of a run, without an incomplete last line; raises DataError."""
     path = path / LOG if path.is_dir() else path
     try:
         text = read_text(path, most=MAX_LIST_BYTES)
-        complete = text[: text.rfind("\n") + 1]  # a run that goes on may be writing its last line
-        lines = [parse_json(line) for line in complete.splitlines() if line]
+        lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
         steps = [line for line in lines if "loss" in line]
         per_epoch = steps[0]["steps_per_epoch"]
         loss = _points(steps, per_epoch, lambda line: line["loss"])
@@ -59,38 +54,31 @@ def read_log(path: Path, name: str) -> TrainingLog:
             term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term])
             for term in named
         }
-        # scores of held-out classes, if the run was validated by them, else those of the tests
-        key = "validation" if any("validation" in line for line in lines) else "scores"
-        tested = [line for line in lines if key in line]
-        names = tested[-1][key] if tested else ()
+        of = "validation" if any("validation" in line for line in lines) else "scores"
+        tested = [line for line in lines if of in line]
+        names = tested[-1][of] if tested else ()
         scores = {
-            each: _points(tested, per_epoch, lambda line, each=each: line[key][each])
+            each: _points(tested, per_epoch, lambda line, each=each: line[of][each])
             for each in names
         }
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         expected = f"the folder of a run, or its {LOG}"
         raise DataError(f"{path} cannot be drawn", expected=expected, found=str(error)) from None
 
-    return TrainingLog(name, loss, terms, scores, HELD_OUT if key == "validation" else TESTS)
+    return TrainingLog(name, loss, terms, scores, HELD_OUT if of == "validation" else TESTS)
 
 
-def _points(lines: Sequence[Any], per_epoch: int, value: Callable[[Any], float]) -> Floats:
-    """Return (epoch, value) of every line of a log, (n, 2); also of none, which is (0, 2).
-
-    `lines`: objects of JSON with their "step"; `per_epoch`: the steps of an epoch; `value`: reads
-    the value off a line.
-    """
+def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
     return np.array(
         [(line["step"] / per_epoch, value(line)) for line in lines], np.float64
     ).reshape(-1, 2)
 
 
 def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawing:
-    """Draw the loss over epochs and, below, the scores, if there are any.
+    """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or
+    one of several runs.
 
-    `metrics`: by default the METRICS of a single run, or one metric of several runs, for whose
-    lines there is no more room. Losses of different terms cannot be compared, so runs with other
-    terms have another panel.
+    Losses of different terms cannot be compared, so each kind has its own panel.
     """
     tested = any(log.scores for log in logs)
     usual = [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else METRICS[:1]
@@ -103,7 +91,6 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
 
     def paint(figure: Figure) -> None:
-        """Fill the figure: a panel for each kind of loss, and the scores in the last one."""
         panels = figure.subplots(len(kinds_of_loss) + tested, 1, sharex=True, squeeze=False)[:, 0]
         for panel, terms in zip(panels, kinds_of_loss, strict=False):
             _paint_losses(panel, logs, terms)
@@ -124,13 +111,9 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
 
 
 def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]) -> None:
-    """Draw the losses of the runs whose loss has these terms; of a single run, the loss and each of
-    its terms.
-
-    `logs`: all runs, also those in other panels: a run has its colour by its place among all, which
-    is that of its scores below.
+    """Draw the losses of the runs with these terms, or all terms of one run, in the colours that
+    the scores have.
     """
-    # (name, points (n, 2): epoch and loss)
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]
@@ -141,7 +124,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
     ]
     for number in drawn_here:
         name, points = lines[number]
-        width = 1.2 if len(logs) > 1 or number == 0 else 0.8  # points; terms are thinner
+        width = 1.2 if len(logs) > 1 or number == 0 else 0.8
         panel.plot(
             *points.T,
             color=series_color(number, len(lines)),
@@ -150,7 +133,6 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
             markersize=3,
             label=short(name, 26),
         )
-    # a loss falls fast at first, which a log scale shows; it cannot show 0 or less
     if all((lines[number][1][:, 1] > 0).all() for number in drawn_here):
         panel.set_yscale("log")
         from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
@@ -162,7 +144,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
-    """Draw the scores over the epochs, a line for each run and metric."""
+    """The scores of validations and tests over the steps, a line for each log and metric."""
     scored_sets = list(dict.fromkeys(log.scored for log in logs if log.scores))
     lines = []
     for metric in metrics:
@@ -198,8 +180,6 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
     "names metrics",
 )
 def _draw_curves(request: PlotRequest) -> Drawing:
-    """Draw the logs that a request names, each by the name of its folder or the one that is
-    given."""
     paths = [Path(file) for file in request.files]
     folders = [path if path.is_dir() else path.parent for path in paths]
     names = shown_names(request.names, [folder.resolve().name for folder in folders], folders)

@@ -47,26 +47,25 @@ Floats = NDArray[np.float64]
 
 
 def means_of_metric(manifest: Manifest, by_query: pa.Table, metric: str) -> list[Floats]:
-    """Average a metric over the queries of each node: for every level, coarse to fine, the means
-    (nodes,), NaN for nodes without queries.
+    """Average a metric over the queries of each node, for every level, coarse to fine; NaN for
+    nodes without queries.
 
-    `by_query`: a row per query, with its id as "query", and a column per metric. Raises UnknownName
-    for a metric that is not in it, SubmissionError for queries of another test.
+    Raises UnknownName for a metric that is not in the values, SubmissionError for values of other
+    queries.
     """
     named = metric_columns(by_query)
     if metric not in named:
         raise UnknownName("metric of these values", metric, named)
-    position = {item: number for number, item in enumerate(manifest.items.tolist())}
+    row = {item: number for number, item in enumerate(manifest.items.tolist())}
     queries = by_query["query"].to_pylist()
-    if foreign := [query for query in queries if query not in position]:
+    if foreign := [query for query in queries if query not in row]:
         raise SubmissionError(
             f"{len(foreign)} queries are not in this test",
             found=str(foreign[0]),
             fix="name the dataset of the values, and --test if it has several",
         )
     values = np.asarray(by_query[metric].to_numpy(), np.float64)
-    labels = manifest.labels[[position[query] for query in queries]]
-    return means_of_nodes(manifest.tree, labels, values)
+    return means_of_nodes(manifest.tree, manifest.labels[[row[query] for query in queries]], values)
 
 
 def draw_tree(
@@ -77,12 +76,10 @@ def draw_tree(
     means: Sequence[Floats] | None = None,
     metric: str = "",
 ) -> Drawing:
-    """Draw a tree as an icicle: a column per level, nodes as tall as they have items, with names
-    where they fit.
+    """Draw a tree by the numbers of items (C,) of its fine classes, with names where they fit.
 
-    `items` (C,): the numbers of items of the fine classes; `about`: the small print; `means`: for
-    every level, the mean of `metric` in each node (nodes,), NaN where not known, which colours the
-    nodes, with a bar below that explains the colours. Without them colours show coarse branches.
+    `means`: for every level, the mean of a metric in each node, which colours it; a bar below
+    explains the colours.
     """
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
     fills = _fills_of_branches(tree, sizes[0])
@@ -99,7 +96,7 @@ def draw_tree(
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
             _paint_level(panel, tree.names[level], own, colors, widths[level : level + 2])
         panel.set_xlim(0, widths[-1])
-        panel.set_ylim(int(items.sum()), 0)  # upside down: the first class is on top
+        panel.set_ylim(int(items.sum()), 0)
         panel.set_yticks([])
         middles = (widths[:-1] + widths[1:]) / 2
         panel.set_xticks(middles, _heads(tree), fontsize=6.5)
@@ -109,40 +106,33 @@ def draw_tree(
         if scale is not None:
             _explain(figure, panel, scale, metric)
 
-    # inches: the columns, their heads with the small print, and the bar of colours
     return draw_figure(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
 
 
 def _heads(tree: LabelTree) -> list[str]:
-    """Write the heads of the columns: the name of each level and, in a second line, its number of
-    nodes."""
+    """The heads of the columns: the name of each level, and its number of nodes below."""
     levels = zip(tree.levels, tree.names, strict=True)
     return [f"{short(level, 12)}\n{len(nodes):,}" for level, nodes in levels]
 
 
 def _fills_of_means(means: Floats, low: float, high: float) -> list[str]:
-    """Choose the colour of each node of a level by its mean (nodes,), on a scale from `low`, dark,
-    to `high`; grey for NaN, a node without queries."""
-    shares = ((means - low) / ((high - low) or 1)).tolist()  # of equal means all are `low`
+    """Choose the colour of each node of a level by its mean, on a scale from `low` to `high`."""
+    shares = ((means - low) / ((high - low) or 1)).tolist()
     return [UNKNOWN if np.isnan(share) else color_at(share) for share in shares]
 
 
 def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:
-    """Choose the colours of the nodes of every level, by their branch, which is the node of the
-    coarsest level that they belong to: the largest branches have hues, the others are grey.
-
-    `sizes`: the items of the coarsest nodes (branches,).
+    """Choose a colour per coarsest branch, paler from level to level, with alternating shades of
+    neighbours.
     """
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BRANCHES]).tolist()
     hues = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
     fills = []
     for level in range(tree.depth):
         nodes = np.arange(len(tree.names[level]))
-        # the paths (C, L) are sorted, so a binary search finds the first one through each node; it
-        # begins with the node's branch
         branches = tree.paths[np.searchsorted(tree.paths[:, level], nodes), 0].tolist()
         # paler from level to level; of two neighbours the one with an even number is a little
-        # darker, so that their border is seen
+        # darker
         pale = 0.62 * level / max(tree.depth - 1, 1)
         fills.append(
             [
@@ -154,25 +144,21 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
 
 
 def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
-    """Return the borders of the columns (L + 1,), from 0 to 1 of the width: a column is as wide as
-    nine of ten of its names that are tall enough to be read.
-
-    `sizes`: the items of the nodes of each level, coarse to fine.
+    """Return the borders of the columns, as shares of the width: as wide as most of the names that
+    fit by height.
     """
-    wishes = []  # ems that each column asks for
+    wishes = []
     for names, items in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
         widths = [text_width(short(names[node], 18)) for node in readable]
-        # a column in which few names can be read is as narrow as its head allows
-        is_read = items[readable].sum() >= 0.1 * items.sum()
-        wishes.append(max(HEAD, float(np.quantile(widths, 0.9)) + 1.5 if is_read else HEAD))
+        seen = items[readable].sum() >= 0.1 * items.sum()
+        wishes.append(max(HEAD, float(np.quantile(widths, 0.9)) + 1.5 if seen else HEAD))
     ends: Floats = np.concatenate([[0.0], np.cumsum(wishes)]) / sum(wishes)
     return ends
 
 
 def _heights(sizes: NDArray[np.int64]) -> Floats:
-    """Compute the heights of the nodes of a level, in points, from their numbers of items; all
-    together are as high as a column, HEIGHT inches of 72 points."""
+    """Compute the heights of the nodes of a level, in points."""
     points: Floats = HEIGHT * 72 * sizes / sizes.sum()
     return points
 
@@ -180,12 +166,8 @@ def _heights(sizes: NDArray[np.int64]) -> Floats:
 def _paint_level(
     panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats
 ) -> None:
-    """Paint one level of the tree as a column of boxes, as tall as they have items, with the names
-    that fit.
-
-    `names`, `sizes` (items) and `fills` (colours): of its nodes, from the top; `x`: the left and
-    the right border of the column, as shares of the width.
-    """
+    """One level of the tree as a column of boxes, as tall as they have items, with the names that
+    fit."""
     from matplotlib.collections import PolyCollection
 
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
@@ -194,7 +176,7 @@ def _paint_level(
         for top, low in itertools.pairwise(ends)
     ]
     tall = _heights(sizes)
-    lines = np.clip(tall / 8, 0, 0.4)  # points: the borders of tiny boxes would cover them
+    lines = np.clip(tall / 8, 0, 0.4)
     panel.add_collection(
         PolyCollection(
             boxes,
@@ -204,10 +186,9 @@ def _paint_level(
             rasterized=len(names) > MAX_OUTLINED,
         )
     )
-    # points for a name: the width of the figure without its margins, less 3 around the name
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
-        if height >= LETTER + 1:  # tall enough for a line of letters
+        if height >= LETTER + 1:
             fitting = _shortened_to(name, space / LETTER)
             panel.text(
                 x[0] + 0.008,
@@ -220,18 +201,17 @@ def _paint_level(
 
 
 def _shortened_to(name: str, ems: float) -> str:
-    """Cut a name off where it is wider than this many ems (heights of a letter), with "…" at its
-    end; "" where only one letter would be left, which says nothing."""
+    """Shorten a name to this many ems."""
     if text_width(name) <= ems:
         return name
-    fitting = (n for n in range(len(name), 0, -1) if text_width(name[:n] + "…") <= ems)
-    length = next(fitting, 0)  # the longest one that fits
-    return name[:length] + "…" if length > 1 else ""
+    shown = next(
+        (length for length in range(len(name), 0, -1) if text_width(name[:length] + "…") <= ems), 0
+    )
+    return name[:shown] + "…" if shown > 1 else ""
 
 
 def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: str) -> None:
-    """Draw the bar that says which value a colour stands for; `scale`: the values at its dark and
-    its light end, before they are multiplied to percent."""
+    """Draw the bar that says which value a colour stands for."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
@@ -254,8 +234,8 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
     "test metrics by_query",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw a tree from a file of its own or from a dataset; where values of queries are given, it
-    is coloured by their means."""
+    """The picture of a tree, from a file or a dataset; where values of queries are given, coloured
+    by their means."""
     if len(request.files) != 1:
         raise UsageError("plot tree takes one tree", found=", ".join(request.files))
     if bool(request.metrics) != bool(request.by_query) or len(request.metrics) > 1:
@@ -271,11 +251,10 @@ def _draw(request: PlotRequest) -> Drawing:
 
 
 def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
-    """Draw the tree of a test, boxes as tall as they have items there. With a file of values by
-    query, colours show the means of the request's only metric."""
+    """The picture of a test's tree; boxes are as tall as they have items there."""
     test = test_of(data, request.test)
     manifest = data.tests[test]
-    items = manifest.tree.counts(manifest.labels)[-1]  # of the fine classes
+    items = manifest.tree.counts(manifest.labels)[-1]
     about = f"{data.name}@{data.version}|{test}"
     if request.by_query is None:
         return draw_tree(manifest.tree, items, f"{about} · {len(manifest):,} items")
@@ -290,7 +269,7 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
             fix=VALUES,
         ) from None
 
-    if "test" in values.column_names:  # the file holds the queries of all tests
+    if "test" in values.column_names:
         values = values.filter(pa.compute.equal(values["test"], test))
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
     (metric,) = request.metrics

@@ -46,11 +46,10 @@ class TrustCurve(NamedTuple):
 
 
 def read_curve(path: Path, name: str) -> TrustCurve:
-    """Read the curve that `hbench name --trust … --json` printed; `name`: what the plot calls it.
-    Raises SubmissionError for a file without one.
+    """The curve that `hbench name --trust … --json` printed. Raises SubmissionError for a file
+    without one.
     """
     try:
-        # the file is a user's, so every part may be missing or of another kind
         content: Any = read_json(path)
         trust = content["trust"]
         return TrustCurve(
@@ -59,7 +58,7 @@ def read_curve(path: Path, name: str) -> TrustCurve:
             np.asarray(trust["curve"], np.float64).reshape(-1, 2),
             float(trust["haurc"]),
             float(trust["target"]),
-            _point(trust) if trust["said"] else None,  # nothing said: there is no point to mark
+            _point(trust) if trust["said"] else None,
             _point(trust["fixed"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -72,8 +71,6 @@ def read_curve(path: Path, name: str) -> TrustCurve:
 
 
 def _point(outcome: Any) -> NDArray[np.float64]:
-    """Read the (coverage, risk), each 0 … 1, of an outcome in a file; an object of JSON, if the
-    file is sound."""
     return np.array([outcome["coverage"], outcome["risk"]], np.float64)
 
 
@@ -113,7 +110,6 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
     "names",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the curves in the files of a request, by their names or those that it gives them."""
     paths = list(map(Path, request.files))
     names = shown_names(request.names, [path.stem for path in paths], paths)
     return draw_trust([read_curve(path, name) for path, name in zip(paths, names, strict=True)])

@@ -48,13 +48,10 @@ class ClassTable(NamedTuple):
 
 
 class ConfusionView(NamedTuple):
-    """The confusion of a run's first results, at the coarsest level.
-
-    `run`: its number among the runs; `right`: the share of queries whose first result is of their
-    class; `names`: the C classes; `matrix`: C rows (class of the query) of C cells (class of the
-    first result), each (queries, share of the row, shade 0 … 4), empty for too many classes;
-    `pairs`: frequent mistakes, (class, class of the first result, queries, share of the class's
-    queries), classes by number."""
+    """The confusion of a run, by its number. `right`: the share on the diagonal; `matrix`:
+    (queries, share, shade 0 … 4) of every cell, by row, empty for too many classes; `pairs`:
+    (class, class of the first result, queries, share) of frequent mistakes, the classes by number.
+    """
 
     run: int
     name: str
@@ -67,11 +64,10 @@ class ConfusionView(NamedTuple):
 def class_means(
     manifest: Manifest, values: list[Floats], level: int, *, metric: str
 ) -> list[ClassMean]:
-    """Average the values of a metric over the queries of every class of a level, 0 the coarsest.
+    """Average a metric's values (Q,) over the queries of every class of a level, 0 the coarsest;
+    the first run's worst first.
 
-    `values`: of each run, (Q,), NaN where undefined. Only queries with a value in all runs count,
-    so that their means can be compared; classes without any are left out. The classes with the
-    worst means of the first run come first.
+    Classes without queries are left out.
     """
     tree = manifest.tree
     labels = manifest.labels[manifest.query]
@@ -81,9 +77,8 @@ def class_means(
         [means_of_nodes(tree, labels[defined], of_run[defined])[level] for of_run in values]
     )
     order = np.argsort(goodness(metric, means[0]), kind="stable")
-    # of every node, the names from the coarsest level down to it: all paths (C, L) through a node
-    # begin alike, so the first one is enough
     first = np.unique(tree.paths[:, level], return_index=True)[1]
+    # of every node, from the coarsest level
     paths = [shown_along(tree, path) for path in tree.paths[first, : level + 1].tolist()]
     some = [node for node in order.tolist() if counts[node]]
 
@@ -107,7 +102,7 @@ def class_tables(reported: Reported) -> list[ClassTable]:
         means = class_means(manifest, values, level, metric=reported.by)
         if not means:
             continue
-        cut = WORST if len(means) > ALL else len(means)  # of few classes all are shown
+        cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
         longest = _longest_bar(reported.by, means)
         tables.append(
@@ -118,10 +113,9 @@ def class_tables(reported: Reported) -> list[ClassTable]:
 
 
 def _longest_bar(metric: str, means: Sequence[ClassMean]) -> float:
-    """Return the value of a full bar: 1 for fractions, else the largest mean of all `means`."""
-    if factor_of(metric) == 100:  # a fraction, which is shown in percent
+    """The value of a full bar: 1 for fractions, else the largest mean."""
+    if factor_of(metric) == 100:
         return 1.0
-    # lengths are divided by it, so it is not 0
     return max([1e-9, *(mean for each in means for mean in each.means)])
 
 
@@ -139,21 +133,16 @@ def confusions(reported: Reported) -> list[ConfusionView]:
 
 
 def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
-    """Count which coarsest classes the first results of each coarsest class are of: all pairs as a
-    square, if it fits on the page, and the pairs that are mistaken most often.
-
-    `run` and `name`: the number and the name of the run; `top`: its first results.
-    """
+    """Which groups of the coarsest level the first results come from: all pairs as a square if they
+    fit, and the pairs that are mistaken most often."""
     names = manifest.tree.names[0]
-    counts = confusion(manifest, top)  # (C, C), by class of the query and of the first result
+    counts = confusion(manifest, top)
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]
-    shades = np.searchsorted(SHADES, shares, side="right")  # how many of the bounds are reached
+    shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
-    # three matrices become one of triples
     matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []
-    wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)  # without the diagonal
-    # the cells (row, column) with most mistakes; argsort numbers cells row by row
+    wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
     worst = [
         divmod(place, len(names))
         for place in np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()
@@ -166,8 +155,7 @@ def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> C
 
 
 def levels_within(top: TopLists, depth: int, k: int) -> list[float]:
-    """Compute the share of each level 0 … `depth` among the first k results of all queries;
-    (depth+1,)."""
+    """Compute the share of each level, 0 … L, among the first k results of all queries."""
     listed = top.items[:, :k] != NO_ITEM
     counts = np.bincount(top.levels[:, :k][listed], minlength=depth + 1)
     shares: list[float] = (counts / max(1, counts.sum())).tolist()

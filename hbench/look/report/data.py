@@ -30,14 +30,13 @@ SAMPLES = 3  # pictures of a class on the map
 
 
 def metrics_of(reported: Reported) -> list[str]:
-    """List the metrics that all runs with values by query have, beginning with the one that ranks
-    queries and classes."""
+    """List the metrics of all runs with values by query, beginning with the one that ranks."""
     kept = [run.values for run in reported.runs if run.values]
     if not kept:
         return []
     shared = set(kept[0]).intersection(*kept)
     common = [name for name in kept[0] if name in shared]
-    return sorted(common, key=lambda name: name != reported.by)  # False comes before True
+    return sorted(common, key=lambda name: name != reported.by)
 
 
 def valued_runs(reported: Reported) -> list[tuple[int, str]]:
@@ -55,11 +54,8 @@ def mapped_runs(reported: Reported) -> list[tuple[int, str, ClassPlaces]]:
 
 
 def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], images: str) -> None:
-    """Write the data of explorer, tree and map as scripts into a new folder.
-
-    `places` (N,): the number of each item's picture among all that are drawn, −1 for none;
-    `images`: the address of the folder with the images in full size, or "" for none.
-    """
+    """Write the scripts of explorer, tree and map; `places` (N,): the places of the items'
+    pictures; `images`: the address of the folder with the images in full size, or ""."""
     manifest = reported.manifest
     assert manifest is not None
     folder.mkdir()
@@ -78,19 +74,17 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
             asked = manifest.labels[manifest.query]
             means = None if values is None else means_of_nodes(manifest.tree, asked, values)[-1]
             drawn = _map_data(run.places, items, means)
-            has_picture = places >= 0
+            some = places >= 0
             of_class = [
-                places[np.flatnonzero((fine == node) & has_picture)[:SAMPLES]].tolist()
+                places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist()
                 for node in drawn["classes"]
             ]
             write_script(folder, f"map-{number}", drawn | {"pictures": of_class})
 
 
 def _rows_of_items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
-    """List of every item [id, fine class, place of its picture], and of an item with several paths
-    in the tree a fourth part, the list of the fine classes of its further paths.
-
-    `places` (N,): the number of each item's picture among all that are drawn, −1 for none.
+    """List the id, the class and the place of the picture of every item, and the classes of its
+    further paths, if it has some.
     """
     columns = zip(
         map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True
@@ -109,15 +103,14 @@ def _rows_of_items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[A
 
 
 def _write_chunks(folder: Path, name: str, rows: Sequence[Any], size: int) -> None:
-    """Write rows in scripts of `size` rows each, NAME-0.js, NAME-1.js, …, so that the page loads
-    only those that it shows."""
+    """Write rows in scripts of `size` each: NAME-0.js, NAME-1.js, …"""
     for number, start in enumerate(range(0, len(rows), size)):
         write_script(folder, f"{name}-{number}", rows[start : start + size])
 
 
 def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """Collect what the explorer reads first: names and paths of the tree, the runs, and how many
-    items and queries are in a script."""
+    """What the page of a single query reads first: names, paths and how the items and queries are
+    cut into files."""
     tree = manifest.tree
     return {
         "levels": list(tree.levels),
@@ -134,12 +127,8 @@ def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 
 def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """Collect the queries as columns for the page's script.
-
-    "item" (position) and "cls" (fine class) of each query; and of each run, None where it does not
-    have them: "value", "first" (the level that the first result shares with the query) and "taken"
-    (the coarsest class of the first result, −1 without one).
-    """
+    """Collect the queries' items and fine classes, and, for every run, their values, and the levels
+    and coarse classes of first results."""
     values = [
         rounded(run.values[reported.by]) if reported.by in run.values else None
         for run in reported.runs
@@ -165,14 +154,12 @@ def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any
 
 
 def _rows_of_results(top: TopLists) -> list[list[Any]]:
-    """List a row per query for the page's script, which reads its parts by their places.
-
-    They are: the items of the results, their similarities and their levels, each a list; how many
-    results are copies of the query, which are the first ones; then rank, item and similarity of the
-    first right result, with rank 0 if it is among the results or not known.
+    """A row per query for the page's script, which reads it by position: the items of its results,
+    their similarities and their levels; how many of them are copies, which come first; then rank,
+    item and similarity of the first right one, with rank 0 if it is among the results or not known.
     """
     lengths = (top.items != NO_ITEM).sum(axis=1)
-    scores = np.nan_to_num(top.scores).round(DIGITS)  # NaN, which no JSON has, is cut off below
+    scores = np.nan_to_num(top.scores).round(DIGITS)
     copies = top.copies.sum(axis=1)
     right = _right_beyond(top, lengths)
 
@@ -184,9 +171,8 @@ def _rows_of_results(top: TopLists) -> list[list[Any]]:
 
 
 def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, int, float]]:
-    """List (rank, item, similarity) of every query's first right result, of its own fine class;
-    rank 0 where it is among the results that are listed anyway, the first `lengths` (Q,), or not
-    known."""
+    """Rank, item and similarity of every query's first right result; rank 0 where it is among the
+    first `lengths` (Q,) or not known."""
     if top.right is None:
         return [(0, 0, 0.0)] * len(lengths)
     ranks = np.where(top.right.ranks > lengths, top.right.ranks, 0)
@@ -198,8 +184,8 @@ def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, 
 def _write_tree(
     folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]
 ) -> None:
-    """Write tree.js, and for every run and metric tree-RUN-METRIC.js, both by number, with the mean
-    of each node. `items` (C,): the numbers of items of the fine classes."""
+    """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's
+    number."""
     drawn = tree_data(manifest.tree, items)
     metrics = metrics_of(reported)
     write_script(
@@ -212,7 +198,6 @@ def _write_tree(
     for number, _ in valued_runs(reported):
         for place, metric in enumerate(metrics):
             means = means_of_nodes(manifest.tree, labels, reported.runs[number].values[metric])
-            # in the order in which the page draws the nodes of each level
             ordered = [
                 rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)
             ]
@@ -222,16 +207,12 @@ def _write_tree(
 def _map_data(
     places: ClassPlaces, items: NDArray[np.int64], means: NDArray[np.float64] | None
 ) -> dict[str, Any]:
-    """Collect the classes of a map, their places scaled to 0 … 1000, their items and mean values.
-
-    `items` (C,) and `means` (C,): of all fine classes; None without values.
+    """Collect the classes of a map, their places in 0 … 1000, items and mean values; `items`,
+    `means` are of all classes.
     """
     low = places.places.min(axis=0)
     high = places.places.max(axis=0)
-    # both axes by the longer one, so that distances keep their proportions; not by 0, which is the
-    # extent of equal places
-    extent = max(float((high - low).max()), 1e-12)
-    scaled = (1000 * (places.places - low) / extent).round(1)
+    scaled = (1000 * (places.places - low) / max(float((high - low).max()), 1e-12)).round(1)
     return {
         "classes": places.nodes.tolist(),
         "x": scaled[:, 0].tolist(),

@@ -50,8 +50,7 @@ class ComparisonView(NamedTuple):
 
 
 def comparisons_of(reported: Reported) -> list[ComparisonView]:
-    """Compare the first run with each of the other runs that have values by query; nothing if it
-    has none itself."""
+    """Compare the first run with each of the other runs with values by query."""
     first = reported.runs[0]
     if first.by_query is None:
         return []
@@ -60,8 +59,6 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
         for number, run in enumerate(reported.runs)
         if number and run.by_query
     ]
-    # the more comparisons a page makes, the more of them look significant by chance: p is corrected
-    # for the number of all
     corrected = corrected_together([view.differences for view in views])
     return [
         view._replace(differences=_differences_on_page(reported, family), tested=len(family))
@@ -70,8 +67,8 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 
 
 def _compare_with(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
-    """Compare the first run with run `number`, `other`: paired differences of all metrics and,
-    where the dataset is on this disk, the classes and queries that lost and gained most."""
+    """The first run beside another one: paired differences of all metrics and, where the dataset is
+    here, the classes that lost and gained most."""
     first = reported.runs[0]
     differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
     by_metric = {difference.metric: difference for difference in differences}
@@ -84,7 +81,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
         tested=len(differences),
         scales=_scales_of_bars(differences),
         verdict=verdict,
-        # added below, where the classes of the dataset are known
+        # what the dataset's classes are needed for
         balance=None,
         lost=[],
         gained=[],
@@ -105,7 +102,6 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     classes = class_means(
         reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by
     )
-    # by class, how much better the first run is; `goodness` turns metrics whose lower is better
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
     classes.sort(key=lambda mean: gains[mean.node])
     lost = [mean for mean in classes[:CLASSES] if gains[mean.node] < 0]
@@ -120,10 +116,8 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
 
 
 def _differences_on_page(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
-    """Select the differences that the page shows: those of the headline, and of AP at every level.
-
-    All `differences` were tested, as by `hbench compare`, so that p is corrected alike there and
-    here. If none of the wanted metrics is among them, all are shown.
+    """The differences that the page shows; all are tested, as `hbench compare` does, so that both
+    correct p alike.
     """
     levels = reported.document.levels
     wanted = dict.fromkeys(
@@ -134,29 +128,23 @@ def _differences_on_page(reported: Reported, differences: Sequence[Difference]) 
 
 
 def _scales_of_bars(differences: Sequence[Difference]) -> dict[str, float]:
-    """Find the value of a full bar, by metric: the largest end of an interval among all metrics of
-    the same unit (percent, or ranks), so that their bars can be compared."""
-    # the factor to what people read tells the unit: 100 of percent, 1 of ranks
+    """By metric, the value of a full bar: the largest end of an interval among metrics of the same
+    unit (percent, or ranks), so that their bars can be compared."""
     by_factor: dict[int, float] = {}
     for difference in differences:
         factor = factor_of(difference.metric)
         ends = np.nan_to_num(np.abs([difference.low, difference.high])).tolist()
-        by_factor[factor] = max(by_factor.get(factor, 1e-9), *ends)  # lengths are divided by it
+        by_factor[factor] = max(by_factor.get(factor, 1e-9), *ends)
     return {
         difference.metric: by_factor[factor_of(difference.metric)] for difference in differences
     }
 
 
 def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
-    """Say in a sentence which run is better by a metric, or that the difference may be luck.
-
-    `first`, `other`: the names of the runs; `difference`: the first one's value less the other's;
-    `unit`: what its interval is over, such as "class".
-    """
+    """Describe the difference by the leading metric in a sentence."""
     points = f"{shown(difference.metric, abs(difference.difference))} points of {difference.metric}"
     over = units_in_words(unit, difference.units)
-    excludes_zero = difference.low > 0 or difference.high < 0
-    if not excludes_zero or difference.p > SURE:
+    if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
         return (
             f"{first} and {other} differ by {points}, which may be luck: over {over} the "
             "interval holds 0, or p is above 0.05."
@@ -171,10 +159,7 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
 def _chapters_of_changes(
     reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]
 ) -> list[Chapter]:
-    """Choose the queries that changed most, in either direction; none without results.
-
-    `change` (Q,): above 0 where the first of the two `runs` is better.
-    """
+    """Choose the queries that changed most in either direction; none without results."""
     manifest = reported.manifest
     if manifest is None or any(run.top is None for run in runs):
         return []
@@ -182,7 +167,6 @@ def _chapters_of_changes(
     fine = manifest.labels[manifest.query, -1]
     chapters = []
     for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
-        # the queries that this run answers better have values below 0, the largest difference first
         order = worst_first(values)
         order = order[values[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))

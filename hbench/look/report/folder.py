@@ -30,11 +30,10 @@ PAGES = {
 
 
 def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) -> Path:
-    """Write the pages of a report into a folder and return the path of the first one.
+    """Write the pages and return the path of the first one.
 
     `pictures`: draw the pictures of all items of a test with at most this many, else only those
-    that the pages show. Pages that would be empty are not written. Raises UsageError for a folder
-    with other files.
+    that the pages show. Raises UsageError for a folder with other files.
     """
     with replacing_folder(folder, "report") as temporary:
         chapters = chapters_of(reported)
@@ -77,16 +76,13 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
 def _write_pictures(
     reported: Reported, shown: set[int], folder: Path, most: int
 ) -> NDArray[np.int32]:
-    """Draw the pictures of all items of a test with at most `most`, else only of those whose
-    positions are in `shown`; return the number of each item's picture (N,), −1 without one.
-
-    Without results there is no explorer, which could show any item.
-    """
+    """Draw the pictures of all items of a test with at most this many, else of those `shown` by
+    pages; return their places (N,), −1 without one."""
     manifest = reported.manifest
     if manifest is None:
         return np.zeros(0, np.int32)
-    only_shown = len(manifest) > most or not any(run.top for run in reported.runs)
-    items = np.array(sorted(shown), np.int64) if only_shown else np.arange(len(manifest))
+    some = len(manifest) > most or not any(run.top for run in reported.runs)
+    items = np.array(sorted(shown), np.int64) if some else np.arange(len(manifest))
     return write_sprites(folder, manifest, items)
 
 
@@ -98,19 +94,14 @@ def images_of(reported: Reported, folder: Path) -> str:
         return ""
     root = reported.data.root.resolve()
     folder = folder.resolve()
-    # another drive has no relative path; and of ids that are no files, no image is there
     if root.anchor != folder.anchor or not (root / str(reported.manifest.items[0])).is_file():
         return ""
     return quote(Path(os.path.relpath(root, folder)).as_posix()) + "/"
 
 
 def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
-    """Make the renderer of a report's pages, with what all of them share; pages that would be empty
-    are not in their menu.
-
-    `places` (N,): the number of each item's picture, −1 for none; `images`: the address of the
-    folder with the images in full size, or "".
-    """
+    """The templates of a report with what all of its pages share; pages that would be empty are
+    absent."""
     document = reported.document
     depth = len(reported.document.levels)
     absent: set[str] = set()

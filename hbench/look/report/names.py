@@ -41,10 +41,8 @@ class DepthTable(NamedTuple):
 
 
 def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
-    """Make a table of the nodes of every depth, whose names are the queries; those with the worst
-    values of the first run come first. No tables without values by name.
-
-    The columns are the metrics of a single run, or the metric `by` of several runs.
+    """Make a table of every depth, of one run with its metrics, or of several with the values of
+    `by`; the first run's worst names first. None without values by name.
     """
     valued = [run for run in runs if run.by_query is not None]
     if not valued:
@@ -56,7 +54,7 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
         columns = [NameColumn(run.name, by) for run in valued]
     else:
         columns = [NameColumn(name, name) for name in (by, *SHOWN_METRICS) if name in names]
-        columns = list(dict.fromkeys(columns))  # `by` may be one of the others, too
+        columns = list(dict.fromkeys(columns))
 
     return [
         _table_of_depth(test, valued, tuple(columns), by) for test in valued[0].document.by_test
@@ -66,15 +64,14 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
 def _table_of_depth(
     test: str, runs: Sequence[ReportedRun], columns: tuple[NameColumn, ...], by: str
 ) -> DepthTable:
-    """Make the table of the nodes of one depth; `test`: its name, since in these reports each depth
-    is a test. Nodes are sorted by the first run's metric `by`."""
-    own = []  # of each run, the values of these nodes: a row per node, by its path
+    """The table of the nodes of one depth, which are a test of the reports."""
+    # the values of the depth's nodes by run, and the run that each column takes them from
+    own = []
     for run in runs:
         assert run.by_query is not None
         frame = run.by_query.to_pandas()
         own.append(frame[frame["test"] == test].set_index("query"))
     ids = own[0].index.tolist()
-    # several runs have a column each; all columns of a single run take their values from it
     sources = own if len(own) > 1 else own * len(columns)
     values = [
         table.loc[ids, column.metric].to_numpy(np.float64)
@@ -86,6 +83,6 @@ def _table_of_depth(
         NameRow(tuple(ids[at].split(JOINED)), tuple(float(each[at]) for each in values))
         for at in np.argsort(good, kind="stable").tolist()
     ]
-    cut = WORST if len(rows) > ALL else len(rows)  # of few nodes all are shown
+    cut = WORST if len(rows) > ALL else len(rows)
     best = rows[-BEST:] if cut < len(rows) else []
     return DepthTable(test, len(rows), columns, rows[:cut], best)

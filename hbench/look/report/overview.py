@@ -61,7 +61,7 @@ Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, co
 
 
 def overview_of(reported: Reported) -> dict[str, Any]:
-    """Collect what the template of the overview shows, by the names that it uses."""
+    """Collect the variables of the overview's template."""
     documents = [run.document for run in reported.runs]
     names = worth_showing(
         list(documents[0].scores), [values_of(document.scores) for document in documents]
@@ -92,9 +92,8 @@ def overview_of(reported: Reported) -> dict[str, Any]:
 
 
 def headline(reported: Reported) -> list[str]:
-    """List the most informative metrics that the report has: the one that ranks, ASI and NDCG,
-    which are of the whole tree, and AP and R@1, which everybody knows; if it has none, the first
-    four.
+    """List the most informative metrics: the one that ranks, those of the whole tree, and the two
+    that everybody knows.
     """
     names = list(reported.document.scores)
     shown = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
@@ -102,9 +101,8 @@ def headline(reported: Reported) -> list[str]:
 
 
 def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
-    """Return the values at both ends of a line's bars, as they are printed (fractions in percent):
-    0 and 100 for a fraction of one run, else whole numbers around all intervals, so that the runs
-    are seen apart.
+    """Return the ends of a line's bars as they are printed: 0 and 100 for a fraction of one run,
+    else whole numbers around all intervals, so that the runs are seen apart.
 
     >>> score = Score(value=0.612, low=0.603, high=0.62, queries=9, skipped=0)
     >>> scale_of([(0, "AP", score), (1, "AP", None)])
@@ -119,34 +117,28 @@ def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
     ]
     low = math.floor(factor * min(ends, default=0))
     high = math.ceil(factor * max(ends, default=1))
-    return low, max(high, low + 1)  # lengths are divided by their distance
+    return low, max(high, low + 1)
 
 
 def _of(reported: Reported, name: str) -> str:
-    """A metric's name as this report spells it, such as "AP" for "AP/species" at the finest
-    level."""
     return str(MetricName.parse(name).at(reported.document.levels))
 
 
 def score_tables(
     documents: Sequence[Document], shown: Sequence[str]
 ) -> tuple[list[ScoreRow], list[Family]]:
-    """Separate the scores of the whole tree, a line each, from those of metrics with a score at all
-    levels, which are a family of lines, coarse to fine.
-
-    `shown`: the names of the scores that say something. A family is left out where none of its
-    scores is among them.
-    """
+    """Separate the scores of the whole tree from those of all levels, and group these by metric;
+    `shown` are those that say something: a metric is left out where none of its levels is among
+    them."""
     levels = documents[0].levels
     by_family: dict[str, dict[str, str]] = {}
     for name in documents[0].scores:
         parsed = MetricName.parse(name)
         if "level" in parsed.definition.takes:
-            # R@1/genus is of the family R@1; without a level it is of the finest one
-            family = str(replace(parsed, level=None))
-            by_family.setdefault(family, {})[parsed.level or levels[-1]] = name
+            by_family.setdefault(str(replace(parsed, level=None)), {})[
+                parsed.level or levels[-1]
+            ] = name
 
-    # a metric with some of the levels stays among the others; so do those of a tree of one level
     complete = {
         family: names for family, names in by_family.items() if len(names) == len(levels) > 1
     }
@@ -160,13 +152,11 @@ def score_tables(
 
 
 def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
-    """A line of a table: its label, and of every run the score `name`, None where it has none."""
     return label, [(run, name, document.scores.get(name)) for run, document in enumerate(documents)]
 
 
 def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
-    """Select the scores by the dataset authors' own evaluator, where these differ from the ones by
-    the equations in any run; a line per metric, with a cell per run."""
+    """Select the scores of the released evaluator that differ from those of the equations."""
     rows = []
     for name in documents[0].official:
         official = [document.official.get(name) for document in documents]
@@ -177,16 +167,13 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
 
 
 def points(curve: Curve) -> dict[str, Any]:
-    """Return a curve of precision by recall for drawing: the corners (recall, precision) of the
-    steps of its line, and of its band, the interval, all in percent; its area and queries.
+    """Return a curve as steps: the corners (recall, precision) of its line and of its band, in
+    percent.
     """
-    # each bin of recall is a step with two corners at the same height; inner edges belong to two
-    # steps, the outer ones to one
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
     heights, low, high = (
         100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T)
     )
-    # around the band: along its upper side, and back along its lower one
     band = [*zip(edges, high, strict=True), *reversed(list(zip(edges, low, strict=True)))]
     return {
         "line": list(zip(edges, heights, strict=True)),
@@ -197,20 +184,15 @@ def points(curve: Curve) -> dict[str, Any]:
 
 
 def _severities(reported: Reported) -> list[dict[str, Any]]:
-    """Collect the levels of the first results of every run; nothing where names are the queries,
-    since nodes of several depths have several numbers of levels."""
+    """The levels of the first results of every run; none of names, whose depths differ."""
     if reported.is_by_name:
         return []
     return [_severity(number, run, reported.test) for number, run in enumerate(reported.runs)]
 
 
 def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
-    """Collect what levels a run's results share with their queries.
-
-    `number`: of the run. Returns, besides its number and name, "first": of the first results (name
-    of the level, queries, share), finest first; and "within": (k, the share of every level 0 … L
-    among the first k results), as far as so many are kept.
-    """
+    """Collect the levels of a run's first results. `first`: (level, queries, share), finest first;
+    `within`: (k, the share of every level 0 … L among the first k results)."""
     counts = run.document.mistakes.get(test, {})
     total = max(1, sum(counts.values()))
     first = [(level, count, count / total) for level, count in counts.items()]
@@ -223,10 +205,10 @@ def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
 
 
 def advice(run: ReportedRun) -> list[tuple[str, str]]:
-    """List the remarks of a run's report, each as (remark, explanation)."""
+    """List the remarks of a run's report, each with an explanation."""
     return [(remark, _explained(remark)) for remark in run.document.warnings]
 
 
 def _explained(remark: str) -> str:
-    """Explain what a remark means: it is known by words that it contains."""
+    """What a remark means, by the words in it."""
     return next((words for key, words in ADVICE.items() if key in remark), GENERAL)

@@ -16,7 +16,7 @@ from hbench.look.strips.retrievals import (
     hits_of,
     known_first,
     most_severe_first,
-    right_result_beyond,
+    right_of,
     worst_first,
 )
 from hbench.metrics.names import goodness
@@ -37,9 +37,8 @@ class Chapter(NamedTuple):
 
 
 def chapters_of(reported: Reported) -> list[Chapter]:
-    """Choose the queries of the first run whose first results are worst (severe), and those with
-    the worst and the best values of the metric that ranks (`reported.by`); none without its values
-    and results.
+    """Choose the worst, best and most severe queries of the first run; none without its values and
+    results.
     """
     run = reported.runs[0]
     if reported.by not in run.values or run.top is None or reported.manifest is None:
@@ -83,16 +82,13 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 
 
 def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
-    """Shorten the worst and best queries for the overview: the first few of them, with the first
-    few results of the first run, and the first right one where it comes later.
-
-    `depth`: the levels of the tree, all of which a right result shares. The most severe queries are
-    left out: most of them are among the worst.
+    """Shorten the worst and best queries to the first few, with the first few results of the first
+    run, and the first right one where it comes later. The most severe are on their page alone: most
+    of them are among the worst.
     """
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
 
     def shortened(strip: Strip) -> Strip:
-        """The strip with the first results of its first run."""
         row = strip.rows[0]
         right = next((hit for hit in row.shown if hit.level == depth), None)
         late = right if right is not None and right.rank > GLIMPSE else None
@@ -107,13 +103,12 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
 def one_per_class(
     queries: Queries, classes: NDArray[np.int32], most: int = SHOWN_RESULTS
 ) -> Queries:
-    """Keep the first query of each class, in order, `most` in all, since several pictures of one
-    object show the same. `classes` (Q,): the fine class of every query of the test.
+    """Keep the first query of each class, in order, since several pictures of one object show the
+    same.
 
     >>> one_per_class(np.array([3, 1, 2, 0]), np.array([7, 8, 7, 8])).tolist()
     [3, 2]
     """
-    # where each class occurs first; `unique` sorts by class, so these places are sorted again
     first = np.sort(np.unique(classes[queries], return_index=True)[1])
     return queries[first][:most]
 
@@ -132,9 +127,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
             if run.top is not None:
                 value = float(run.values[by][query]) if by in run.values else math.nan
                 hits = hits_of(manifest, run.top, query, positions[query])[:RESULTS]
-                right = right_result_beyond(
-                    manifest, run.top, query, positions[query], shown=RESULTS
-                )
+                right = right_of(manifest, run.top, query, positions[query], shown=RESULTS)
                 rows.append(StripRow(run.name, hits, number, value, right))
         strips.append(strip_of(manifest, query, rows))
 
@@ -142,8 +135,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
 
 
 def items_of(chapters: list[Chapter]) -> set[int]:
-    """Collect the positions (in the manifest) of all items that the chapters show: queries and
-    results."""
+    """Collect the positions of all items in the strips."""
     strips = [strip for chapter in chapters for strip in chapter.strips]
     hits = {hit.position for strip in strips for row in strip.rows for hit in row.shown}
     return hits | {strip.position for strip in strips}

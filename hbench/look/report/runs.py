@@ -43,12 +43,9 @@ CURVE_QUERIES = 2_000
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A report with the name that pages show, and what is known of its queries.
-
-    `values`: by metric, the values of the test's queries, float64 (Q,), NaN where undefined; empty
-    without a file of values. `by_query`: the table in that file, of all tests. `top`: the first
-    results of the queries; `curve`: its mean precision by recall; `places`: the map of its classes,
-    the last two from its vectors. Each is None where nothing has it."""
+    """A report with the name that pages show. `values`: by metric, the values of the test's
+    queries, float64 (Q,), NaN where undefined; empty without a file of values. `by_query`: the
+    table in that file, of all tests."""
 
     name: str
     document: Document
@@ -124,13 +121,8 @@ def read_runs(
     test: str | None = None,
     by: str | None = None,
 ) -> Reported:
-    """Read reports, and the files of values and results next to them.
-
-    Args:
-        files: reports (.json); those whose queries are names of nodes make a page of their own.
-        dataset: where the reports' dataset is, or itself, where its name does not find it.
-        test: which test the pages show. Default: the first.
-        by: the metric that ranks queries and classes. Default: H-AP, if they have it.
+    """Read reports, and the files of values and results next to them; `dataset`: where theirs is,
+    or itself, where its name does not find it.
 
     Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a
     named dataset that is not on this disk, or is not the dataset of the report.
@@ -158,11 +150,7 @@ def read_runs(
 
 
 def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
-    """Read the values and the first results that are kept beside a report.
-
-    `path`: of the report; `test`: of which test; `manifest`: of that test, None where the dataset
-    is not on this disk, and rows cannot be put in its order.
-    """
+    """A report with the values and the first results that are kept beside it."""
     if manifest is None:
         return ReportedRun(run.name, run.document, {}, run.by_query)
 
@@ -183,21 +171,17 @@ def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | Non
 
 
 def _named_runs(files: Sequence[Path]) -> tuple[ReportedRun, ...]:
-    """Read the reports whose queries are names: their values are of nodes, not of items, so they
-    stay in their table."""
+    """The reports whose queries are names."""
     runs = runs_of([str(path) for path in files])
     return tuple(ReportedRun(run.name, run.document, {}, run.by_query) for run in runs)
 
 
 def _asks_by_name(path: Path) -> bool:
-    """Whether the queries of a report are names of nodes: its signature says so then, and else says
-    nothing of queries."""
     return "|queries:" in read_document(path).signature
 
 
 def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> None:
-    """Raise ComparisonError for a report of names as queries that is of another dataset than the
-    report of items, `document`."""
+    """Raise ComparisonError for names that were asked of another dataset."""
     for run in named:
         if run.document.dataset_digest != document.dataset_digest:
             raise ComparisonError(
@@ -209,20 +193,14 @@ def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> N
 
 
 def _loaded(document: Document, name: str | None) -> Dataset:
-    """Load the dataset of a report, from `name` if it is given; a table is read with the options
-    that the report says it was read with."""
+    """Load the dataset of a report; a table that is named, as the report says it was read."""
     if name is None:
         return load(document.dataset)
     return load(name, **document.table_options())
 
 
 def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
-    """Load the dataset of a report, without the items that the report left out.
-
-    `named`: the dataset that the user gave, or None. What was not named may be missing, or have
-    another content than the report's: then the pages go without it, None. What was named and is
-    not the report's raises DataError.
-    """
+    """Load the dataset of a report; None if it is not named and not on this disk."""
     try:
         data = named if isinstance(named, Dataset) else _loaded(document, named)
     except (DataError, UnknownName):
@@ -244,8 +222,6 @@ def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
 
 
 def _metric(document: Document, name: str | None) -> str:
-    """The metric that ranks queries and classes, as the report spells it: the one that was asked
-    for, else H-AP, else the report's first. Raises UnknownName."""
     if name is None:
         return "H-AP" if "H-AP" in document.scores else next(iter(document.scores))
     spelled = str(MetricName.parse(name).at(document.levels))
@@ -255,8 +231,7 @@ def _metric(document: Document, name: str | None) -> str:
 
 
 def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.Table:
-    """Select the rows of a test's queries from a table with the columns "test" and "query", in the
-    order of the test; raises SubmissionError, which names `path`, if some are missing."""
+    """Select the rows of a test's queries, in the order of the test."""
     queries = text_array(manifest.items[manifest.query])
     rows = table.filter(pc.equal(table["test"], test))
     order = pc.index_in(queries, value_set=rows["query"].combine_chunks())
@@ -269,11 +244,7 @@ def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.T
 
 
 def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
-    """Read the first results of a test's queries, as positions in its manifest.
-
-    `table`: a row per query, with lists of "items" (ids), "scores" and "levels" as cells; `path`:
-    of its file, for the errors. Raises SubmissionError for a damaged file.
-    """
+    """Read the results of a test, as positions in its manifest."""
     own = _rows_of(table, test, manifest, path)
     columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
     lengths = [pc.list_value_length(column).fill_null(0).to_numpy() for column in columns]
@@ -287,7 +258,6 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     if len(levels) and pc.max(levels).as_py() > manifest.tree.depth:
         raise SubmissionError(f"{path} is damaged", expected=f"levels 0 … {manifest.tree.depth}")
 
-    # lists of several lengths become rows of k places; True where a list has a result
     k = max(1, int(lengths[0].max(initial=0)))
     listed = np.arange(k) < lengths[0][:, None]
     lists = TopLists(
@@ -296,7 +266,6 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
         np.zeros(listed.shape, np.uint8),
         np.zeros(listed.shape, bool),
     )
-    # all lists end to end fill the True places row by row
     lists.items[listed], lists.scores[listed], lists.levels[listed] = map(
         np.asarray, (places, scores, levels)
     )
@@ -307,12 +276,10 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
 def with_embeddings(
     reported: Reported, files: Sequence[EmbeddingFile], k: int, on_block: OnBlock | None = None
 ) -> Reported:
-    """Add what only vectors can show to every run whose embedding file is given, by one ranking
-    pass each: the precision-recall curve, the map of classes, the first right results and, if no
-    file keeps them, the first k results.
+    """Add the precision-recall curve, the map of classes, the first right results and, if missing,
+    the first k results of every run with an embedding file, by one ranking pass each.
 
     A file belongs to the run with its checksum; raises SubmissionError for any other file.
-    `on_block` is called after each block of queries, to show the progress.
     """
     if reported.data is None:
         raise DataError(
@@ -337,7 +304,6 @@ def with_embeddings(
 
 
 def _checksum(run: ReportedRun) -> str:
-    """The SHA-256 of the embedding file that a run scored; "" if it scored something else."""
     return run.document.embedding.sha256 if run.document.embedding else ""
 
 
@@ -348,12 +314,10 @@ def _with_ranking(
     k: int,
     on_block: OnBlock | None,
 ) -> ReportedRun:
-    """Return a run with what only its vectors, `given`, can show: the first right result of every
-    query, the curve, the map, and the first k results if no file keeps them."""
+    """A run with what only its vectors can show: the first right result of every query, the curve,
+    the map, and the results if no file keeps them."""
     data = reported.data
     assert data is not None
-    # as the run was scored, but for the metrics: R@1 needs the finest level alone, so little is
-    # sorted
     settings = replace(
         Signature.parse(run.document.signature).settings, metrics=["R@1"], unit=run.document.unit
     )
@@ -362,7 +326,7 @@ def _with_ranking(
     manifest = data.tests[reported.test]
     similarity = examined.conditions.words.similarity
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
-    # "" as conditions: a run that is kept on disk is found again by them, and this one is not kept
+    # the job's only metric needs the finest level alone, so little is sorted
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)
     ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)
@@ -375,8 +339,8 @@ def _with_ranking(
 def _curve(
     name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions
 ) -> Curve:
-    """Compute the mean precision-recall curve of the queries. Of many, some are chosen at random
-    and only these are ranked, since all would take long and look the same.
+    """Compute the mean precision-recall curve of the queries; of many, of some chosen at random,
+    the only ones to rank.
     """
     queries = int(manifest.query.sum())
     asked = np.sort(

@@ -32,12 +32,10 @@ class BoardMetric(NamedTuple):
 
 
 class BoardRow(NamedTuple):
-    """A result as its page shows it. Several rows of a leaderboard may print the same result.
-
-    `number`: its place in the page; `row`: one row made of all that print it; `sources`: each with
-    the number of its citation, None for a run; `cells`: for every metric, (the printed score,
-    whether it is ranked), None without a score; `facts`: (name, text) of the rows; `doubts`: doubts
-    about the scores, in words; `filters`: by name, the values that the page's filters choose by."""
+    """A result as its page shows it: its `row`, of all rows that print it. `sources`: each with the
+    number of its citation, None for a run; `cells`: every printed score, and whether it is compared
+    with others; `facts`: (name, text) of the rows; `doubts`: doubts about the scores; `filters`:
+    the values that the page's filters choose by."""
 
     number: int
     row: Row
@@ -86,15 +84,10 @@ def view_of(board: Leaderboard) -> BoardView:
 
 
 def script_of(view: BoardView) -> dict[str, Any]:
-    """Collect the data of the page's scripts.
-
-    Metrics by level, with the difference that may be chance; the first axes; what the rows are
-    filtered by; and the standings by every metric, best first: (place, number of the row), without
-    a place for rows that are not ranked, which come last.
-    """
+    """Collect the data of the page's scripts: metrics by level with the difference that may be
+    chance, the first axes, what the rows are filtered by, and the standings by every metric: the
+    place (none for the last) and the number of a row, best first."""
     keys = [metric.key for metric in view.metrics]
-    # the numbers of the rows are their places by the main metric; a result is known by its first
-    # row, the same object in every ranking
     number = {
         id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))
     }
@@ -112,16 +105,14 @@ def script_of(view: BoardView) -> dict[str, Any]:
 
 
 def _first_axes(keys: Sequence[str]) -> list[str]:
-    """The two metrics that the page plots at first, (to the right, upwards): AP and H-AP, or else
-    the second and the first; a single metric is on both axes."""
+    """The two metrics that the page plots at first: AP and H-AP, or else the first two."""
     if set(PARETO) <= set(keys):
         return list(PARETO)
     return [keys[1] if len(keys) > 1 else keys[0], keys[0]]
 
 
 def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
-    """Describe a metric of a leaderboard by its key: "R@1/genus" is of the family "R@1" at the
-    level "genus"; without a level it is of the finest one."""
+    """A metric of a board by its key: R@1/genus is of the family R@1 at the level genus."""
     family = key
     level = ""
     with suppress(UnknownName):  # a metric that hbench does not compute has no level
@@ -138,11 +129,8 @@ def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
 def _row_of_board(
     board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]
 ) -> BoardRow:
-    """Prepare a result for its page.
-
-    `number`: its place in the page; `result`: all rows that print it, which become one, but all of
-    their facts and doubts stay, each once; `number_of`: the number of a citation.
-    """
+    """A row as the site shows it. Several rows of one result are one here, and all of their facts
+    and doubts stay."""
     row = as_one(result)
     ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
     cells = [
@@ -167,16 +155,15 @@ def _row_of_board(
 
 
 def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[str, int | None]]:
-    """List the papers of a result with their tables, each with the number of its citation, and its
-    runs, which have none. `number_of`: the number of a citation by its key, "NAME, …".
+    """List the papers of a result with their tables, or its run, each with the number of its
+    citation.
     """
-    # by citation, since one paper may print a result in several tables
     tables: dict[str, list[str]] = {}
     for row in result:
         if row.paper:
             tables.setdefault(row.paper.citation, []).append(row.paper.table)
     papers = [
-        (f"{key.partition(',')[0]} {' and '.join(of_paper)}", number_of[key])  # the name alone
+        (f"{key.partition(',')[0]} {' and '.join(of_paper)}", number_of[key])
         for key, of_paper in tables.items()
     ]
     return [*papers, *((row.source, None) for row in result if row.run)]
@@ -207,8 +194,8 @@ def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
-    """List as (name, text) what the source of a row states in addition to scores and, of a run,
-    what is needed to score it again.
+    """List what the source of a row states in addition to scores, and what is needed to score a run
+    again.
     """
     stated = [
         (name, f"{value:,}" if name == "parameters" else str(value))
@@ -231,8 +218,6 @@ def _facts(row: Row) -> list[tuple[str, str]]:
 
 
 def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
-    """List what each filter of the page offers: (value, how many rows have it), sorted with numbers
-    as numbers."""
     choices = {}
     for name in rows[0].filters:
         values = [value for row in rows for value in row.filters[name]]
@@ -248,7 +233,6 @@ def _natural(text: str) -> list[tuple[int, int, str]]:
     >>> sorted(["ResNet-101", "ResNet-50"], key=_natural)
     ['ResNet-50', 'ResNet-101']
     """
-    # a number and a text cannot be compared, so each part is (is a number, number, text)
     return [
         (1, int(part), "") if part.isdigit() else (0, 0, part.lower())
         for part in re.split(r"(\d+)", text)

@@ -64,8 +64,7 @@ def card_of(name: str) -> DatasetCard:
 
 
 def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
-    """Add to a card the tree of the dataset's first test, without its finest levels if it has too
-    many nodes for a page."""
+    """Add the tree of the first test to a card."""
     test = next(iter(data.tests.values()))
     items = np.bincount(test.labels[:, -1], minlength=len(test.tree.paths))
     levels = statistics(test.tree, items)
@@ -81,8 +80,8 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
 def cut_to(
     tree: LabelTree, items: NDArray[np.int64], most: int
 ) -> tuple[LabelTree, NDArray[np.int64]]:
-    """Remove the finest levels of a tree until it has at most `most` nodes; the coarsest one stays.
-    `items` (C,): the numbers of items of its fine classes. Returns the tree, and those of its own.
+    """Remove the finest levels of a tree, with items (C,) by class, until it has at most this many
+    nodes.
 
     >>> tree, _ = LabelTree.from_names(
     ...     [("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")

@@ -27,8 +27,7 @@ FORMATS = (
 
 
 def write_site(names: Sequence[str], folder: Path) -> Path:
-    """Write the pages of these leaderboards, by name or file, and return the path of the first
-    page.
+    """Write the pages of these leaderboards and return the path of the first page.
 
     Raises UsageError for a folder with other files, UnknownName or ConfigError for a leaderboard.
     """
@@ -74,8 +73,6 @@ def slug_of(name: str) -> str:
 
 
 def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: DatasetCard) -> None:
-    """Write the page of a leaderboard, its data and its downloads; `slug`: the name of its files,
-    and `card`: what the page says of its dataset."""
     pages.write(folder, f"board-{slug}", "board", slug=slug, view=view, board=view.board, card=card)
     write_script(folder / "data", f"board-{slug}", script_of(view))
     if card.tree is not None:
@@ -85,7 +82,7 @@ def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: D
 
 
 def downloads_of(board: Leaderboard) -> dict[str, str]:
-    """Write a leaderboard, ranked by its own metric, in every format; by suffix, without a dot."""
+    """Write a leaderboard in every format, as suffix -> text."""
     standings = rank(board, board.metric)
     content = export.table(standings, board.metrics, board.citations, board.levels_of_one_test)
     title = export.title(board)

@@ -75,7 +75,7 @@ class StripSheet(NamedTuple):
     by: str = ""
 
     def heading(self, row: StripRow) -> str:
-        """Name a model above its row, with its own value of the metric, if values were measured."""
+        """Name a model, with its own value of the metric."""
         return f"{row.name} · {self.by} {shown(self.by, row.value, 1)}" if self.by else row.name
 
 
@@ -126,17 +126,14 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
 
 
 def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> None:
-    """Draw the query of a strip in the first cell of a row, and what it is above the whole row; of
-    several models, each has a row."""
-    is_name = strip.position < 0  # a node of the tree is the query: it has no picture
+    """Draw the query of a strip, with what it is above the whole row."""
+    is_name = strip.position < 0
     image = None if is_name else thumbnail(sheet.picture, strip.query)
     _draw_item(cell, image, strip.name if is_name else strip.query)
     cell.set_title("query", fontsize=6.5, fontweight="bold")
     heading = f"{strip.query} · {strip.about}" if is_name else strip.about
     if len(strip.rows) > 1:
         heading += f"   [{sheet.heading(row)}]"
-    # it begins above the cell and runs over the cells to its right, so it is drawn beyond the cell,
-    # and does not make it wider
     cell.annotate(
         heading,
         (0, 1.2),
@@ -148,10 +145,7 @@ def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> N
 
 
 def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> None:
-    """Draw a result in a frame of the colour of its level, with its rank above and its class below.
-
-    `is_right`: it is not the next result, but the first one of the query's class, further down.
-    """
+    """Draw a result in the colour of its level, with its rank above and its class below."""
     depth = len(sheet.levels)
     _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
     for spine in cell.spines.values():
@@ -170,17 +164,17 @@ def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> Non
 
 
 def _draw_sheet(sheet: StripSheet) -> Figure:
-    """Draw all strips as one figure: a line for each query and model, which is the query with its
-    results beside it, and the legend of levels below."""
+    """All strips as one figure: a line for each query, its results beside it, and the legend of
+    levels."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
     columns = 1 + max((len(row.shown) for _, row in rows), default=0)
-    # inches: a line has a cell and its texts; the legend and the caption are below and above all
-    size = (CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(
+        figsize=(CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55), layout="constrained"
+    )
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for line, (strip, row) in zip(axes, rows, strict=True):
         _draw_query(line[0], sheet, strip, row)
@@ -205,10 +199,8 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
 
 
 def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
-    """Draw a picture in its cell or, where there is none, the item's name.
-
-    Small pictures, such as 32 × 32, show their pixels: smoothed, they would look like nothing.
-    """
+    """A picture in its cell or, where there is none, the item's name. Small pictures keep their
+    pixels."""
     cell.set(xticks=[], yticks=[])
     if image is None:
         words = short(item, 14, keep_end=True)
@@ -232,10 +224,8 @@ def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
 
 def page_of(sheet: StripSheet) -> str:
     """Write a sheet as one HTML file that loads nothing else; names from outside are escaped."""
-    # imported here, since only pages need jinja2, which takes long to load
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 
-    # by position in the manifest, the items with pictures: queries that are items, and results
     items = {strip.position: strip.query for strip in sheet.strips if strip.position >= 0}
     items |= {
         hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown

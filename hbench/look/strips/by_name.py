@@ -25,7 +25,7 @@ from hbench.look.strips.retrievals import (
     hits_of,
     lists_of,
     most_severe_first,
-    right_result_beyond,
+    right_of,
     worst_first,
 )
 from hbench.metrics.names import goodness
@@ -35,10 +35,8 @@ from hbench.submissions.embeddings import Embeddings
 
 
 class RankedNodes(NamedTuple):
-    """The n nodes of one depth of the tree, whose names are the queries.
-
-    `values` (n,): of a metric; `first_level` (n,): the level that the first result shares with the
-    node; `lists`: the first k results of every node."""
+    """The nodes of one depth with their values of a metric (n,), the levels of their first results
+    (n,), and their first k results."""
 
     test: NodeTest
     values: NDArray[np.float64]
@@ -49,11 +47,8 @@ class RankedNodes(NamedTuple):
 def sheet_by_name(
     examined: Examined, nodes: Embeddings, choice: Choice, *, model: str, by: str, k: int
 ) -> StripSheet:
-    """Rank the gallery of the only test of a dataset for every node of the tree, and show the first
-    k results of the chosen nodes.
-
-    `nodes`: the vectors of the nodes' names; `choice`: which nodes are shown; `model`: the name of
-    the file of items, as the strips show it; `by`: the metric that orders the nodes.
+    """Rank the gallery of the only test of a dataset for every node by the metric `by`, and show
+    the first k results of the chosen nodes; `model`: the name of the file of items.
     """
     ((_, manifest),) = examined.data.tests.items()
     tests, conditions, _ = asked_by_name(examined, nodes, by)
@@ -68,15 +63,13 @@ def sheet_by_name(
 
 
 def _places(ranked: list[RankedNodes], chosen: Queries) -> list[tuple[RankedNodes, int]]:
-    """Find the depth, and the row in it, of each chosen node; nodes are chosen by their place in a
-    list of all nodes, in which those of the first depth come first."""
+    """The depth, and the row in it, of nodes by their places among those of all depths."""
     places = [(depth, row) for depth in ranked for row in range(len(depth.values))]
     return [places[at] for at in chosen.tolist()]
 
 
 def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeTest]) -> str:
-    """Write the signature of the values of names: all that decides them, and without which they
-    cannot be quoted."""
+    """What the values of names cannot be quoted without."""
     data = examined.data
     names = [test.name for test in tests]
     return str(conditions.signature(f"{data.name}@{data.version}", names))
@@ -85,7 +78,7 @@ def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeT
 def _rank_gallery(
     test: NodeTest, manifest: Manifest, conditions: Conditions, k: int
 ) -> RankedNodes:
-    """Rank the gallery for the nodes of one depth, and keep their values and first k results."""
+    """Rank the gallery for the nodes of one depth."""
     job = test.job(conditions)
     top = RightResults(len(test.retrieval.ids), k)
     measured = measure(replace(job, top=top))
@@ -94,12 +87,9 @@ def _rank_gallery(
 
 
 def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
-    """Choose nodes in the way that was asked for; returns their places in a list of all nodes, in
-    which those of the first depth come first.
-
-    `by`: the metric of the values. Raises UnknownName for a name that is no node with a vector.
+    """Choose nodes, by their places among those of all depths; raises UnknownName for a name that
+    is no node with a vector.
     """
-    # a node's id is its path, "animal/dog"
     ids = [str(name) for depth in ranked for name in depth.test.retrieval.ids]
     way, value = choice
     if way == "queries":
@@ -122,8 +112,7 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
 
 
 def _place_of(name: str, ids: list[str]) -> int:
-    """Find the place of a node among `ids`, which are paths, by its path or, if one node alone is
-    named so, by its own name; raises UnknownName, with those that may be meant."""
+    """The place of a node, by its path or, where one node alone has it, by its own name."""
     if name in ids:
         return ids.index(name)
     places = [place for place, path in enumerate(ids) if path.split(JOINED)[-1] == name]
@@ -134,16 +123,12 @@ def _place_of(name: str, ids: list[str]) -> int:
 
 
 def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: str) -> Strip:
-    """Make the strip of the node in a row of a depth: its path, level and value, and its results.
-
-    `model`: the name of the file; `by`: the metric of the value.
-    """
+    """The strip of a node, with its path, level and value."""
     path = str(depth.test.retrieval.ids[row])
     value = float(depth.values[row])
     k = depth.lists.items.shape[1]
-    right = right_result_beyond(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
+    right = right_of(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
     hits = hits_of(manifest, depth.lists, row)
     about = f"{depth.test.name} · {by} {shown(by, value, 1)}"
     rows = [StripRow(model, hits, value=value, right=right)]
-    no_item = -1 - row  # a negative position: a node is no item, and has no picture
-    return Strip(path, no_item, about, rows, path.split(JOINED)[-1])
+    return Strip(path, -1 - row, about, rows, path.split(JOINED)[-1])

@@ -45,7 +45,7 @@ from hbench.look.strips.retrievals import (
     first_results,
     hits_of,
     level_name,
-    right_result_beyond,
+    right_of,
 )
 from hbench.metrics.names import goodness
 from hbench.records.shown import shown
@@ -76,7 +76,6 @@ class Results:
 
     def show(self) -> None:
         """Display the strips in a notebook; elsewhere print the text."""
-        # whoever runs in a notebook has loaded IPython; it is not loaded here to find out
         notebook = sys.modules.get("IPython")
         if notebook is not None and notebook.get_ipython() is not None:
             notebook.display.display(self)
@@ -232,12 +231,7 @@ def _results_by_name(
     by: str,
     k: int,
 ) -> Results:
-    """Show the first k results of the chosen nodes of the tree, whose names are the queries, by the
-    only file.
-
-    `names`: of the files; `vectors`: of the nodes; `by`: the metric that orders the nodes. Raises
-    UsageError for several files.
-    """
+    """The first results of the chosen nodes of the tree by the only file."""
     if len(examined) > 1:
         raise UsageError("names are shown for one file", found=f"{len(examined)} files")
     data = examined[0].data
@@ -254,10 +248,7 @@ def _results(
     by: str,
     k: int,
 ) -> Results:
-    """Show the first k results of the chosen queries of a test, by every file under its name.
-
-    `by`: the metric that orders the queries, if they are chosen by their values.
-    """
+    """The first results of the chosen queries of a test by every file, under its name."""
     manifest = examined[0].data.tests[test]
     measured = [_measure_test(one, test) for one in examined] if choice.way in MEASURED else []
     chosen = _choose_queries(manifest, choice, by=by, measured=measured[0] if measured else None)
@@ -268,13 +259,12 @@ def _results(
     positions = np.flatnonzero(manifest.query).tolist()
 
     def row(model: int, number: int, query: int) -> StripRow:
-        """The first results of a query by a model; `number`: the query's place among the chosen
-        ones; `query`: its place among all queries of the test."""
+        """The first results of a query by a model; `number`: its place among the chosen ones."""
         return StripRow(
             names[model],
             hits_of(manifest, tops[model], number, positions[query]),
             model,
-            right=right_result_beyond(manifest, tops[model], number, positions[query], shown=k),
+            right=right_of(manifest, tops[model], number, positions[query], shown=k),
         )
 
     strips = []
@@ -291,13 +281,12 @@ def _results(
 
 
 def _in_csv(cell: Any) -> str:
-    """Write a cell of a CSV, a text or a number, so that no spreadsheet takes it for a formula."""
+    """A cell as text that no spreadsheet takes for a formula."""
     return str(without_formula(cell))
 
 
 def _remark_on(hit: Hit, *, is_right: bool) -> str:
-    """Write in brackets what a reader must know of a result: that it is a copy of the query, or not
-    the next result but the first right one (`is_right`)."""
+    """What is odd about a result, in brackets."""
     remarks = ""
     if hit.copy:
         remarks += "  (a copy)"
@@ -307,11 +296,8 @@ def _remark_on(hit: Hit, *, is_right: bool) -> str:
 
 
 def _with_values(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) -> Strip:
-    """Add every model's own value of a query to its strip; that of a single model stands in the
-    heading.
-
-    `query`: its place among the queries of the test; `by`: the metric of the values; `measured`: of
-    each model, () where the queries were not chosen by values, and none were measured.
+    """Add every model's own value of a query to a strip, where they were measured; that of a single
+    model stands in the heading.
     """
     if not measured:
         return strip
@@ -322,16 +308,15 @@ def _with_values(strip: Strip, query: int, by: str, measured: Sequence[Measureme
 
 
 def _measure_test(examined: Examined, test: str) -> Measurement:
-    """Measure a model's own values on a test; raises UsageError for a test that only has pairs of
-    items, and no rankings."""
+    """Measure a model's own values on a test; raises UsageError where nothing is ranked."""
     return measure(examined.job(test, fix="choose queries by id or at random"))
 
 
 def _paths(
     files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles], k: int
 ) -> list[EmbeddingFile]:
-    """Return the files of one model or several as paths; raises UsageError where no file is given,
-    or `k`, the number of results to show, is less than 1.
+    """The paths of one model or several; raises UsageError where none, or none of their results, is
+    asked for.
     """
     given = [files] if isinstance(files, str | Path | TwoFiles) else files
     if not isinstance(given, list | tuple) or not all(
@@ -353,11 +338,7 @@ def _paths(
 
 
 def _choice(options: dict[str, Any]) -> Choice:
-    """Return how queries are chosen, by default some of the worst.
-
-    `options`: by way (WAYS), what the user gave for it; empty or None where it was not given.
-    Raises UsageError for several ways, or a number below 1.
-    """
+    """Return how queries are chosen; by default some of the worst."""
     given = {name: value for name, value in options.items() if value}
     if low := [name for name, value in given.items() if isinstance(value, int) and value < 0]:
         raise UsageError("a number of queries is 1 or more", found=f"{low[0]} = {given[low[0]]}")
@@ -371,10 +352,7 @@ def _choice(options: dict[str, Any]) -> Choice:
 def _choose_queries(
     manifest: Manifest, choice: Choice, *, by: str, measured: Measurement | None
 ) -> Queries:
-    """Choose queries in the way that was asked for.
-
-    `by` and `measured`: the metric and its values; None for a way that needs no values.
-    """
+    """Choose queries; for a way in MEASURED, by the values of the metric."""
     way, value = choice
     if measured is None:
         if way == "queries":
@@ -390,8 +368,7 @@ def _choose_queries(
 
 
 def _names(files: Sequence[EmbeddingFile]) -> list[str]:
-    """Name the files as the strips show them; files of the same name get their folder in front and,
-    where that is the same, too, a number behind."""
+    """Name the files; files of the same name get their folder in front, or a number behind."""
     times = Counter(file.name for file in files)
     names = []
     for file in files:

@@ -31,8 +31,7 @@ Queries = NDArray[np.int64]  # positions among the queries of a test
 
 
 class Choice(NamedTuple):
-    """How queries are chosen: one of WAYS, and its value, which is a list of ids ("queries"), the
-    name of a class ("class_name"), or how many queries (all other ways)."""
+    """How queries are chosen: one of WAYS, and its value."""
 
     way: str
     value: Any
@@ -88,26 +87,22 @@ class RightResults(TopResults):
         self.right, self.ranks = TopResults(queries, 1), np.zeros(queries, np.int64)
 
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
-        """Keep the results of the n queries from `first` on.
-
-        `scores` (n, G): a row per query and a column per gallery item, both in the ranker's own
-        order, in which the items of a class lie side by side; -inf: the item is left out.
+        """Keep those of the canonical queries from `first` on, from their masked rows of scores (n,
+        G).
         """
         super().keep(ranker, scores, first)
         for query, row in enumerate(scores, start=first):
-            # by level, the columns of the items that share at least that level with the query
             starts = ranker.starts[query]
             ends = ranker.ends[query]
-            if starts[-1] == ends[-1]:  # no item of its finest class
+            if starts[-1] == ends[-1]:
                 continue
 
             column = starts[-1] + np.argmax(row[starts[-1] : ends[-1]])
             score = row[column]
-            at = ranker.queries[query]  # where the query stands in the input
+            at = ranker.queries[query]
             if score > -np.inf:
                 # its rank counts what is ahead of it: higher scores, and equal ones of a level that
-                # comes first in a tie (`tie_key` by level); an item's level is the number of the
-                # ranges that its column is in
+                # comes first in a tie
                 tied = np.flatnonzero(row == score)[:, None]
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
                 ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
@@ -123,11 +118,9 @@ def first_results(
     conditions: Conditions,
     k: int,
 ) -> TopLists:
-    """Rank the gallery for these queries (positions among the test's queries), and keep the first k
-    results of each, in the order of `queries`."""
+    """Rank these queries and keep the first k results of each, in the order of `queries`."""
     ranker = ranker_of(manifest, submission, queries, conditions)
     top = RightResults(len(queries), k)
-    # scores are computed for a block of queries at a time, as many as memory holds
     for block in range(ranker.blocks):
         scores = ranker.scores.whole(block)
         first = block * ranker.scores.block_size
@@ -137,9 +130,7 @@ def first_results(
 
 
 def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: str) -> TopLists:
-    """Convert the results that a pass kept from numbers of gallery items to positions in the
-    manifest, and from the ranker's scores to values of the `similarity`, by its name."""
-    # NO_ITEM is -1, which takes the last of these: the end of a list stays NO_ITEM
+    """Convert kept results to positions in the manifest, with similarities."""
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
     scores = top.similarities(ranker, similarity)
     of_right = top.right.similarities(ranker, similarity)
@@ -148,8 +139,8 @@ def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: 
 
 
 def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
-    """Tell which results have the query's vector, but for rounding, from their similarities (Q, k).
-    Only a cosine shows it, which is 1 for equal directions; by other similarities none is a copy.
+    """Tell which results have the query's vector, but for rounding; other similarities than cosine
+    do not show it.
 
     >>> copies_of(np.array([1.0, 0.999]), "cosine").tolist()
     [True, False]
@@ -160,12 +151,9 @@ def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
 def hits_of(
     manifest: Manifest, top: TopLists, row: int, query: int | None = None
 ) -> tuple[Hit, ...]:
-    """List the results in one row of the lists, best first.
-
-    `query`: the position of the query in the manifest, None if it is no item but a name. Of a
-    result with several paths in the tree, the class is shown that it shares with the query.
+    """List the results in one row of the lists, best first, each by the path that it shares with
+    the query at `query`, if that is an item.
     """
-    # items, scores, levels and copies of this row
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
         Hit(
@@ -182,7 +170,7 @@ def hits_of(
     )
 
 
-def right_result_beyond(
+def right_of(
     manifest: Manifest,
     top: TopLists,
     row: int,
@@ -191,20 +179,13 @@ def right_result_beyond(
     shown: int,
     depth: int | None = None,
 ) -> Hit | None:
-    """Find a query's first right result, if it comes after the first `shown` ones; None if it is
-    among them, or not known. Right is a result that shares all levels of the query.
-
-    Args:
-        row: of the query in the lists.
-        query: its position in the manifest, None if it is no item but a name.
-        shown: how many results the page shows anyway.
-        depth: the levels of a name's node; of an item, None: those of the tree.
+    """Find the first result of the finest class of the query at `query`, or of a name at `depth`;
+    None if it is among the first `shown`, or not known.
     """
     depth = depth or manifest.tree.depth
     listed = np.flatnonzero((top.levels[row] == depth) & (top.items[row] != NO_ITEM))
     if len(listed):
         return hits_of(manifest, top, row, query)[listed[0]] if listed[0] >= shown else None
-    # none among the first k results; the pass may have kept it wherever in the list it stands
     if top.right is None or not top.right.ranks[row]:
         return None
     rank, item, score = (part[row].item() for part in top.right)
@@ -219,21 +200,19 @@ def right_result_beyond(
 
 
 def path_of(manifest: Manifest, position: int, query: int | None = None) -> tuple[str, ...]:
-    """List the names of an item's classes, coarse to fine.
-
-    `position` and `query`: of the item and of the query in the manifest. Of an item with several
-    paths in the tree, the one that it shares with the query is listed, else its first one.
+    """List the classes of an item, coarse to fine; of several paths, the one that it shares with
+    the query at `query`.
     """
-    has_one_path = manifest.more is None
-    shared = None if has_one_path or query is None else manifest.paths.shared(query, position)
+    shared = (
+        None if manifest.more is None or query is None else manifest.paths.shared(query, position)
+    )
     nodes = manifest.labels[position] if shared is None else shared
     return shown_along(manifest.tree, nodes.tolist())
 
 
 def class_name(manifest: Manifest, position: int, query: int | None = None) -> str:
-    """Name the finest class of the item at a position, of the path that it shares with the query
-    (its position, None for a name). A mere number says nothing, so the class above comes before it:
-    "chair 12".
+    """Name the finest class of an item, as `path_of` has it; a mere number follows the name of the
+    class above.
     """
     path = path_of(manifest, position, query)
     return " ".join(path[-2:]) if path[-1].isdigit() else path[-1]
@@ -256,8 +235,7 @@ def all_paths_of(manifest: Manifest, position: int) -> str:
 
 
 def _once(path: Sequence[str]) -> Sequence[str]:
-    """Shorten a path whose last name is repeated down to the finest level, as in a tree with leaves
-    at several depths: ("animal", "dog", "dog") becomes ("animal", "dog")."""
+    """A path whose leaf is repeated down to the finest level, with the leaf once."""
     end = len(path)
     while end > 1 and path[end - 1] == path[end - 2]:
         end -= 1
@@ -267,8 +245,7 @@ def _once(path: Sequence[str]) -> Sequence[str]:
 def ranker_of(
     manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions
 ) -> Ranker:
-    """Make a ranker of these queries (positions among the test's queries) against the whole
-    gallery, by the similarity and the order of equal scores that the conditions name."""
+    """Make a ranker of these queries of a test against the whole gallery."""
     test = retrieval_of(manifest, *submission.parts).of_queries(queries)
     return Ranker(
         test.queries,
@@ -289,8 +266,7 @@ def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
 
 
 def of_class(manifest: Manifest, name: str) -> Queries:
-    """Find the queries of a class at any level of the tree; of a name at several levels, those at
-    the coarsest one. Raises UnknownName."""
+    """Find the queries of a class at any level of the tree; raises UnknownName."""
     labels = manifest.labels[manifest.query]
     names = manifest.tree.names
     for level, of_level in enumerate(names):
@@ -306,31 +282,26 @@ def at_random(manifest: Manifest, number: int, seed: int = 0) -> Queries:
 
 
 def worst_first(values: Floats) -> Queries:
-    """Sort the queries by their values (Q,), turned so that higher is better: worst first. Queries
-    without a value (NaN) are left out.
+    """Sort the queries by the goodness (Q,) of their values, worst first; leave out those without a
+    value.
     """
     order = np.argsort(values, kind="stable")
     return order[~np.isnan(values[order])]
 
 
 def known_first(manifest: Manifest, queries: Queries) -> Queries:
-    """Put queries whose label ends above the finest level behind the others, in the same order.
-
-    Results that are right as far as is known are left out of such a query's value, so it is low for
-    that alone: it would be among the worst without being wrong.
-    """
-    # how many levels of each query's label are known; the sort is stable
+    """Put queries whose label ends early behind the others, else in the same order: items that are
+    right as far as is known are left out of their values, which are low for that alone."""
     known = known_levels(manifest.tree)[manifest.labels[manifest.query][queries, -1]]
     return queries[np.argsort(-known.astype(np.int64), kind="stable")]
 
 
 def most_severe_first(values: Floats, first_level: NDArray[np.integer]) -> Queries:
-    """Sort the queries by the level (Q,) that their first result shares with them, lowest first,
-    then by their values (Q,), turned so that higher is better.
+    """Sort the queries by the level (Q,) of their first result, lowest first, then by the goodness
+    (Q,) of their values.
 
-    Queries without a value (NaN) are left out.
+    Queries without a value are left out.
     """
-    # lexsort sorts by its last key first
     order = np.lexsort((np.nan_to_num(values, nan=np.inf), first_level))
     return order[~np.isnan(values[order])]
 

@@ -54,7 +54,7 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
             expected="lam > 0",
             found=f"{lam:g}",
         )
-    # floats hold all whole numbers up to 2/eps (2²⁴ in float32): ranks beyond it need float64
+    # floats hold whole numbers up to 2/eps: ranks beyond it need float64
     exact = scores.double() if scores.shape[-1] > 2 / torch.finfo(scores.dtype).eps else scores
     result: Tensor = _BlackboxRank.apply(exact, lam)
     return result
@@ -62,17 +62,15 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
 
 def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items, with scores
-    (Q, n); `lam`: the strength of their gradient.
+    (Q, n).
 
-    Returns the ranks of all P chosen items (P,), row by row and best first in every row, with a
-    gradient; their ranks among the chosen ones of their row (P,), from 1; and how many are chosen
-    in each row, (Q,).
+    Returns, best first in every row, the differentiable ranks (P,) and the places among the chosen
+    (P,), and their numbers (Q,).
     """
     rank = blackbox_rank(scores, lam)[chosen]
     number = chosen.sum(-1)
     row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
-    # by row, then by rank, in one sort: a rank is at most n, so row · (n + 1) + rank does not mix
-    # rows
+    # by row, then by rank, in one sort: a rank is at most n, so rows do not mix
     rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
     # where the row of each item begins, from which places are counted
     first = (number.cumsum(0) - number).repeat_interleave(number)
@@ -83,19 +81,14 @@ def descending_ranks(scores: Tensor) -> Tensor:
     """Compute 1-based ranks along the last dimension, with equal scores in column order: int64 (…,
     n).
     """
-    order = scores.argsort(dim=-1, descending=True, stable=True)  # the column at each rank
+    order = scores.argsort(dim=-1, descending=True, stable=True)
     place = torch.arange(1, scores.shape[-1] + 1, device=scores.device).expand_as(order)
-    # turned round: the rank of each column
     return torch.empty_like(order).scatter(-1, order, place)
 
 
 class _BlackboxRank(torch.autograd.Function):
-    """Ranks of scores (…, n), which have no slope, with the gradient of an interpolation: how the
-    ranks change when the scores move by λ times the gradient that arrives (RaMBO, Alg. 1)."""
-
     @staticmethod
     def forward(ctx: Any, scores: Tensor, lam: float) -> Tensor:
-        """The ranks (…, n) from 1, in the dtype of the scores, since a gradient needs floats."""
         rank = descending_ranks(scores)
         ctx.save_for_backward(scores, rank)
         ctx.lam = lam
@@ -104,7 +97,6 @@ class _BlackboxRank(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """−(rk(y) − rk(y + λ·upstream)) / λ for the scores y, and none for λ."""
         scores, rank = ctx.saved_tensors
         perturbed = descending_ranks(scores + ctx.lam * upstream[0])
         return (perturbed - rank).to(scores) / ctx.lam, None

@@ -20,8 +20,7 @@ from hbench.losses.entry import LossEntry
 
 class Calibration(BatchLoss):
     """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, for cosines and fine labels
-    (ROADMAP, Eq. 7): positives are pulled to cosines above α, negatives pushed below β, in every
-    batch alike, so that scores can be compared across batches.
+    (ROADMAP, Eq. 7).
 
     A query without positives lacks the first term, one without negatives the second.
     """
@@ -34,10 +33,7 @@ class Calibration(BatchLoss):
         self.beta = negative_margin
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean over all queries, summed by blocks of them; 0 for an empty batch."""
-
         def excess(scores: Tensor, block: slice) -> Tensor:
-            """The sum of the terms of a block of queries, with scores (b, N)."""
             positive, negative = batch.split_pairs(block)
             below = (self.alpha - scores).clamp(min=0)
             above = (scores - self.beta).clamp(min=0)
@@ -57,7 +53,6 @@ def calibration(
 
 
 def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
-    """The mean of the chosen values of each row, (b,), 0 where none is; both (b, N)."""
     return torch.where(chosen, values, 0).sum(1) / chosen.sum(1).clamp(min=1)
 
 
@@ -71,10 +66,10 @@ def decomposability_gap(
     """Compute the mean of a metric over batches minus its value on all items, for one query.
 
     Args:
-        metric: of scores (n,) and levels (n,) of some items.
-        scores: (N,), of all items.
-        levels: (N,), which each item shares with the query.
-        batches: the places (n,) of the items in each batch, 0 … N − 1.
+        metric: of scores (n,) and levels (n,).
+        scores: (N,).
+        levels: (N,).
+        batches: index arrays (n,).
 
     Returns:
         mean of metric(scores[batch], levels[batch]) over batches − metric(scores, levels).
@@ -105,9 +100,7 @@ def decomposability_gap(
 
 
 def _indices(batch: Any, items: int) -> NDArray[np.int64]:
-    """Return a batch as an array of places (n,) among `items` items. Raises ConfigError for what is
-    no such array: the places must be whole numbers from 0, since negative ones would count from the
-    end."""
+    """The places of a batch among some items. Raises ConfigError for what are none."""
     places = as_array(batch, "batches")
     if (
         places.ndim != 1
@@ -141,7 +134,6 @@ class WeightedSum(BatchLoss):
         self.weights = tuple(map(float, weights))
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The weighted sum of the losses of the same batch."""
         arguments = batch.arguments()
         terms = [
             weight * loss(*arguments)
@@ -176,13 +168,11 @@ COMBINATIONS = {
 
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
-    """Make the entry of (1 − λ) · rank loss + λ · decomposability loss: its parameters are λ
-    (`lam`) and those of both losses. `entries`: of all losses, by name."""
+    """Make the entry of a row: its parameters are λ (`lam`) and those of its two losses."""
     first = entries[row.rank]
     second = entries[row.decomposability]
 
     def build(params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with all of its parameters; each part takes those that it knows."""
         lam = params["lam"]
         if not 0 <= lam <= 1:
             reason = "the weight of the decomposability loss is out of range"

@@ -25,10 +25,8 @@ Choose = Callable[
 
 
 class ChosenPairs(BatchLoss):
-    """A loss of pytorch-metric-learning of pairs or triplets at the fine level: of those that were
-    mined, or else of those that `choose` finds.
-
-    `choose`: of cosines (B, N), positive and negative pairs bool (B, N), to tensors of indices.
+    """A pytorch-metric-learning loss of pairs or triplets, mined ones or else those of `choose`, at
+    the fine level.
     """
 
     takes_partial = True
@@ -42,7 +40,7 @@ class ChosenPairs(BatchLoss):
         """The pair loss at the finest level, over the pairs that are given, or else chosen by the
         miner."""
         if len(batch.labels) == 0 or len(batch.ref_labels) == 0:
-            return batch.embeddings.sum() * 0  # 0 that has a gradient, as the caller expects
+            return batch.embeddings.sum() * 0
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         fine = batch.labels[:, -1]
         ref_fine = batch.ref_labels[:, -1]
@@ -56,8 +54,7 @@ class ChosenPairs(BatchLoss):
 
 
 def all_pairs(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
-    """Choose every positive and every negative pair, bool (B, N): their queries and references, as
-    four tensors of indices; the `cosines` (B, N) do not matter."""
+    """Choose every positive and every negative pair."""
     return (*positive.nonzero(as_tuple=True), *negative.nonzero(as_tuple=True))
 
 
@@ -67,7 +64,7 @@ def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
     A query without such a negative, or without positives, has no triplet.
     """
-    nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)  # of each query, (B,)
+    nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)
     farther = negative & (cosines < nearest[:, None])
     query = (positive.any(1) & farther.any(1)).nonzero().squeeze(1)
     hardest = cosines.masked_fill(~farther, -torch.inf).argmax(dim=1)
@@ -125,10 +122,7 @@ class MemoryPairs(BatchLoss):
         self.margin = margin
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean over the queries, summed by blocks of them; 0 for an empty batch."""
-
         def pull_and_push(scores: Tensor, block: slice) -> Tensor:
-            """The sum over the pairs of a block of queries, with scores (b, N)."""
             positive, negative = batch.split_pairs(block)
             pulled = positive & (scores < 1 - 1e-5)
             pushed = negative & (scores > self.margin)

@@ -30,8 +30,8 @@ Logits = Callable[
 
 
 def random_proxies(classes: int, dim: int) -> Tensor:
-    """Draw a proxy for each class, (classes, dim), from a normal distribution. Raises ConfigError
-    for more than memory holds, for which torch has several errors."""
+    """Draw proxies (C, D) from a normal distribution. Raises ConfigError for more than memory
+    holds."""
     try:
         return torch.randn(classes, dim)
     except (RuntimeError, TypeError, OverflowError):
@@ -43,8 +43,8 @@ def random_proxies(classes: int, dim: int) -> Tensor:
 
 
 def class_paths(paths: Any) -> Tensor:
-    """Return the labels of every class, coarse to fine, as int64 (C, L). Raises ConfigError for
-    what is no table of whole numbers."""
+    """The labels of every class as int64 (C, L). Raises ConfigError for what is no table of
+    labels."""
     table = as_array(paths, "paths")
     if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
         raise ConfigError(
@@ -81,14 +81,12 @@ class ProxySoftmax(BatchLoss):
         self.logits = logits
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean over the batch; 0 for an empty one."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
-            return embeddings.sum() * 0  # 0 that has a gradient, as the caller expects
+            return embeddings.sum() * 0
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
-        # in float32 also under mixed precision: half precision loses close logits
         with torch.autocast(embeddings.device.type, enabled=False):
             return functional.cross_entropy(self.logits(embeddings, proxies, fine), fine)
 
@@ -100,7 +98,6 @@ def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.
     require_positive(temperature=temperature, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
-        """x·p̂ / σ of embeddings (B, D) and proxies (C, D), (B, C), whatever their classes."""
         return embeddings @ functional.normalize(proxies).T / temperature
 
     return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
@@ -113,8 +110,6 @@ def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
     require_positive(scale=scale)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
-        """−‖s x̂ − s p̂‖² = 2s² (x̂·p̂ − 1), (B, C), of embeddings (B, D) and proxies (C, D),
-        whatever their classes."""
         return (
             2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
         )
@@ -131,12 +126,9 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
     require_positive(scale=scale, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
-        """s times the cosines (B, C), but for each embedding's own class, `target` (B,), s times
-        the cosine of an angle that is larger by the margin."""
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
         to_class = cosine.gather(1, target[:, None])
-        # cos(θ + m) = cos θ cos m − sin θ sin m, and sin θ > 0; the slope of √ is infinite at 0, so
-        # it stays a little above
+        # cos(θ + m) = cos θ cos m − sin θ sin m, and sin θ > 0; the slope of √ is infinite at 0
         sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()
         beyond = to_class - margin * math.sin(margin)
         within = to_class * math.cos(margin) - sine * math.sin(margin)
@@ -181,7 +173,7 @@ class CompositeSoftTriplet(BatchLoss):
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
-            return embeddings.sum() * 0  # 0 that has a gradient, as the caller expects
+            return embeddings.sum() * 0
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
         with torch.autocast(embeddings.device.type, enabled=False):
@@ -189,15 +181,12 @@ class CompositeSoftTriplet(BatchLoss):
             assert isinstance(self.groups, Tensor)
             pairs = zip(self.groups, self.margins, strict=True)
             terms = [
-                # `groups` (C,) is the group of every class at this level; (B, C): in the own one
                 self._level(logits, groups[fine, None] == groups, fine, margin)
                 for groups, margin in pairs
             ]
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
-        """The mean loss of one level: each item's class, `target` (B,), against the classes that
-        are not `inside` its group, bool (B, C); logits (B, C)."""
         # The floor is finite because a group of all classes makes the sum empty; its gradient must
         # be 0, not 0/0.
         outside = logits.masked_fill(inside, torch.finfo(logits.dtype).min).logsumexp(1)
@@ -226,8 +215,7 @@ def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...
 
 
 def _groups(paths: Tensor) -> Tensor:
-    """Number the group of every class at each level, int64 (L, C): classes whose `paths` (C, L)
-    begin alike down to a level have the same number there."""
+    """Number the distinct beginnings of paths at each level: int64 (L, C)."""
     return torch.stack(
         [
             paths[:, : level + 1].unique(dim=0, return_inverse=True)[1]

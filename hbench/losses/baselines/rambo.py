@@ -22,16 +22,15 @@ Weight = Callable[[Tensor], Tensor]
 
 
 def score_margin(margin: float) -> Shift:
-    """Make the shift of scores y by a margin α: to y − α/2 for positives, y + α/2 for the others
-    (RaMBO, Eq. 14). A positive must be ahead by α to keep its rank."""
+    """Make the shift to y − α/2 for positives, y + α/2 for the others (RaMBO, Eq. 14)."""
     return lambda scores, positive: (
         scores + margin * (0.5 - positive.to(scores)) if margin else scores
     )
 
 
 def random_margin(margin: float, draw: Callable[[Tensor], Tensor] = torch.randn_like) -> Shift:
-    """Make the shift like `score_margin`, but by the margin times |N(0, 1)|, drawn anew for every
-    score, like the released code. `draw`: makes normal numbers of a tensor's shape.
+    """Make the shift by score_margin times |N(0, 1)|, drawn for every score, like the released
+    code.
     """
     return lambda scores, positive: (
         scores + margin * draw(scores).abs() * (0.5 - positive.to(scores))
@@ -46,7 +45,6 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
     among the positives, without a gradient. scores (Q, n), positive bool (Q, n). `smoothing` is
     added to |P|: 10⁻⁵ in the released code, whose AP thus never reaches 1.
     """
-    # `lam` is meant for ranks divided by n, so that it means the same for every n
     rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     rows = number.repeat_interleave(number).to(rank) + smoothing  # (P,): |P| of each one's row
     defined = (number > 0).sum()
@@ -59,30 +57,26 @@ def recall_loss(
     """Compute the mean of weight(r) over all positives, r = rk − rk⁺ being the irrelevant items
     ahead (RaMBO, Eq. 17, 20).
 
-    scores (Q, n), positive bool (Q, n); `lam`: the strength of the black-box gradient; `weight`: an
-    elementwise function of r, such as log(1 + r). `unit` multiplies r; in the released code it is
-    the number of rows over n. Without positives the loss is 0."""
-    # `lam` is meant for ranks divided by n, so that it means the same for every n
+    scores (Q, n), positive bool (Q, n); `lam`: the strength of the black-box gradient. `unit`
+    multiplies r; in the released code it is the number of rows over n. Without positives the loss
+    is 0."""
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
 
 
 def log_weight(ahead: Tensor) -> Tensor:
-    """Compute ℓ(r) = log(1 + r) of the irrelevant items ahead, r: recall at K then counts with
-    about 1/K (RaMBO, Eq. 20)."""
+    """Compute ℓ(r) = log(1 + r), for w_K ≈ 1/K (RaMBO, Eq. 20)."""
     return torch.log1p(ahead)
 
 
 def log_log_weight(ahead: Tensor) -> Tensor:
-    """Compute ℓ(ℓ(r)), ℓ(r) = log(1 + r), of the irrelevant items ahead, r: recall at K then counts
-    with about 1/(K log K) (RaMBO, Eq. 20)."""
+    """Compute ℓ(ℓ(r)), for w_K ≈ 1/(K log K) (RaMBO, Eq. 20)."""
     return torch.log1p(torch.log1p(ahead))
 
 
 class ScoreMemory(nn.Module):
     """A memory of the last batches' scores, without gradient, which are joined to the current ones
-    along `dim` (RaMBO, §4.3): 0 adds rows, which are further lists; 1 adds columns, which make the
-    lists longer.
+    along `dim` (RaMBO, §4.3).
 
     Where rows are joined, shorter ones are filled up with −∞, which ranks last. Rows (or columns)
     with NaN or ∞ are not kept. The memory is part of the module's state_dict.
@@ -108,13 +102,11 @@ class ScoreMemory(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores and flags, whether they are positive, both (Q, n), with those of past
-        batches before them along `dim`; only those of this batch carry a gradient. Those of this
-        batch are kept for the next ones."""
+        """Scores and flags with those of past batches before them along `dim`; only those of this
+        batch carry a gradient."""
         # After a resume, the memory may be on another device than the scores.
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
-        # the rows (or columns) without NaN and ∞; −∞ is an item that is outside of a list
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
         self.past.append(
             (
@@ -138,11 +130,8 @@ class ScoreMemory(nn.Module):
 
 
 class Rambo(BatchLoss):
-    """A loss of lists of scores with fine labels: scores are shifted by the margin, joined to those
-    in memory, and then ranked by the loss.
-
-    `loss`: of scores (Q, n) and positives bool (Q, n); `memory`: the batches that it holds;
-    `keep_self`: whether a query stays in its own list, as in the released code.
+    """A loss of rows of scores with fine labels: first the margin, then the memory, then the loss
+    of the rows.
     """
 
     takes_partial = True
@@ -166,7 +155,7 @@ class Rambo(BatchLoss):
             listed = batch.listed()
             if listed is not None:
                 outside = ~listed if outside is None else outside | ~listed
-            if outside is not None:  # what ranks last and is no positive changes nothing
+            if outside is not None:
                 scores = scores.masked_fill(outside, -torch.inf)
                 positive = positive & ~outside
             return self.loss(*self.memory(self.shift(scores, positive), positive))
@@ -202,13 +191,9 @@ class RamboClasses(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The AP loss of n examples, such as regions of images, and C classes: class by class and,
-        with the weight `joint`, of all scores in one list.
-
-        `scores` (n, C): of every example and class; `targets` (n, C): whether it is of the class.
-        """
-        (scores,) = full_precision(scores)  # half precision would lose the order of close scores
-        # a row per class, which is the list that ranks examples; the memory makes it longer
+        """The AP loss of scores and targets (detections, classes): class by class and, by the share
+        `joint`, of all classes in one list."""
+        (scores,) = full_precision(scores)
         rows, positive = self.memory(scores.T, targets.T.bool())
         with torch.autocast(scores.device.type, enabled=False):
             by_class = ap_loss(
@@ -216,7 +201,6 @@ class RamboClasses(nn.Module):
             )
             if self.joint == 0:
                 return by_class
-            # one list of all scores, example by example, since equal scores rank in this order
             flat = rows.T.reshape(1, -1)
             flags = positive.T.reshape(1, -1)
             joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)
@@ -226,11 +210,8 @@ class RamboClasses(nn.Module):
 def rambo_ap(
     lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False
 ) -> nn.Module:
-    """Make L_AP of the queries' lists (RaMBO, Eq. 22).
-
-    `lam`: the strength of the black-box gradient; `memory`: past batches whose lists are ranked,
-    too. `released`: as in the released code, where the query is in its own list, the margin is
-    multiplied by |N(0, 1)|, and 10⁻⁵ is added to |P|.
+    """Make L_AP of the queries' lists (RaMBO, Eq. 22); `released`: with the query, a margin times
+    |N(0, 1)|, and |P| + 10⁻⁵.
     """
     shift = random_margin(margin) if released else score_margin(margin)
     loss = partial(ap_loss, lam=lam, smoothing=1e-5 if released else 0.0)
@@ -257,7 +238,6 @@ def rambo_recall(
         )
 
     def loss(scores: Tensor, positive: Tensor) -> Tensor:
-        """The loss of lists with scores (Q, n) and positives bool (Q, n)."""
         unit = scores.shape[0] / scores.shape[1] if released else 1.0
         return recall_loss(scores, positive, lam, weights[weight], unit=unit)
 

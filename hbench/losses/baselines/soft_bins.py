@@ -53,12 +53,9 @@ class SoftBinAP(BatchLoss):
     def compute(self, batch: LossBatch) -> Tensor:
         """The mean of 1 − AP over the queries that have a positive; AP is that of a histogram of
         scores."""
-        # counted on the device, since to ask for a number would make the host wait for it
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            """The sum of 1 − AP over the queries of a block that have a positive."""
-            # the released code keeps the query in its own list
             present = ~batch.is_self(block) | self.released
             listed = batch.listed(block)
             if listed is not None:
@@ -75,8 +72,7 @@ class SoftBinAP(BatchLoss):
         return total / defined.clamp(min=1)
 
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
-        """AP (Q,) of scores (Q, N) that fall into bins instead of ranks. `present`, `positive` bool
-        (Q, N): the items of each query's list, and its positives. 0 without positives."""
+        """AP (Q,) of scores (Q, N) that fall into bins instead of ranks."""
         items = []
         hits = []
         for share in self._shares(scores):
@@ -85,7 +81,6 @@ class SoftBinAP(BatchLoss):
         # (Q, bins), the highest scores first
         total = torch.stack(items, dim=1)
         positives = torch.stack(hits, dim=1)
-        # `tiny` is the smallest number above 0: an empty bin has precision 0, not 0/0
         precision = positives.cumsum(1) / (total.cumsum(1) + torch.finfo(total.dtype).tiny)
         return (precision * positives).sum(1) / positives.sum(1).clamp(
             min=torch.finfo(total.dtype).tiny
@@ -99,8 +94,6 @@ class SoftBinAP(BatchLoss):
         slope = (self.bins - 1) / (self.upper - self.lower)
         one = torch.ones_like(scores)
         for bin_ in range(self.bins):
-            # at b_m, the middle of the bin, both lines are 1; they are 0 at the next middles. The
-            # first and the last bin hold all that lies beyond them, so one of their lines is flat.
             falling = (
                 one if bin_ == 0 else -slope * scores + (slope * self.lower + self.bins - bin_)
             )

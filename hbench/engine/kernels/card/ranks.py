@@ -377,21 +377,14 @@ def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) 
 
 @card_part
 def add_up(row: RankedQuery, listed: Sorted, ranks: Int32s) -> None:
-    """Write the `ranks` (n,), from 1, of the positives of one query, best first; the threads of a
-    block share the work.
-
-    `listed`: the positives, best first; its `above` has, for each, the distractors between it and
-    the positive before it. A positive's rank is 1, plus the positives before it, plus all
-    distractors before it, which is a running sum. Written to `row.found`, too: the level code of
-    the first result (0 if it is a distractor), and whether positives of several codes are tied.
-    """
-    if cuda.threadIdx.x == 0:  # one thread is enough for what is of the whole query
+    """The rank of every positive, from the distractors between it and the one before; and what the
+    order says of the query."""
+    if cuda.threadIdx.x == 0:
         is_first = listed.size > 0 and listed.above[0] == 0
         row.found.first[row.query] = listed.codes[0] if is_first else uint8(0)
 
-    done = int32(0)  # distractors before the positives of this round
+    done = int32(0)
     for start in range(0, listed.size, at_once()):
-        # a round: each thread sums up its own span of positives, and gets the sum of those before
         span = span_from(start, listed.size)
         own = int32(0)
         for slot in range(span.begin, span.end):

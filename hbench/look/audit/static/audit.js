@@ -33,10 +33,8 @@
     return { decision, path: takesPath ? card.dataset.proposed : "" };
   }
 
-  // Whether two decisions are the same.
   const isSame = (one, other) => one?.decision === other.decision && one.path === other.path;
 
-  // Show on a card what is decided, if it is the same for all of its items, and press the button that decides this.
   function show(card) {
     const found = itemsOf.get(card).map((item) => decided.get(item));
     const isOne = found.every((each) => each && isSame(each, found[0]));
@@ -58,7 +56,6 @@
     return null;
   }
 
-  // Say how much is decided, and let only those buttons be pressed that do something now.
   function tell() {
     const left = labels.size - decided.size;
     const torn = mergedTwice();
@@ -69,7 +66,6 @@
     at("export").disabled = !decided.size;
   }
 
-  // Set the decisions of some items, one each, undefined for none, and keep them for the next visit.
   function set(items, found) {
     items.forEach((item, at) => {
       if (found[at]) decided.set(item, found[at]);
@@ -80,7 +76,6 @@
     tell();
   }
 
-  // Decide about all items of a card, and go on to the next one; a card that does not offer the decision is left alone.
   function decide(card, decision) {
     if (!card.querySelector(`[data-decision=${decision}]`)) return;
     const items = itemsOf.get(card);
@@ -90,8 +85,6 @@
     move(card, 1);
   }
 
-  // Set the items of a step's card to what they were `side` ("before" or "after") the step; undefined: there is no
-  // step.
   function turn(step, side) {
     if (!step) return;
     set(itemsOf.get(step.card), step[side]);
@@ -101,7 +94,6 @@
   const undo = () => turn(steps.back(), "before");
   const redo = () => turn(steps.again(), "after");
 
-  // Go to the card that is `step` cards further down, if there is one; scroll no more than needed.
   function move(card, step) {
     const next = cards[cards.indexOf(card) + step];
     if (!next) return;
@@ -114,7 +106,6 @@
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
 
-  // The decisions as a CSV. A merge is about a label, not about an item.
   function rows() {
     const lines = new Set(["item,decision,label,path"]); // a merge that several cards decide is one line
     for (const [item, label] of labels) {

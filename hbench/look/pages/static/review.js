@@ -12,8 +12,7 @@ const review = {
     }
   },
 
-  // Keep a text under a name until the next visit. A browser may refuse it (no space left, or a private window), which
-  // is no failure: the user can still save the decisions as a file.
+  // What cannot be kept can still be given as a file.
   keep(name, text) {
     try {
       localStorage.setItem(name, text);
@@ -22,16 +21,13 @@ const review = {
     }
   },
 
-  // Let the user save a text as a file of this name; `type`: its media type, such as "text/csv". A click on a link to
-  // the text is the only way to save from a page; the address is freed when the browser surely has read it.
   give(name, text, type) {
     const url = URL.createObjectURL(new Blob([text], { type }));
     Object.assign(document.createElement("a"), { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10_000);
   },
 
-  // A history for undo and redo: the steps that were made, the last one last, and those that were taken back. `back`
-  // and `again` move one step from one list to the other and return it; a new step makes the taken back ones void.
+  // The steps that were made, the last one last, and those that were taken back, until another is made.
   steps() {
     const made = [];
     const takenBack = [];

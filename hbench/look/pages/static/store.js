@@ -3,18 +3,15 @@
 "use strict";
 
 window.hbench = (() => {
-  const values = new Map(); // by name, what has come
-  const waiting = new Map(); // by name, {promise, resolve, reject} of what was asked for and has not come
+  const values = new Map();
+  const waiting = new Map();
 
-  // Called by a data script: keep its value, and fulfil the promise of those that wait for it.
   function put(name, value) {
     values.set(name, value);
     waiting.get(name)?.resolve(value);
     waiting.delete(name);
   }
 
-  // Promise the value that data/NAME.js passes to `put`; its script is loaded once, however often it is asked for.
-  // After a failure it may be asked for again.
   function need(name) {
     if (values.has(name)) return Promise.resolve(values.get(name));
     if (waiting.has(name)) return waiting.get(name).promise;

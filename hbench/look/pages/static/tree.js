@@ -5,9 +5,6 @@
 
 hbench.tree = (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  // Pixels, but for the last: the least and the largest height of a level, the space for what is below the picture, the
-  // least width of a node that is drawn by itself, the width of a letter, the width of a line of text that runs down;
-  // and the most matches of a search.
   const ROW = 44,
     TALL = 150,
     BELOW = 110,
@@ -19,16 +16,12 @@ hbench.tree = (() => {
   const OTHER = "#8a8a8a",
     UNKNOWN = "#d6d5d0";
 
-  // The amount of light of a part 0 … 255 of a colour: sRGB stores it bent, by these constants.
+  // Black is read better than white from this luminance on (WCAG: where both have the same contrast).
   const linear = (part) => (part <= 10 ? part / 3294.6 : ((part / 255 + 0.055) / 1.055) ** 2.4);
-  // Whether black is read better than white on a colour: from this luminance on (WCAG: both have the same contrast).
   const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.179;
-  // "#rrggbb" as [r, g, b].
   const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
-  // Where each node starts among all items (the items of its level's earlier nodes), its parent, and its first child,
-  // by level and node. The data only has the number of children of each node, since the children of one node, and of
-  // the next node, follow each other in the next level.
+  // Where each node starts among all items, its parent, and its first child, by level.
   function placed(data) {
     const starts = data.items.map((sizes) => {
       let at = 0;
@@ -49,36 +42,26 @@ hbench.tree = (() => {
     return { starts, parents, firsts, total: data.items[0].reduce((sum, size) => sum + size, 0) };
   }
 
-  // Draw a tree, and let it be walked. `data`: of tree_data.py, lists by level, coarse to fine, of names, items and
-  // children; `parts`: the elements svg, said (what is pointed at, in words), path (buttons up to the whole tree),
-  // legend, search (input), options (datalist); `told(at)`: called when a node {level, node} or null is chosen.
-  // Returns `color`, which colours it by a metric, and `zoom`.
+  // `parts`: the elements svg, said, path, legend, search (input), options (datalist); `told(level, node)`: a node
+  // was chosen.
   function picture(data, parts, told = () => {}) {
     const { svg, said, path, legend, search, options } = parts;
     const { starts, parents, firsts, total } = placed(data);
     const depth = data.levels.length;
     const branches = data.items[0].map((size, node) => [size, node]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
     const hue = new Map(branches.slice(0, BRANCHES.length).map(([, node], place) => [node, BRANCHES[place]]));
-    // A node is {level, node}, null the whole tree. `root`: what fills the width; `cursor`: what is pointed at or
-    // walked to; `colors`: of a metric, {values, low, high, name, factor}, null: by coarsest branch; `high`: pixels of
-    // a level.
     let root = null,
       cursor = null,
       colors = null,
-      high = ROW;
+      high = ROW; // a node is {level, node}; `high`: pixels of a level
 
     const same = (a, b) => a !== null && b !== null && a.level === b.level && a.node === b.node;
     const up = ({ level, node }) => (level === 0 ? null : { level: level - 1, node: parents[level][node] });
     const down = ({ level, node }) => (level === depth - 1 ? null : { level: level + 1, node: firsts[level][node] });
-    // The nodes from the coarsest level down to a node.
     const chain = (at) => (at === null ? [] : [...chain(up(at)), at]);
     const name = ({ level, node }) => data.names[level][node];
-    // The first item of a node among all, and how many it has.
     const span = (at) => (at === null ? [0, total] : [starts[at.level][at.node], data.items[at.level][at.node]]);
 
-    // The colour [r, g, b] of a node: by its value of the metric on the scale `data.colors`, or, without a metric, by
-    // its coarsest branch, paler from level to level; every other node is a little paler, so that neighbours are told
-    // apart.
     function fill(at) {
       if (colors) {
         const value = colors.values[at.level][at.node];
@@ -93,8 +76,6 @@ hbench.tree = (() => {
       return own.map((part) => Math.round(part + (255 - part) * pale));
     }
 
-    // A node in words: its path, level, items and, if a metric colours the tree, its value, which may not have come
-    // yet.
     function words(at) {
       const value = colors?.values[at.level][at.node];
       const count = data.items[at.level][at.node];
@@ -106,7 +87,6 @@ hbench.tree = (() => {
       return `${path} (${data.levels[at.level]}): ${items}${scored}`;
     }
 
-    // An SVG element with these attributes and this text.
     function made(tag, attributes, text) {
       const element = document.createElementNS(SVG, tag);
       for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -114,9 +94,8 @@ hbench.tree = (() => {
       return element;
     }
 
-    // What a level draws of the items from number `from` on, `size` in all, at `scale` pixels an item: each node that
-    // is wide enough, {at, from, size}, and each run of sisters that are too narrow, {run, parent, from, size}. A run
-    // is ended as soon as it is wide enough. The first node is found by halving, since their starts are sorted.
+    // What a level draws inside of the root: nodes that are wide enough, and runs of narrow sisters, {from, size, at,
+    // run}.
     function pieces(level, from, size, scale) {
       const found = [],
         sizes = data.items[level],
@@ -143,14 +122,11 @@ hbench.tree = (() => {
       return found;
     }
 
-    // The mean of some colours [r, g, b], for a run of narrow nodes.
     function mean(colors_) {
       return [0, 1, 2].map((part) => Math.round(colors_.reduce((sum, each) => sum + each[part], 0) / colors_.length));
     }
 
-    // The elements of a node `at`, or of a `run` of narrow sisters, which stands for their parent: a box and, where
-    // there is room, a name. `start`: the item at the left border; `scale`: pixels of an item. Boxes leave a pixel
-    // between them unless they are so narrow that little would be left.
+    // A node, or a run of narrow sisters, which stands for their parent.
     function piece({ at, run, parent, from, size }, level, start, scale) {
       const x = (from - start) * scale,
         width = size * scale;
@@ -172,8 +148,7 @@ hbench.tree = (() => {
       return [rect, text];
     }
 
-    // A name across a node, or down where it is longer than the node is wide; null where neither shows six letters, or
-    // all of a shorter name. `width`, `x`, `y`: of the node, in pixels; 9 pixels stay free around the name.
+    // A name across a node, or down where it is longer than the node is wide; none where neither shows enough of it.
     function label(words, width, x, y) {
       const [across, down] = [width, high].map((pixels) => Math.floor((pixels - 9) / LETTER));
       const cut = (most) => (words.length <= most ? words : `${words.slice(0, most - 1)}…`);
@@ -183,8 +158,6 @@ hbench.tree = (() => {
       return made("text", { transform: `translate(${(x + width / 2 - 4).toFixed(2)} ${y + 5}) rotate(90)` }, cut(down));
     }
 
-    // Draw the tree with the root across the whole width, the nodes above it as bars of that width, and levels as high
-    // as the window has room for.
     function draw() {
       const width = Math.max(svg.clientWidth, 200),
         top = svg.getBoundingClientRect().top + scrollY;
@@ -209,7 +182,6 @@ hbench.tree = (() => {
       crumbs(hidden);
     }
 
-    // Show the way to the root as buttons, which zoom out, and how many nodes are `hidden`, as they are too narrow.
     function crumbs(hidden) {
       const steps = [null, ...chain(root)];
       path.replaceChildren(
@@ -229,7 +201,6 @@ hbench.tree = (() => {
       }
     }
 
-    // Point at a node, null for none: mark it, and say what it is. Nothing is drawn anew, since the pointer moves fast.
     function point(at) {
       cursor = at;
       said.textContent = at === null ? "" : words(at);
@@ -239,7 +210,6 @@ hbench.tree = (() => {
       told(at);
     }
 
-    // Let a node, null for the whole tree, fill the width.
     function zoom(at) {
       root = at;
       cursor = at;
@@ -248,7 +218,6 @@ hbench.tree = (() => {
       told(at);
     }
 
-    // The node under the pointer, by the data-node of its box, "LEVEL.NODE"; null for none.
     const nodeOf = (event) => {
       const [level, node] = (event.target.dataset?.node ?? "").split(".").map(Number);
       return event.target.dataset?.node ? { level, node } : null;
@@ -267,7 +236,6 @@ hbench.tree = (() => {
         at.node + step >= 0 && at.node + step < data.items[at.level].length
           ? { level: at.level, node: at.node + step }
           : at;
-      // Whether a node is drawn now: in the root, or above it.
       const inside = (next) =>
         next !== null && (root === null || chain(next)[root.level]?.node === root.node || next.level <= root.level);
       const moves = {
@@ -294,7 +262,6 @@ hbench.tree = (() => {
     });
 
     const lower = data.names.map((names) => names.map((each) => each.toLowerCase()));
-    // The first MOST nodes whose names contain a text, coarse to fine; small and capital letters are the same.
     function found(text) {
       const wanted = text.trim().toLowerCase();
       const matches = [];
@@ -338,7 +305,6 @@ hbench.tree = (() => {
       if (cursor !== null) said.textContent = words(cursor); // its value may have come after it was chosen
     }
 
-    // An entry of the legend: a box in a colour, and what it stands for.
     function swatch(color, text) {
       const item = document.createElement("li");
       const box = made("svg", { class: "box", viewBox: "0 0 10 10", "aria-hidden": "true" });
@@ -346,7 +312,6 @@ hbench.tree = (() => {
       item.append(box, text);
       return item;
     }
-    // The legend of a metric: the values at the colours of the scale, which are evenly spaced.
     const scale = () =>
       data.colors.map((color, n) =>
         swatch(
@@ -354,7 +319,6 @@ hbench.tree = (() => {
           read(colors.low + ((colors.high - colors.low) * n) / (data.colors.length - 1)),
         ),
       );
-    // The legend of branches: those with a colour, and how many others are grey.
     const named = () =>
       [...hue]
         .map(([node, color]) => swatch(color, data.names[0][node]))

@@ -5,7 +5,6 @@
 (() => {
   const at = (id) => document.getElementById(id);
   const tables = [...document.querySelectorAll("table[data-sorts]")];
-  // What a row is sorted by: the number in a cell, which is kept with all digits, else its text.
   const key = (row, column) => {
     const cell = row.cells[column],
       number = cell.querySelector("[data-mean]")?.dataset.mean ?? cell.dataset.number;
@@ -13,7 +12,6 @@
   };
   const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
 
-  // Sort a table by a column, upwards, or downwards if it is sorted upwards already.
   function sort(table, column) {
     const heads = [...table.tHead.rows[0].cells],
       body = table.tBodies[0];
@@ -25,8 +23,6 @@
     body.append(...rows, ...body.querySelectorAll(".gap")); // what is left out comes last
   }
 
-  // Show only the rows whose first cell contains the text in the field, and how many these are. A row "gap" stands for
-  // the classes that are not listed, so it always stays and is not counted.
   function filter() {
     const wanted = at("class-search").value.trim().toLowerCase();
     let found = 0;

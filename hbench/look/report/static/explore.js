@@ -28,14 +28,10 @@
     about.levels,
     (chosen) => go({ chosen, taken: null, row: null }),
   );
-  // `chosen`: the class whose queries are shown, null for all; `taken`: {run, node}, only queries whose first result by
-  // this run is of this coarsest class, null for all; `rows`: the numbers of these queries in `order`; `at`: the place
-  // among them of the one that is shown.
   let state = { chosen: null, taken: null, order: table.labels.severe ? "severe" : "file", rows: [], at: 0 };
-  let drawing = 0; // how often a query was drawn, by which a drawing knows that a later one has begun
+  let drawing = 0;
 
-  // Take the state from the address, #class=LEVEL.NODE&taken=RUN.NODE&order=NAME&item=POSITION, and show it. What it
-  // does not have, or no query has, is left out. The rows are sorted anew only if class or order have changed.
+  // The address: #class=LEVEL.NODE&taken=RUN.NODE&order=NAME&item=POSITION
   function read() {
     const words = new URLSearchParams(location.hash.slice(1));
     const [level, node] = (words.get("class") ?? "").split(".").map(Number);
@@ -64,7 +60,6 @@
     draw();
   }
 
-  // Write a changed state into the address, which is read then; `row`: the query that is shown, null for the first.
   function go({ chosen = state.chosen, taken = state.taken, sorted = state.order, row = null }) {
     const words = new URLSearchParams();
     if (chosen) words.set("class", `${chosen.level}.${chosen.node}`);
@@ -75,8 +70,7 @@
     else read();
   }
 
-  // Show the query at a place among the rows. Steps replace the address: the back key leaves a walk through many
-  // queries at once.
+  // Steps replace the address: the back key leaves a walk through many queries at once.
   function step(at) {
     if (at < 0 || at >= state.rows.length) return;
     state.at = at;
@@ -87,25 +81,20 @@
     draw();
   }
 
-  // Promise an item by its position: {id, classes (numbers of its fine classes), place (of its picture)}.
   const item = (number) =>
     hbench
       .row("items", number, about.item_chunk)
       .then(([id, cls, at, more = []]) => ({ id, classes: [cls, ...more], place: at }));
-  // The names of a fine class, coarse to fine.
   const path = (cls) => about.paths[cls].map((node, level) => about.names[level][node]);
 
-  // The fine class of an item; of one with several paths that whose path shares most levels with one of the query's.
+  // Of an item with several paths the one that it shares with the query, as far as one is shared.
   function sharedClass(one, query) {
-    // The first level at which two other classes differ is how many they share.
     const level = (a, b) => about.paths[a].findIndex((node, at) => node !== about.paths[b][at]);
     const shared = (cls) =>
       Math.max(...query.classes.map((own) => (own === cls ? about.levels.length : level(cls, own))));
     return one.classes.reduce((best, cls) => (shared(cls) > shared(best) ? cls : best));
   }
 
-  // Promise the tiles of a run's results for a query (by number), and of its first right result, if that comes later
-  // than these; null for a run whose results are not kept.
   async function resultsOf(run, row) {
     if (!about.runs[run].kept) return null;
     const [first, similarities, shared, copies, late, right, score] = await hbench.row(
@@ -113,7 +102,6 @@
       row,
       about.query_chunk,
     );
-    // copies, since the rows stay in memory
     const [ranks, items, scores, levels] = [first.map((_, n) => n + 1), [...first], [...similarities], [...shared]];
     if (late) {
       ranks.push(late);
@@ -123,7 +111,6 @@
     }
     const [query, ...found] = await Promise.all([item(queries.item[row]), ...items.map(item)]);
     return found.map((each, n) => {
-      // A result that is itself a query can be clicked to become the query; the chosen class stays if it is of it.
       const asks = table.rowOf[items[n]];
       const inClass = !state.chosen || (asks >= 0 && table.node(asks, state.chosen.level) === state.chosen.node);
       const ask = asks < 0 ? null : () => go({ chosen: inClass ? state.chosen : null, taken: null, row: asks });
@@ -139,7 +126,6 @@
     });
   }
 
-  // Show the query at `state.at` and what each run finds for it; the data may have to be loaded first.
   async function draw() {
     const turn = ++drawing;
     const row = state.rows[state.at];

@@ -4,8 +4,6 @@
 
 (async () => {
   const SVG = "http://www.w3.org/2000/svg";
-  // Pixels that stay free around the map, and from which a class is near the pointer; the most classes that are listed;
-  // and how much larger than the whole map it can be zoomed.
   const RIM = 24,
     NEAR = 14,
     LISTED = 100,
@@ -22,18 +20,14 @@
     said.textContent = error.message;
     return;
   }
-  // An SVG element with these attributes.
   const made = (tag, attributes) => {
     const element = document.createElementNS(SVG, tag);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     return element;
   };
   const depth = about.levels.length;
-  // Below, `n` is the number of a class on the map, and data.classes[n] its number among all fine classes.
-  // The names of a class, coarse to fine.
   const path = (n) => about.paths[data.classes[n]].map((node, level) => about.names[level][node]);
   const percent = (value) => (value === null || value === undefined ? "–" : (about.factor * value).toFixed(1));
-  // A class in words: its path, items and mean value.
   function words(n) {
     const items = `${data.items[n].toLocaleString("en")} items`;
     const value = data.value ? `, ${about.by} ${percent(data.value[n])}` : "";
@@ -44,9 +38,6 @@
   const layer = made("g", {}),
     box = made("rect", { class: "box", hidden: "" });
   svg.append(layer, box);
-  // `points`: the elements, by class; `view`: {x, y, scale, least}, the pixels of place (0, 0), pixels per unit of the
-  // places, and the scale at which all is seen; `chosen`: the selected classes; `pointed`: the one under the pointer;
-  // `width`, `height`: of the picture, in pixels.
   let points = [],
     view = null,
     chosen = new Set(),
@@ -61,20 +52,17 @@
     return x >= 0 && x <= width && y >= 0 && y <= height;
   };
 
-  // Show the whole map, as large as fits.
   function all() {
     const right = Math.max(...data.x, 1),
       low = Math.max(...data.y, 1);
     const scale = Math.min((height - 2 * RIM) / low, (width - 2 * RIM) / right);
     move({ scale, x: (width - scale * right) / 2, y: (height - scale * low) / 2, least: scale });
   }
-  // Show the map in another view {x, y, scale}; `least`, the scale at which all is seen, stays unless it is given.
   function move(to) {
     view = { least: view?.least ?? to.scale, ...to };
     layer.setAttribute("transform", `translate(${view.x} ${view.y}) scale(${view.scale})`);
     svg.dataset.scale = (view.scale / view.least).toFixed(3);
   }
-  // Make the map larger by a factor, so that what is at the pixel (x, y) stays there.
   function zoom(factor, x = width / 2, y = height / 2) {
     const scale = Math.min(Math.max(view.scale * factor, view.least), view.least * CLOSEST),
       by = scale / view.scale;
@@ -82,8 +70,6 @@
   }
   const pan = (dx, dy) => move({ ...view, x: view.x + dx, y: view.y + dy });
 
-  // Draw the map of a run anew. A point is a line of no length ("h0") with round ends, as wide as its stroke at every
-  // zoom; the rims of all are one such path below.
   function draw() {
     points = data.classes.map((_, n) => made("path", { class: "dot", d: `M${data.x[n]} ${data.y[n]}h0` }));
     const rim = made("path", { class: "rim", d: data.classes.map((_, n) => `M${data.x[n]} ${data.y[n]}h0`).join("") });
@@ -95,8 +81,6 @@
     at("map-options").replaceChildren(...data.classes.map((node) => new Option("", about.names[depth - 1][node])));
   }
 
-  // Colour the points by what is chosen in the field: their mean values, or their class at a coarser level, of which
-  // the largest have colours; and explain the colours in the legend.
   function paint() {
     const by = at("map-color").value;
     const entries = [];
@@ -143,7 +127,6 @@
     );
   }
 
-  // Point at a class, null for none: mark it, say what it is and show its pictures.
   function point(n) {
     if (pointed !== null) points[pointed]?.classList.remove("pointed");
     pointed = n;
@@ -159,7 +142,6 @@
     );
   }
 
-  // Add some classes to the selection.
   function choose(some) {
     for (const n of some) chosen.add(n);
     show();
@@ -205,12 +187,11 @@
     }
   }
 
-  // The place of the pointer, in pixels of the picture.
+  // The pointer, in pixels of the picture; the class nearest to it, if any is near.
   function place(event) {
     const frame = svg.getBoundingClientRect();
     return [event.clientX - frame.left, event.clientY - frame.top];
   }
-  // The class nearest to a place, null if none is within `most` pixels.
   function nearest(x, y, most) {
     let best = null,
       least = most ** 2;
@@ -224,8 +205,6 @@
     });
     return best;
   }
-  // While a button is down: {x, y: the last place; from: the first; moved: whether it is more than a click; boxes:
-  // whether it draws a box that selects, rather than moving the map}.
   let drag = null;
   svg.addEventListener("pointerdown", (event) => {
     const [x, y] = place(event);
@@ -249,7 +228,6 @@
     } else pan(x - drag.x, y - drag.y);
     Object.assign(drag, { x, y });
   });
-  // The box between two places, whichever way it was drawn.
   const extent = ([a, b], [c, d]) => ({
     x: Math.min(a, c),
     y: Math.min(b, d),
@@ -350,7 +328,6 @@
       said.textContent = error.message;
     }
   });
-  // Take the size of the window, if it has changed, and show the whole map again.
   function fit() {
     if (svg.clientWidth === width && svg.clientHeight === height) return;
     [width, height] = [svg.clientWidth, svg.clientHeight];

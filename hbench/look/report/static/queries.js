@@ -44,19 +44,14 @@ hbench.queries = (() => {
       return found.sort((a, b) => keys.get(a) - keys.get(b) || a - b);
     }
 
-    // The value of a query (row) by a run, null where it has none.
     const value = (run, row) => columns.value[run]?.[row] ?? null;
-    // As a key to sort by: what has no value comes last.
     const last = (number) => (number === null || Number.isNaN(number) ? Infinity : number);
     const negative = (number) => (number === null ? null : -number);
-    // The value turned so that higher is better.
     const goodness = (run, row) => (about.lower_is_better ? negative(value(run, row)) : value(run, row));
-    // How much better the first run answers a query than the second, null where either has no value.
     const gain = (row) =>
       value(0, row) === null || value(1, row) === null ? null : goodness(0, row) - goodness(1, row);
-    const orders = { file: null }; // by name, the key of a row, small keys first; null: in the order of the file
+    const orders = { file: null };
     const labels = { file: "as in the file" };
-    // Offer an order by name, as the page labels it.
     function offer(name, label, key) {
       orders[name] = key;
       labels[name] = label;
@@ -66,7 +61,6 @@ hbench.queries = (() => {
       offer("high", `best ${about.by}`, (row) => last(negative(goodness(0, row))));
     }
     if (columns.first[0]) {
-      // By the level of the first result, a whole number; half the value orders those of one level.
       offer("severe", "most severe first", (row) => columns.first[0][row] + (goodness(0, row) ?? 0) / 2);
     }
     if (columns.value[0] && columns.value[1]) {

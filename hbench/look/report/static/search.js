@@ -3,17 +3,13 @@
 "use strict";
 
 hbench.search = (() => {
-  const MOST = 40; // matches that are listed
+  const MOST = 40;
 
-  // Make an input and its list a search. `classes`: [{level, node, name, queries, mean}]; `levels`: the names of the
-  // levels; `choose(each)`: called with the class that is taken, null for none. Returns `show`, which writes a class
-  // into the field.
   function field(input, list, classes, levels, choose) {
     const lower = classes.map((each) => each.name.toLowerCase());
-    let shown = []; // the classes that are listed
-    let active = -1; // the number of the one that the arrows have walked to, -1 for none
+    let shown = [];
+    let active = -1;
 
-    // The classes whose names contain a text, those that begin with it first; of no text, the first ones of all.
     function matches(text) {
       const wanted = text.trim().toLowerCase();
       if (!wanted) return classes.slice(0, MOST);
@@ -27,7 +23,6 @@ hbench.search = (() => {
       return [...starting, ...inside].slice(0, MOST);
     }
 
-    // A line of the list. A press must not take the focus from the field: that would close the list before the click.
     function option(each, number) {
       const item = document.createElement("li");
       item.id = `match-${number}`;
@@ -46,7 +41,6 @@ hbench.search = (() => {
       return item;
     }
 
-    // List the matches of what is typed.
     function open() {
       shown = matches(input.value);
       list.replaceChildren(...shown.map(option));
@@ -62,7 +56,6 @@ hbench.search = (() => {
       active = -1;
     }
 
-    // Walk to a line of the list, -1 for none. The focus stays in the field; screen readers follow the attribute.
     function mark(number) {
       active = number;
       [...list.children].forEach((item, n) => item.setAttribute("aria-selected", String(n === number)));
@@ -71,8 +64,6 @@ hbench.search = (() => {
       list.children[number].scrollIntoView({ block: "nearest" });
     }
 
-    // Take a line of the list. -1, which is Enter without a walk through the list, takes the first match of what was
-    // typed, and no class (null) where nothing was typed.
     function take(number) {
       const chosen = input.value.trim() ? (shown[Math.max(number, 0)] ?? null) : number < 0 ? null : shown[number];
       close();

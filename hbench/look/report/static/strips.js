@@ -2,16 +2,12 @@
 "use strict";
 
 hbench.strips = (() => {
-  // Pixels of a picture on a sheet, and pictures in a row of it (as sprites.py draws them); letters from which a name
-  // is set smaller; and letters of the end of an id that is shown.
   const CELL = 96,
     SIDE = 6,
     LONG = 22,
     TAIL = 14;
-  // A copy of what is in a <template> of the page.
   const copy = (id) => document.getElementById(id).content.firstElementChild.cloneNode(true);
 
-  // An HTML element with this class and text.
   function element(name, className, text) {
     const made = document.createElement(name);
     if (className) made.className = className;
@@ -19,9 +15,7 @@ hbench.strips = (() => {
     return made;
   }
 
-  // The picture of an item {id, name (optional), place}: the part of its sheet at its place among all pictures. A place
-  // below 0 is none: its name, or else its id, is shown. A pixel at each edge is cut off, since neighbours shine
-  // through there when the browser scales the sheet.
+  // The picture at a place among all, on its sheet; its class, or else its id, where there is none.
   function picture(item) {
     const words = item.name ?? item.id;
     if (item.place < 0) return element("span", words.length > LONG ? "nopicture long" : "nopicture", words);
@@ -35,7 +29,6 @@ hbench.strips = (() => {
     return svg;
   }
 
-  // The picture of an item in a frame.
   function framed(item) {
     const frame = element("div", "frame");
     frame.append(picture(item));
@@ -45,10 +38,8 @@ hbench.strips = (() => {
   // The finest class; a mere number follows the name of the class above.
   const named = (path) => (/^\d+$/.test(path.at(-1)) ? path.slice(-2).join(" ") : path.at(-1));
 
-  // A result as a tile, which is a button where it is itself a query. `result`: {item, level, score, path (names,
-  // coarse to fine), copy (it is the query again), late (it comes after the list, as the first right one)}; `rank`:
-  // from 1; `about`: the page's index; `ask`: called to make it the query, null if it is none. The tile is a copy of
-  // the template that other pages fill on the server, so what that has is overwritten.
+  // A result, a button where it is itself a query. `result.late`: it comes after the list, as the first right one.
+  // `about`: the page's index; `ask`: what makes an item the query.
   function tile(result, rank, about, ask) {
     const made = copy("blank-tile");
     const [holder, frame, level, title, caption] = [".result", ".frame", "span.level", ".name", ".caption"].map(
@@ -89,7 +80,6 @@ hbench.strips = (() => {
     return made;
   }
 
-  // The query: its picture, a link to the image in full size if that is on the disk, and all of its paths.
   function heading(query, about) {
     const made = element("header", "asked");
     const words = element("div");
@@ -106,8 +96,7 @@ hbench.strips = (() => {
     return made;
   }
 
-  // One run's results: its name with the query's value, then the tiles. `number`: of the run, which has its colour;
-  // `results`: tiles, null where they are not kept; `value`: null where it is not kept.
+  // One run's results; `value` is null where it is not kept.
   function row(run, number, results, value, about) {
     const made = element("section", "found");
     const title = element("h3");

@@ -25,7 +25,6 @@
     link.hidden = node === null;
     if (node !== null) link.href = `explore.html#class=${node.level}.${data.nodes[node.level][node.node]}`;
   });
-  // Colour the tree by the chosen metric and run; their values are in a script tree-RUN-METRIC.js, which is loaded now.
   async function color() {
     const place = data.metrics.indexOf(metric.value);
     if (place < 0) return picture.color(null);

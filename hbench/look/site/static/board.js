@@ -7,10 +7,7 @@ hbench.board = (() => {
     FIRST = 8; // metrics, of more of which only the first are shown until all are asked for
   const FORMULA = /^[=+\-@\t\r]/;
 
-  // Let a table be sorted and filtered. `about.standings`: by metric [[place or null, row], …], best first;
-  // `about.filters`: of each row, name -> values. A `state` below says what is shown: {metric (places are by it), sort
-  // (a column, or "place"), down (best first), method (a text that methods contain), columns ("all" or ""), and a value
-  // for each filter, "" for any}.
+  // `about.standings`: by metric [[place or null, row], …], best first; `about.filters`: of each row, name -> values.
   function table(element, about) {
     const { standings, filters } = about;
     const heads = [...element.tHead.rows[0].cells];
@@ -18,7 +15,6 @@ hbench.board = (() => {
     const rows = [...element.tBodies[0].rows]
       .sort((a, b) => a.dataset.row - b.dataset.row)
       .map((tr) => ({ tr, cells: [...tr.cells] }));
-    // The text, or below the number, in a row's cell of the column with this key.
     const text = (row, key) => {
       const cell = row.cells[keys.indexOf(key)];
       return cell.dataset.text ?? cell.textContent;
@@ -27,13 +23,11 @@ hbench.board = (() => {
       const found = row.cells[keys.indexOf(metric)].dataset.value;
       return found === undefined ? null : Number(found);
     };
-    // Whether a row has a score by a metric that is compared with others.
     const comparable = (row, metric) =>
       value(row, metric) !== null && !row.cells[keys.indexOf(metric)].classList.contains("unranked");
     let columns = { many: false };
     const metrics = new Set(heads.map((head) => head.dataset.metric).filter(Boolean));
 
-    // Whether a row passes the filters and its method contains the text.
     function visible(row, state) {
       if (state.method && !text(row, "method").toLowerCase().includes(state.method.toLowerCase())) return false;
       return Object.entries(filters[row.tr.dataset.row]).every(
@@ -56,8 +50,6 @@ hbench.board = (() => {
       );
     }
 
-    // All rows in the order of the state: by score, where rows that are not ranked stay last either way, or by the text
-    // of a column, where empty cells stay last.
     function ordered(state) {
       if (metrics.has(state.sort) || state.sort === "place") {
         const best = standings[state.metric].map(([place, number]) => [rows[number], place]);
@@ -86,7 +78,6 @@ hbench.board = (() => {
       });
       heads.forEach((head, at) => {
         const sorted = head.dataset.sort === state.sort;
-        // best first means falling scores, but rising ones of a metric whose lower is better
         if (sorted)
           head.setAttribute(
             "aria-sort",

@@ -3,10 +3,10 @@
 
 hbench.scatter = (() => {
   const SVG = "http://www.w3.org/2000/svg";
-  const [LEFT, RIGHT, TOP, BOTTOM] = [58, 624, 14, 350]; // the borders of the plot, in units of the picture
+  const [LEFT, RIGHT, TOP, BOTTOM] = [58, 624, 14, 350];
 
-  // The points {x, y} that no other beats in both, by x; of equal ones the first. `signs`: of x and y, −1 where lower
-  // is better. From the best x on, a point is among them if its y is better than all before it.
+  // The points that no other beats in both, by x; of equal ones the first.
+  // `signs`: of x and y, −1 where lower is better.
   function front(points, [sx, sy] = [1, 1]) {
     const found = [];
     for (const point of [...points].sort((a, b) => sx * (b.x - a.x) || sy * (b.y - a.y))) {
@@ -18,7 +18,6 @@ hbench.scatter = (() => {
   // What lies below is far out: the first quartile less three times the distance of the quartiles (Tukey).
   function lowerFence(values) {
     const sorted = [...values].sort((a, b) => a - b);
-    // Between two values, as much of each as the place is near to it.
     const quantile = (share) => {
       const at = share * (sorted.length - 1),
         low = Math.floor(at);
@@ -27,8 +26,6 @@ hbench.scatter = (() => {
     return quantile(0.25) - 3 * (quantile(0.75) - quantile(0.25));
   }
 
-  // The round numbers between two ends that an axis shows: at most six steps. Their digits are cut, since 3 * 0.1 is
-  // not 0.3 in binary.
   function ticks(low, high) {
     const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50].find((each) => (high - low) / each <= 6) ?? 50;
     const found = [];
@@ -36,7 +33,6 @@ hbench.scatter = (() => {
     return found;
   }
 
-  // An SVG element with these attributes and this text.
   function made(tag, attributes, text) {
     const element = document.createElementNS(SVG, tag);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -44,10 +40,7 @@ hbench.scatter = (() => {
     return element;
   }
 
-  // Draw points {x, y, words, kind ("paper" or "run"), open (shows its row)}, and join those that no other beats in
-  // both. `names`: of the metrics of x and y; `signs`: −1 where lower is better, so that better is right and up;
-  // `parts`: the elements svg, said (the point in words), count and list (the points of the front). Arrow keys walk
-  // through the points.
+  // `points`: {x, y, words, kind}; `parts`: svg, said, count, list.
   function draw(points, names, signs, parts) {
     const [sx, sy] = signs;
     const [left, below] = points.length
@@ -69,7 +62,6 @@ hbench.scatter = (() => {
     );
     parts.svg.replaceChildren();
     if (!seen.length) return;
-    // The ends of an axis: a little wider than the points, so that none is on the border.
     const range = (key) => {
       const values = seen.map((each) => each[key]),
         low = Math.min(...values),
@@ -79,7 +71,6 @@ hbench.scatter = (() => {
     };
     const [xs, ys] = [range("x"), range("y")];
     const share = (at, [low, high], sign) => (sign > 0 ? at - low : high - at) / (high - low); // better is right and up
-    // Where a value is drawn, in units of the picture.
     const across = (x) => LEFT + (RIGHT - LEFT) * share(x, xs, sx);
     const up = (y) => BOTTOM - (BOTTOM - TOP) * share(y, ys, sy);
     for (const tick of ticks(...ys))
@@ -92,7 +83,6 @@ hbench.scatter = (() => {
         made("line", { class: "grid", x1: across(tick), x2: across(tick), y1: TOP, y2: BOTTOM }),
         made("text", { x: across(tick), y: BOTTOM + 18, "text-anchor": "middle" }, tick),
       );
-    // The corners of the front: from each point up to the height of the next one, and then right to it.
     const steps = best
       .filter((each) => seen.includes(each))
       .flatMap((each, n, all) => [

@@ -9,12 +9,10 @@
   const table = hbench.board.table(element, about);
   const [metric, level, method] = ["metric", "level", "method"].map(at);
   const filters = [...document.querySelectorAll("[data-filter]")];
-  const own = { metric: table.metrics[0], sort: "place", down: true, method: "", columns: "" }; // at first
+  const own = { metric: table.metrics[0], sort: "place", down: true, method: "", columns: "" };
   let state = { ...own };
   let shown = [];
 
-  // Take the state from the address; a metric or a column that the board lacks is left out. An address without "=" is
-  // that of a heading, not of a state.
   function read() {
     const words = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
     state = { ...own, method: words.get("method") ?? "", columns: words.get("columns") === "all" ? "all" : "" };
@@ -25,7 +23,6 @@
     for (const each of filters) state[each.dataset.filter] = words.get(each.dataset.filter) ?? "";
   }
 
-  // Write into the address what of the state is not as at first. It replaces the address: the back key leaves the page.
   function write() {
     const words = new URLSearchParams();
     for (const [key, value] of Object.entries(state))
@@ -34,7 +31,6 @@
     history.replaceState(null, "", `#${words}`);
   }
 
-  // Show the rows as the state says, set the fields to it, and say how many rows are shown and ranked.
   function show() {
     shown = table.show(state);
     const chosen = about.metrics.find((each) => each.key === state.metric);
@@ -61,7 +57,6 @@
     scatter();
   }
 
-  // Change some of the state, and show it.
   function change(some) {
     Object.assign(state, some);
     write();
@@ -77,7 +72,6 @@
     for (const each of axes) each.addEventListener("change", scatter);
   }
 
-  // Draw the visible rows that have both metrics that are chosen as axes.
   function scatter() {
     if (!axes[0]) return;
     const [x, y] = axes.map((each) => each.value);
