@@ -20,12 +20,13 @@ from cleanlab import Datalab
 
 
 def main(given: str, out: str) -> None:
+    """Read vectors and labels from the file IN, and write cleanlab's scores to OUT."""
     with np.load(given) as file:
         arrays = dict(file)
     vectors = arrays.pop("vectors")
     found = {}
     for name, labels in arrays.items():
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()):  # Datalab prints what it does
             lab = Datalab({"label": labels}, label_name="label", verbosity=0)
             lab.find_issues(features=vectors, issue_types={"label": {}})
         issues = lab.get_issues("label")

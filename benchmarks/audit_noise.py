@@ -122,7 +122,8 @@ def replaced(
     rng: np.random.Generator,
     choices: Callable[[tuple[str, ...]], list[tuple[str, ...]]],
 ) -> Mistakes:
-    """Random items get another of the choices for their class."""
+    """A share (`rate`) of random items gets another class, any of the `choices` for its own (both
+    paths of names); items whose class has no other choice are passed over."""
     rows = list(sample.rows)
     left = round(rate * len(rows))
     for item in rng.permutation(len(rows)).tolist():
@@ -134,7 +135,8 @@ def replaced(
 
 
 def flow(sample: Sample, rate: float, rng: np.random.Generator) -> Mistakes:
-    """Classes lose a share of their items to one other class each, until enough labels are wrong."""
+    """Classes lose a share LOST of their items to one other class each, a sibling and any class in
+    turns, until enough labels are wrong."""
     members = defaultdict(list)
     for item, path in enumerate(sample.rows):
         members[path].append(item)
@@ -202,7 +204,7 @@ NOISES: dict[str, Noise] = {
 
 
 def siblings_of(rows: list[tuple[str, ...]]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
-    """The paths of classes by the path of their parent."""
+    """The paths of all classes, by the path of their parent."""
     found = defaultdict(list)
     for path in sorted(set(rows)):
         found[path[:-1]].append(path)
@@ -218,7 +220,7 @@ def cases(seeds: list[int]) -> Iterator[tuple[str, float, int]]:
 
 
 def measured(mistakes: Mistakes) -> dict[str, Any]:
-    """What an audit says of both lists, and what is true."""
+    """What an audit says of the far and the near list, and what is true of each, by kind."""
     sample, true = mistakes
     protocol = hbench.datasets.Protocol()
     from hbench.datasets.manifest import from_names
@@ -226,6 +228,7 @@ def measured(mistakes: Mistakes) -> dict[str, Any]:
     test = from_names(sample.items, sample.rows, levels=sample.levels)
     data = hbench.Dataset("noise", "1", protocol, None, {"test": test})
     audit = hbench.audit(sample.vectors, data, ids=sample.items, most=len(sample.items))
+    # the audit sorts items: of each of its places, that in the sample
     place = {item: at for at, item in enumerate(sample.items)}
     at = np.array([place[item] for item in audit.pool.manifest.items.tolist()])
     wrong = np.array([sample.rows[n] != true[n] for n in at])
@@ -256,8 +259,9 @@ def said_and_true(
 
 
 def range_of(each: Any) -> tuple[float, float] | None:
-    """How many labels are said to be wrong, at least and at most; of one number, as audits said
-    before, a tenth and three labels less and more."""
+    """How many labels a list of suspects says are wrong, at least and at most; None if it does not.
+    Audits of earlier versions, which may be measured, too, say one number `expected`: a tenth and
+    three labels less and more."""
     if hasattr(each, "expected"):
         said = each.expected
         return None if said is None else (0.9 * said - 3, 1.1 * said + 3)

@@ -38,10 +38,12 @@ class Shares(NamedTuple):
 
 
 def shares_of(votes: Votes) -> Shares:
+    """Count, level by level, how many of an item's neighbours have its own node, and how many the
+    most frequent other one."""
     own, best = np.empty((2, len(votes.classes), votes.depth))
     for level in range(votes.depth):
         cast, label = _cast(votes, level)
-        counts = (cast[:, :, None] == cast[:, None, :]).mean(axis=2)
+        counts = (cast[:, :, None] == cast[:, None, :]).mean(axis=2)  # share of each one's node
         is_own = cast == label[:, None]
         own[:, level] = is_own.mean(axis=1)
         best[:, level] = np.where(is_own, 0, counts).max(axis=1)
@@ -49,11 +51,12 @@ def shares_of(votes: Votes) -> Shares:
 
 
 def rules(votes: Votes) -> dict[str, Ranking]:
-    """The rules of votes, and FiftyOne's."""
+    """The rankings of all rules: simple ones on the votes of the neighbours, and FiftyOne's."""
     own, best = shares_of(votes)
     margin = best - own
     finest, mean = margin[:, -1], margin.mean(axis=1)
-    logs = -np.log(own + 1 / (2 * votes.k)).sum(axis=1)
+    logs = -np.log(own + 1 / (2 * votes.k)).sum(axis=1)  # half a vote more: no logarithm of 0
+    # the parent agrees where most neighbours have the item's own; -2 puts others behind all
     agrees = margin[:, -2] <= 0 if votes.depth > 1 else np.ones(len(own), bool)
     confident, entropic = (mistakenness(votes, -1, by_entropy=each) for each in (False, True))
     coarse = mistakenness(votes, 0, by_entropy=False)
@@ -71,7 +74,9 @@ def rules(votes: Votes) -> dict[str, Ranking]:
 
 
 def mistakenness(votes: Votes, level: int, *, by_entropy: bool) -> Scores:
-    """FiftyOne's, of the shares of the neighbours as probabilities."""
+    """FiftyOne's mistakenness (N,) at a level, −1 the finest, with the shares of the neighbours as
+    probabilities p: (±c + 1) / 2, + where the likeliest class is another than the label; c is the
+    largest p or, `by_entropy`, e to Σ p·log p, 1 where all neighbours agree."""
     cast, label = _cast(votes, level)
     counts = (cast[:, :, None] == cast[:, None, :]).mean(axis=2)
     most = counts.max(axis=1)
@@ -84,8 +89,9 @@ def mistakenness(votes: Votes, level: int, *, by_entropy: bool) -> Scores:
 
 
 def cleanlab(votes: Votes, vectors: np.ndarray, python: str) -> dict[str, Ranking]:
-    """Datalab's, at the finest and the coarsest level, by the Python of another environment: by the
-    label's score alone, and those said to be issues first."""
+    """The rankings of cleanlab's Datalab, at the finest and the coarsest level: by the label's score
+    alone, and with those first that are said to be issues. `python`: of an environment that has
+    cleanlab; `vectors` (N, D)."""
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     labels = {"finest": _cast(votes, -1)[1], "coarsest": _cast(votes, 0)[1]}
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +102,7 @@ def cleanlab(votes: Votes, vectors: np.ndarray, python: str) -> dict[str, Rankin
             found = {name: (-file[name][:, 0], file[name][:, 1]) for name in labels}
     rankings = {}
     for name, (score, is_issue) in found.items():
-        first = score + 2 * is_issue
+        first = score + 2 * is_issue  # scores lie within −1 … 0
         for words, each in (("score", score), ("issues first", first)):
             near = each if name == "finest" else None
             rankings[f"cleanlab, {name} level, {words}"] = Ranking(each, near)

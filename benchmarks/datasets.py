@@ -32,8 +32,8 @@ LABELLED = 0.6  # of the landmarks, with a group
 
 
 def measured(code: str) -> dict[str, float]:
-    """Run `code` in a process of its own, after `start()`, and return seconds, MB and what it
-    prints.
+    """Run `code` in a process of its own, and return what it told: seconds since the lap before, by
+    `lap("NAME s")`; what it put into `told`; and the peak of its memory, "peak MB".
     """
     program = f"""
 import json, sys, time
@@ -62,7 +62,7 @@ def show(name: str, told: dict[str, float], *, limit: str) -> None:
 
 
 def inat_manifest(path: Path) -> None:
-    """A manifest of the size and depth of iNaturalist 2018 with all its levels."""
+    """Write a manifest of the size and depth of iNaturalist 2018 with all its levels."""
     sys.path.insert(0, str(ROOT))
     from hbench.datasets import manifest
 
@@ -74,6 +74,7 @@ def inat_manifest(path: Path) -> None:
         node = species * nodes // INAT_NODES[-1]
         columns.append([f"name of node {i}" for i in node])
     items = [f"train_val2018/Insecta/{one}/{i:032x}.jpg" for i, one in enumerate(species)]
+    # the paths of the nodes of each level; a number behind their names tells nodes apart
     nested = [
         list(dict.fromkeys(zip(*columns[: level + 1], strict=True))) for level in range(len(levels))
     ]
@@ -84,7 +85,8 @@ def inat_manifest(path: Path) -> None:
 
 
 def landmarks(raw: Path) -> None:
-    """The metadata of Google Landmarks v2 at full size."""
+    """Write the metadata of Google Landmarks v2 at full size, with random contents: the landmarks
+    of both splits with their groups, their images, and the queries."""
     rng = np.random.default_rng(0)
     (raw / "metadata").mkdir()
     (raw / "ground_truth").mkdir()

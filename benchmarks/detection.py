@@ -38,6 +38,7 @@ EPOCHS = (1, 2, 4)
 
 
 def main() -> None:
+    """Train every row with every seed, and print the table."""
     torch.set_num_threads(1)
     print("| | 75 steps | 150 | 300 |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -60,6 +61,7 @@ def ap50_by_epoch(recipe: DetectionRecipe, root: Path) -> dict[int, float]:
     found = {}
 
     def score(epoch: int, _loss: float) -> None:
+        """Score the net after this epoch, if it is one of EPOCHS."""
         if epoch in EPOCHS:
             found[epoch] = ap50_on(model, test, recipe)
 

@@ -121,11 +121,17 @@ class Measured(NamedTuple):
 def measure(
     designs: dict[str, Design], product: Callable[[int], float], items: int, rounds: int
 ) -> list[Measured]:
+    """Time every design, each time right before the bare product of as many queries, so that both
+    meet the machine in the same state; the median of all rounds counts.
+
+    `product`: the seconds of the bare product of some queries; `items`: of the whole set.
+    """
     found = []
     for name, design in designs.items():
         each, ratios = [], []
         for _ in range(rounds):
             seconds, queries = design()
+            # not so few that the clock is coarse, and not so many that it takes long
             multiplied = int(np.clip(queries, 8 * BLOCK, 32 * BLOCK))
             bare = product(multiplied) / multiplied
             each.append(seconds / queries)
@@ -138,7 +144,8 @@ def measure(
 def own_designs(
     vectors: SelectedRows, labels: np.ndarray, share: float, threads: int
 ) -> dict[str, Design]:
-    """hbench with all default metrics, and with those of the finest level."""
+    """hbench with all default metrics, and with those of the finest level, each on a `share` of the
+    blocks of queries; labels (N, L)."""
     ranker = Ranker(Side(vectors, labels))
     levels = default_levels(labels.shape[1])
     of_finest = [
@@ -149,6 +156,7 @@ def own_designs(
     blocks = np.unique(spread.astype(int)).tolist()
 
     def design(metrics: list[str] | None) -> Design:
+        """An evaluation by these metrics, None for the default ones."""
         chosen = Settings(metrics=metrics).resolve(levels)
         job = Job(ranker, scorers_of(chosen, labels, all_pairs=True))
         # half of the products suffice only for the whole set
@@ -156,6 +164,7 @@ def own_designs(
         own = range(ranker.blocks) if halved else blocks
 
         def run() -> tuple[float, int]:
+            """Rank the chosen blocks; the values are thrown away."""
             began = time.perf_counter()
             for _values in on_threads(job, own, threads=threads):
                 pass
@@ -167,7 +176,8 @@ def own_designs(
 
 
 def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, Design]:
-    """Other packages, and a plain design in torch, each by what it computes."""
+    """Other packages as far as they are installed, and a plain design in torch, by what each
+    computes; on 64 queries, since most are slow. Vectors (N, D), labels (N, L)."""
     rows = np.arange(64)
     gallery, fine, queries = (
         torch.from_numpy(vectors),
@@ -176,7 +186,10 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
     )
 
     def timed(function: Callable[[], object], asked: int = len(rows)) -> Design:
+        """A design that calls a function, which serves `asked` queries."""
+
         def run() -> tuple[float, int]:
+            """Call it; a package may have set another number of threads."""
             torch.set_num_threads(threads)
             began = time.perf_counter()
             function()
@@ -185,6 +198,7 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
         return run
 
     def sort_and_gather() -> None:
+        """AP of every level as it is often written: sort all scores, then look up what is right."""
         order = torch.argsort(queries @ gallery.T, dim=1, descending=True)
         for level in range(labels.shape[1]):
             column = torch.from_numpy(labels[:, level])
@@ -217,6 +231,7 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
         retrieval = importlib.import_module("torchmetrics.functional.retrieval")
 
         def each_level() -> None:
+            """AP of every level, of 16 queries one by one, as torchmetrics computes it."""
             scores = queries[:16] @ gallery.T
             for level in range(labels.shape[1]):
                 column = torch.from_numpy(labels[:, level])
@@ -228,13 +243,15 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
 
 
 def unit_vectors(items: int) -> np.ndarray:
+    """Random vectors (items, DIM) of length 1, float32."""
     vectors = np.random.default_rng(0).standard_normal((items, DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors
 
 
 def uneven_labels(items: int, nodes: tuple[int, ...]) -> np.ndarray:
-    """Nested labels (N, L) whose classes are of uneven size."""
+    """Nested labels (N, L) whose classes are of uneven size; `nodes`: how many each level has,
+    coarse to fine."""
     rng = np.random.default_rng(1)
     weight = rng.lognormal(0, 0.5, nodes[-1])
     leaf = rng.choice(nodes[-1], size=items, p=weight / weight.sum())

@@ -67,19 +67,21 @@ def batch(size: int, depth: int, references: int = 0) -> tuple[Tensor, ...]:
 
 
 def peak_of(run: Callable[[], float]) -> tuple[float, int]:
-    """Value, and the largest resident memory above that at the start, in bytes, sampled every
-    millisecond.
+    """Call `run`; return its value, and by how much the process's resident memory was larger than
+    before, at most, in bytes: another thread looks every millisecond.
     """
     page = resource.getpagesize()
     done = threading.Event()
 
     def resident() -> int:
+        """The memory of the process that is in RAM, in bytes."""
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * page
 
     before = resident()
     highest = 0
 
     def watch() -> None:
+        """Keep the highest one until `run` is done."""
         nonlocal highest
         while not done.wait(0.001):
             highest = max(highest, resident())
@@ -93,8 +95,14 @@ def peak_of(run: Callable[[], float]) -> tuple[float, int]:
 
 
 def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[str, object]:
-    """Value, gradient norm and file, milliseconds, bytes of one loss on one path: dense, general or
-    kernel.
+    """Measure one loss: value, milliseconds, bytes, and the file of its gradient.
+
+    Args:
+        what: the name of the loss; "xbm": sup_hap of 256 queries among `size` references.
+        size: of the batch; of rambo_ap, the length of a sequence.
+        depth: levels of the labels.
+        path: "dense" (plain form), "general" (hbench on any device) or "kernel" (hbench).
+        repeats: the least number of runs.
     """
     if path == "general":
         cpu_kernel.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
@@ -107,6 +115,7 @@ def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[s
     leaf = data[0].clone().requires_grad_()
 
     def run() -> float:
+        """Value and gradient once."""
         leaf.grad = None
         value = dense_loss(what, leaf, data[1]) if loss is None else loss(leaf, *data[1:])
         value.backward()
@@ -125,6 +134,7 @@ def measure_memory(size: int, repeats: int) -> dict[str, object]:
     leaf = embeddings.clone().requires_grad_()
 
     def run() -> float:
+        """Value and gradient once."""
         leaf.grad = None
         value = loss(leaf, labels)
         value.backward()
@@ -140,6 +150,7 @@ def measure_sequence(length: int, path: str, repeats: int) -> dict[str, object]:
     leaf = (torch.randn(length, generator=generator) + positive).requires_grad_()
 
     def run() -> float:
+        """Value and gradient once."""
         leaf.grad = None
         if path == "dense":
             value = dense_ap_sequence(leaf, positive, lam=4.0 * length)
@@ -208,6 +219,7 @@ def row(what: str, size: int, depth: int, threads: int, paths: tuple[str, ...]) 
 
 
 def main() -> None:
+    """Print a line for every measurement or, with --one, make a single one and print it as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -14,7 +14,7 @@ TAU, RHO, DELTA = 0.01, 100.0, 0.05
 
 
 def levels_of(labels: Tensor) -> Tensor:
-    """Shared leading columns: (B, B)."""
+    """How many leading columns of the labels (B, L) each pair of items shares: (B, B)."""
     return (labels[:, None] == labels[None, :]).cumprod(dim=2).sum(dim=2)
 
 
@@ -43,14 +43,14 @@ def dense_steps(scores: Tensor, levels: Tensor, smooth: bool) -> tuple[Tensor, T
 
 
 def exact(difference: Tensor) -> Tensor:
-    """1 where a score is at least the other, without a gradient."""
+    """The exact step: 1 where a difference of scores is 0 or more, else 0; without a gradient."""
     with torch.no_grad():
         return torch.heaviside(difference, torch.ones(()))
 
 
 def dense_loss(name: str, embeddings: Tensor, labels: Tensor) -> Tensor:
-    """smooth_ or sup_ ap, hap (α = 1), ndcg or recall of a square batch, the query left out of its
-    list.
+    """The loss `name` of a batch that ranks itself, the query left out of its list: smooth_ or sup_
+    with ap, hap (α = 1), ndcg or recall. Embeddings (B, D), labels (B, L).
     """
     family, score = name.split("_")
     scores, levels, depth = embeddings @ embeddings.T, levels_of(labels), labels.shape[1]
@@ -88,19 +88,22 @@ class DenseRank(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, scores: Tensor, lam: float) -> Tensor:
+        """The ranks (n,) of scores (n,), from 1; λ is the strength of their gradient."""
         ctx.rank = scores.argsort(descending=True).argsort() + 1
         ctx.scores, ctx.lam = scores, lam
         return ctx.rank.to(scores)
 
     @staticmethod
     def backward(ctx, upstream: Tensor) -> tuple[Tensor, None]:
+        """How the ranks change when the scores move by λ times the gradient that arrives."""
         moved = (ctx.scores + ctx.lam * upstream).argsort(descending=True).argsort() + 1
         return (moved - ctx.rank).to(upstream) / ctx.lam, None
 
 
 def dense_ap_sequence(scores: Tensor, positive: Tensor, lam: float) -> Tensor:
-    """1 − AP of one sequence: six argsorts in all, two of them for the ranks among the
-    positives."""
+    """1 − AP of one sequence, scores and positives (n,): six argsorts in all, two of them for the
+    ranks among the positives."""
     rank = DenseRank.apply(scores, lam)
+    # 2n more puts all positives before the others, in the order of their ranks
     within = (-rank.detach() + len(scores) * 2 * positive).argsort(descending=True).argsort() + 1
     return 1 - (within / rank * positive).sum() / positive.sum()

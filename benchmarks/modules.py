@@ -32,7 +32,9 @@ class Called:
         self.threads = threading.local()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """What Python tells of every call and return, of the thread it happens in."""
+        """Note the file of a function that is called; Python tells of every call and return, in the
+        thread that it happens in. Calls while a module's own code runs, which is an import, do not
+        count: `importing` is how many such codes are at work."""
         code = frame.f_code
         importing = getattr(self.threads, "importing", 0)
         if code.co_name == MODULE and event in ("call", "return"):
@@ -42,7 +44,7 @@ class Called:
 
     @property
     def modules(self) -> list[str]:
-        """Their names."""
+        """The names of these modules, as they are imported, of hbench alone."""
         files = [Path(file) for file in self.files]
         inside = [file for file in files if file.is_relative_to(SOURCES)]
         parts = [file.relative_to(SOURCES.parent).with_suffix("").parts for file in inside]

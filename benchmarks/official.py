@@ -113,11 +113,13 @@ def evaluations(items: int, threads: int) -> tuple[Timed, Timed]:
     calculator = engine.AccuracyCalculator(compute_for_hierarchy_levels=[0, 1], recall_rate=[1, 10])
 
     def theirs() -> list[float]:
+        """The values of their evaluator, in the order of NAMES."""
         relevances = released_relevances(engine, targets)
         found = calculator.batch_metrics(features, targets, True, relevances)
         return [float(found[name]) for name in NAMES]
 
     def ours() -> list[float]:
+        """The same values by hbench."""
         report = hbench.score(
             vectors, labels, metrics=list(NAMES.values()), protocol="official", threads=threads
         )
@@ -127,7 +129,8 @@ def evaluations(items: int, threads: int) -> tuple[Timed, Timed]:
 
 
 def released_relevances(engine: Any, targets: Tensor) -> Tensor:
-    """The relevances of all queries (N, L+1), batch by batch as their datasets compute them."""
+    """The relevances of all items for all queries, batch by batch as their datasets compute them;
+    targets (N, L)."""
     parts = []
     for rows in targets.split(256):
         levels = (rows[:, None] == targets[None]).sum(-1)
@@ -153,12 +156,14 @@ def losses(size: int) -> tuple[Timed, Timed]:
     loss_here = build_loss("sup_hap", **STEP, released=True)
 
     def relevance(levels: Tensor) -> Tensor:
+        """Their relevance of items by the levels that they share with the query."""
         found: Tensor = engine.compute_relevance_on_the_fly(
             levels, alpha=1.0, check_for={LEVELS}, type="pop"
         )
         return found
 
     def gradient(loss: Callable[[Tensor], Tensor]) -> np.ndarray[Any, Any]:
+        """The gradient of a loss of the vectors, (B, D)."""
         inputs = vectors.clone().requires_grad_()
         loss(inputs).backward()
         assert inputs.grad is not None

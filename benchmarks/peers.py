@@ -37,6 +37,7 @@ Arrays = np.ndarray[Any, Any]
 
 
 def hbench(vectors: Arrays, labels: Arrays, threads: int) -> Values:
+    """Our own values, to which the others are compared."""
     import hbench as package
 
     names = ["R@1", "R@10", "AP", "mAP@R", "P@R", "MRR", "NDCG", "H-AP"]
@@ -45,6 +46,7 @@ def hbench(vectors: Arrays, labels: Arrays, threads: int) -> Values:
 
 
 def pytorch_metric_learning(vectors: Arrays, labels: Arrays, threads: int) -> Values:
+    """Its accuracy calculator, over all other items as neighbours."""
     from pytorch_metric_learning.distances import CosineSimilarity
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
     from pytorch_metric_learning.utils.inference import CustomKNN
@@ -66,6 +68,7 @@ def pytorch_metric_learning(vectors: Arrays, labels: Arrays, threads: int) -> Va
 
 
 def torchmetrics(vectors: Arrays, labels: Arrays, threads: int) -> Values:
+    """Its retrieval metrics, which take all pairs of a query and an item as one long list."""
     import torch
     from torchmetrics.retrieval import (
         RetrievalMAP,
@@ -93,6 +96,7 @@ def torchmetrics(vectors: Arrays, labels: Arrays, threads: int) -> Values:
 
 
 def ranx(vectors: Arrays, labels: Arrays, threads: int) -> Values:
+    """Its evaluation, which takes dictionaries of texts: positives and scores by query."""
     from ranx import Qrels, Run, evaluate
 
     scores, fine = vectors @ vectors.T, labels[:, -1]
@@ -142,12 +146,14 @@ def faiss(vectors: Arrays, labels: Arrays, threads: int) -> Values:
 
 
 def oml(vectors: Arrays, labels: Arrays, threads: int) -> Values:
+    """Its metrics of retrieval, which take the sorted items of every query."""
     import torch
     from oml.functional.metrics import calc_retrieval_metrics
 
     distances = torch.from_numpy(1 - vectors @ vectors.T)
     fine = torch.from_numpy(labels[:, -1])
     retrieved, right = [], []
+    # infinitely far from itself, each item comes last in its own list, and is cut off
     order = distances.fill_diagonal_(float("inf")).argsort(dim=1)[:, :-1]
     for query, row in enumerate(order):
         retrieved.append(row)
@@ -275,7 +281,8 @@ def main() -> None:
 
 
 def row(name: str, result: dict[str, Any] | str, reference: Values) -> list[str]:
-    """The cells of a package's line."""
+    """The cells of a package's line: version, seconds, megabytes, its metrics, and the largest
+    difference from hbench's values, `reference`; `result`: a text says why it gave none."""
     title = PACKAGES[name][0]
     if isinstance(result, str):
         return [title, result, "", "", ""]

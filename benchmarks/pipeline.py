@@ -48,6 +48,7 @@ TIMED = (
 
 
 def main() -> None:
+    """Time a similarity matrix, then the steps as multiples of it, then the actions of the page."""
     rng = np.random.default_rng(0)
     vectors = encode.unit(
         rng.normal(size=(GROUPS, 384))[rng.integers(GROUPS, size=LABELS)]
@@ -70,7 +71,8 @@ def main() -> None:
 
 
 def drive(page: str) -> None:
-    """Milliseconds per action: the median of five."""
+    """Open the review page in a browser, and print the milliseconds of every action: the median of
+    five."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = Path(folder) / "review.html"
         file.write_text(page, encoding="utf-8")
@@ -83,6 +85,8 @@ def drive(page: str) -> None:
 
 
 def timed(name: str, run: Callable[[], object], unit: float | None) -> float:
+    """Call `run` and print its seconds, also as a multiple of `unit`, the seconds of the similarity
+    matrix, if that is known; return them."""
     began = time.perf_counter()
     run()
     seconds = time.perf_counter() - began
@@ -91,6 +95,7 @@ def timed(name: str, run: Callable[[], object], unit: float | None) -> float:
 
 
 def timed_value(name: str, run: Callable[[], T], unit: float) -> T:
+    """Like `timed`, but return what `run` does."""
     kept: list[T] = []
     timed(name, lambda: kept.append(run()), unit)
     return kept[0]

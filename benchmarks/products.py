@@ -58,10 +58,12 @@ def _ways(vectors: np.ndarray) -> Iterator[tuple[str, Way]]:
     buffer = torch.from_numpy(scores)
 
     def in_pieces() -> None:
+        """All queries with PIECE items at a time, which fit into a processor's cache."""
         for at in range(0, len(vectors), PIECE):
             np.matmul(queries, vectors[at : at + PIECE].T, out=scores[:, at : at + PIECE])
 
     def of_few() -> None:
+        """256 queries at a time, as others do it."""
         for at in range(0, BLOCK, 256):
             some = slice(at, min(at + 256, BLOCK))
             torch.mm(gallery[some], gallery.T, out=buffer[some])

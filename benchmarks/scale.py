@@ -103,7 +103,8 @@ def landmarks(*, quick: bool) -> Rows:
 
 
 def process(*, quick: bool) -> Rows:
-    """The whole command beside the evaluation in it."""
+    """The seconds of the whole command beside those of the evaluation in it, by the number of
+    items."""
     return [process_of(items) for items in ((1_000,) if quick else (1_000, 20_000, 60_000))]
 
 
@@ -145,7 +146,7 @@ def process_of(items: int) -> tuple[str, str]:
 
 
 def intervals(*, quick: bool) -> Rows:
-    """The intervals and the sign-flip test of a large test."""
+    """The seconds of the intervals and of the sign-flip test of a large test."""
     queries = 1_000 if quick else 136_093
     rng = np.random.default_rng(0)
     values, units = rng.random((20, queries)), rng.integers(8_142, size=queries)
@@ -169,7 +170,7 @@ def simulate(*, quick: bool) -> Rows:
     rng = np.random.default_rng(0)
     # (blocks,): how many positives their queries have, in the order of the classes
     share = np.repeat(np.sort(rng.dirichlet(np.full(12, 1.5))), BLOCKS // 12 + 1)[:BLOCKS]
-    cost = 1 + 0.35 + 1.6 * share
+    cost = 1 + 0.35 + 1.6 * share  # the product is 1
     rows: Rows = []
     for slow in (0, 1, 4, 8):
         speed = rng.lognormal(0, 0.1, WORKERS)

@@ -38,11 +38,13 @@ class SimulatedClock:
         self.deaths = deaths
 
     def monotonic(self) -> float:
+        """Seconds since the begin; the client's clock has this name, and `time`."""
         return self.now
 
     time = monotonic
 
     def sleep(self, seconds: float) -> None:
+        """Let time pass, and end the run if its next death has come."""
         self.now += seconds
         if self.deaths and self.now > self.deaths[0]:
             self.deaths.pop(0)
@@ -84,7 +86,8 @@ def main(categories: int = 304_000, deaths: int = 3) -> None:
 def scraped(
     world: World, server: Server, cache: Path, clock: SimulatedClock
 ) -> tuple[list[scrape.Link], Client]:
-    """The links, and the client that got the last of them."""
+    """Scrape a world from a server, again from the cache after every death; return the links, and
+    the client that got the last of them."""
     landmarks = [scrape.Landmark("train", number, category) for number, category in world.landmarks]
     servers = Servers(
         f"{server.url}/commons/w/api.php",
@@ -101,7 +104,7 @@ def scraped(
 
 
 def outcome(link: scrape.Link) -> tuple[str, str, str, str, tuple[str, ...]]:
-    """What a link says, as the tests' world says what it should."""
+    """What a link says, in the form in which the tests' world says what it should."""
     return link.status, link.via, link.topic, link.reason, link.classes
 
 

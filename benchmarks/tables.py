@@ -77,7 +77,8 @@ def tables(*, quick: bool) -> dict[str, str]:
 
 
 def run(name: str, words: Sequence[str]) -> list[Any]:
-    """What a benchmark says, in a process of its own."""
+    """Run the benchmark NAME.py with these words behind it, in a process of its own, and return
+    what it prints as JSON."""
     sys.stderr.write(f"{name} {' '.join(words)}\n")
     command = [sys.executable, str(HERE / f"{name}.py"), *words, "--json"]
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
@@ -134,13 +135,13 @@ def memory_rows(evaluated: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]
 
 
 def table(header: Sequence[str], rows: Any) -> str:
-    """A Markdown table."""
+    """A Markdown table; `rows`: cells (texts) of each row."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
 
 
 def replaced(page: str, found: Mapping[str, str]) -> str:
-    """The page with these tables between their marks; raises KeyError for a mark without a table,
-    and the other way round.
+    """Return a page in Markdown with these tables, by name, between their marks; raises KeyError
+    for a mark without a table, and for a table without a mark.
     """
     marks = re.compile(r"(<!-- make bench: (\w+) -->\n).*?(\n<!-- -->)", re.DOTALL)
     if missing := set(found) ^ {name for _, name, _ in marks.findall(page)}:

@@ -43,7 +43,8 @@ from hbench.train.steps.run import begin
 
 
 def bare(run, pixels: torch.Tensor, labels: torch.Tensor) -> None:
-    """A step of net, losses and optimisers alone."""
+    """A step of net, losses and optimisers alone; `run`: what `begin` returns; pixels (B, 3, H, W),
+    labels (B, L)."""
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
     total, _ = run.objective(run.model(pixels), labels)
@@ -53,6 +54,8 @@ def bare(run, pixels: torch.Tensor, labels: torch.Tensor) -> None:
 
 
 def loop_overhead(number: int) -> None:
+    """Print how much longer a step of the training loop takes than the bare net, in so many pairs
+    of steps on the same batches, and how many images are varied a second."""
     torch.set_num_threads(1)
     data = load("glyphs")
     recipe = resolve("glyphs-happier", ["log_every=1", "images.augment=none"])
@@ -117,9 +120,11 @@ class PlainFiles(torch.utils.data.Dataset):
         self.prepare = v2.Compose([cut, v2.RandomHorizontalFlip(), *floats])
 
     def __len__(self) -> int:
+        """The number of images."""
         return len(self.files)
 
     def __getitem__(self, row: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The pixels (3, H, W) and the labels (L,) of an image."""
         with Image.open(self.files[row]) as image:
             return self.prepare(image.convert("RGB")).as_subclass(torch.Tensor), torch.from_numpy(
                 self.labels[row]
@@ -127,6 +132,8 @@ class PlainFiles(torch.utils.data.Dataset):
 
 
 def from_files(rounds: int, workers: int, folder: Path) -> None:
+    """Print how many images a second are trained from JPEG files, which are written into the
+    folder, and the ratio to a plain loop; `workers`: processes that decode."""
     for number in range(64):
         (folder / f"{number // 4:02}").mkdir(exist_ok=True)
         (folder / f"{number // 4:02}" / f"{number}.jpg").write_bytes(picture())
@@ -187,11 +194,13 @@ def from_files(rounds: int, workers: int, folder: Path) -> None:
 
 
 def endless(loader: DataLoader) -> Iterator[list[torch.Tensor]]:
+    """Yield the batches of a loader, and begin again when they end."""
     while True:
         yield from loader
 
 
 def decoding(number: int) -> None:
+    """Print how many JPEG images a second one process decodes and cuts, by the way of cutting."""
     stored = io.BytesIO(picture())
     for name in ("resized_crop", "crop", "none"):
         prepare = augmentations[name](Images())

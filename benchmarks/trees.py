@@ -28,6 +28,8 @@ LEVELS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
 
 
 def main() -> None:
+    """Make a tree of that size, and print the seconds of each thing that is done with one."""
+    # of every species, its node at each level, coarse to fine
     path = [np.arange(NODES[-1])]
     for above, own in zip(NODES[-2::-1], NODES[:0:-1], strict=True):
         path.insert(0, path[0] * above // own)
@@ -63,7 +65,7 @@ def main() -> None:
 
 
 def seconds(action: Callable[[], object], times: int = 3) -> float:
-    """The least of several runs."""
+    """The least seconds of several runs of an action."""
     found = []
     for _ in range(times):
         start = time.perf_counter()
@@ -73,6 +75,7 @@ def seconds(action: Callable[[], object], times: int = 3) -> float:
 
 
 def report(what: str, took: float, unit: float) -> None:
+    """Print seconds, also as a multiple of `unit`, the seconds of np.unique."""
     print(f"{what:<34}{took:8.3f} s {took / unit:8.2f} ×")
 
 

@@ -51,25 +51,32 @@ def synthetic(classes: int, seed: int) -> tuple[Climb, np.ndarray, np.ndarray]:
 
 
 class SharesRight:
-    """The share right of what is said, of the same items at any threshold."""
+    """The share right of what is said, of the same items, at any threshold: sorted and summed up
+    once, since thousands of thresholds are asked."""
 
     def __init__(self, climb: Climb, right: np.ndarray) -> None:
+        """`climb`: of N items; `right` (N, L): whether each node of their paths is, NaN where
+        nobody knows."""
         known = ~np.isnan(right)
         falling = np.argsort(-climb.reach, axis=None, kind="stable")
         self.reach = climb.reach.ravel()[falling]
+        # as the threshold falls, an item's answer moves down its path, level by level: what each
+        # step changes in the numbers of answers and of right ones
         changes = [np.where(known, 1.0, 0.0), np.where(known, right, 0.0)]
         self.said, self.right = (
             np.cumsum(np.diff(each, prepend=0.0, axis=1).ravel()[falling]) for each in changes
         )
 
     def at(self, threshold: float) -> float:
-        """That at a threshold; NaN where nothing is said."""
+        """The share right at a threshold; NaN where nothing is said."""
         last = int(np.searchsorted(-self.reach, -threshold, side="right")) - 1
         return float(self.right[last] / self.said[last]) if last >= 0 else math.nan
 
 
 def on_synthetic(times: int, classes: int) -> None:
-    """How often a promise fails on the population that its classes were drawn from."""
+    """Print how often a promise fails on the population that its classes were drawn from: so many
+    times, a threshold is set on so many classes drawn anew; by class, as hbench does, and by item,
+    as if items of a class were independent."""
     climb, right, units = synthetic(POPULATION, 1)
     starts = np.searchsorted(units, np.arange(POPULATION + 1))
     truth = SharesRight(climb, right)
@@ -92,7 +99,8 @@ def on_synthetic(times: int, classes: int) -> None:
 
 
 def on_halves(name: str, judged: JudgedClimb, units: np.ndarray, times: int) -> None:
-    """How often a promise fails on the other half of the classes, and on all of them."""
+    """Print how often a promise fails on the other half of the classes, and on all of them: so many
+    times, a threshold is set on a random half. `units` (N,): the class of every item."""
     climb, right, _ = judged
     truth = SharesRight(climb, right)
     rng = np.random.default_rng(0)
@@ -121,7 +129,8 @@ def on_halves(name: str, judged: JudgedClimb, units: np.ndarray, times: int) -> 
 
 
 def against_fixed(name: str, judged: JudgedClimb) -> None:
-    """Answers at the finest level at equal errors: one threshold against the best fixed triple."""
+    """Print how many answers are at the finest level, at equal errors, with one threshold for all
+    levels and with the best of many triples, a threshold for each of the three finest levels."""
     climb, right, _ = judged
     depth = right.shape[1]
     levels = min(depth, 3)
@@ -203,6 +212,7 @@ def named_units(named: NamedPictures) -> np.ndarray:
 
 
 def main() -> None:
+    """Measure synthetic classes or, with a dataset, its own, and print."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("halves", type=int)
     options.add_argument("dataset", nargs="?")

@@ -97,7 +97,8 @@ def run(
 
 
 def _train(study: Study, out: Path, arms: list[str], *, seeds: int, options: RunOptions) -> None:
-    """Train what is left of the arms' trials, and then of their tests, with a bar of progress."""
+    """Train what is left of the arms' trials, which choose settings on held-out classes, and then
+    of their tests, with a bar of progress. `out`: the folder of the study's runs."""
     from studies.runs import left_over, run_all, tune_all
 
     runs = study.runs(arms, seeds)
@@ -107,6 +108,7 @@ def _train(study: Study, out: Path, arms: list[str], *, seeds: int, options: Run
         task = bars.add_task("training", total=trials + tests)
 
         def on_progress(done: str) -> None:
+            """Show that the run of this name is done; where no bar can be shown, in a line."""
             bars.update(task, advance=1, description=done)
             if bars.disable:
                 say(f"trained {done}")
@@ -117,7 +119,8 @@ def _train(study: Study, out: Path, arms: list[str], *, seeds: int, options: Run
 
 
 def _announcement(study: Study, trials: int, tests: int, workers: int) -> str:
-    """What is left to be trained, and how long it takes where the study says what a run takes."""
+    """Say how many runs are left to be trained and, where the study says what a run takes on a core
+    (in minutes), how many hours they take."""
     left = f"{trials} runs to choose settings, then {tests} to test them"
     if study.minutes is None:
         return left
@@ -148,7 +151,7 @@ def _tell(study: Study, out: Path, *, seeds: int, as_json: bool) -> None:
 
 
 def _add_rows(study: Study, out: Path, board_file: Path, *, seeds: int) -> None:
-    """Append a row per arm to a leaderboard's file."""
+    """Append a row per arm to a leaderboard's file: the run of its middle seed."""
     from hbench import boards
     from hbench.boards import runs as board_runs
     from studies.runs import rows, values_of
@@ -219,7 +222,8 @@ def best(sources: tuple[str, ...], metrics: tuple[str, ...]) -> None:
 
 
 def _named(source: str, names: Sequence[str]) -> str:
-    """The study whose values are shipped as NAME-study, or trained in the folder study-NAME."""
+    """Name the study of a source: one of `names`, whose values are shipped as NAME-study, or whose
+    runs are in the folder study-NAME; of any other source, glyphs."""
     stem = Path(source).stem
     return next((name for name in names if stem in (f"{name}-study", f"study-{name}")), "glyphs")
 

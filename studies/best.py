@@ -25,7 +25,8 @@ class Best(NamedTuple):
     as_good: tuple[str, ...]
 
     def in_words(self) -> str:
-        """The first arm with its score, and behind it the first of those that may be as good."""
+        """Write, in Markdown, the best arm with its score, and behind it the first of those that
+        may be as good."""
         named = list(self.as_good[:MOST_NAMED])
         if more := len(self.as_good) - len(named):
             named.append(f"{more} more")
@@ -41,6 +42,7 @@ def best_arms(values: Values, metric: str) -> Best | None:
 
     by_mean = sorted(scores, key=lambda arm: -interval_of(scores[arm]).mean)
     first, *others = by_mean
+    # each arm is compared with the first one; p-values are corrected for their number
     differences = [interval_of(difference_of([scores[first]], [scores[arm]])) for arm in others]
     corrected = holm([p_value(difference) for difference in differences])
     as_good = [arm for arm, p in zip(others, corrected, strict=True) if p > SIGNIFICANT]
@@ -48,7 +50,8 @@ def best_arms(values: Values, metric: str) -> Best | None:
 
 
 def table(studies: Mapping[str, Values], metrics: Sequence[str]) -> list[str]:
-    """Markdown: a line per metric, a column per study, the best arms in every cell."""
+    """List the lines of a table in Markdown: a line per metric, a column per study, by its name,
+    and the best arms in every cell."""
     lines = [f"| by | {' | '.join(studies)} |", "|---" * (len(studies) + 1) + "|"]
     for metric in metrics:
         found = [best_arms(values, metric) for values in studies.values()]

@@ -88,7 +88,8 @@ def interval_of(scores: Scores) -> Interval:
 
 
 def judged(study: Study, values: Values) -> list[Verdict]:
-    """Judge every claim by its paired test, corrected by family, or say that it is not measured."""
+    """Judge every claim of a study by its paired test, with p corrected for the number of claims of
+    its family, or say that it is not measured."""
     verdicts = [_tested(claim, values) for claim in study.claims]
     for family in {verdict.claim.family for verdict in verdicts}:
         members = [n for n, verdict in enumerate(verdicts) if verdict.claim.family == family]
@@ -96,7 +97,7 @@ def judged(study: Study, values: Values) -> list[Verdict]:
         for n, p in zip(members, corrected, strict=True):
             verdicts[n] = verdicts[n]._replace(corrected=p)
             is_measured = verdicts[n].seeds > 0
-            if is_measured and p > SIGNIFICANT:
+            if is_measured and p > SIGNIFICANT:  # neither that it holds nor that it does not
                 verdicts[n] = verdicts[n]._replace(word="open")
     return verdicts
 
@@ -114,15 +115,16 @@ def _tested(claim: Claim, values: Values) -> Verdict:
 
 
 def _doubt(verdict: Verdict) -> tuple[bool, float]:
-    """How far a part of a claim is from holding: first those that speak against it, the surest
-    first.
+    """A sort key for the parts of a claim, the largest of which decides: parts that speak against
+    it are above all that hold; of these the surest (the smallest p) is the largest, and of parts
+    that hold the least sure.
     """
     holds = verdict.word == "holds"
     return not holds, verdict.p if holds else -verdict.p
 
 
 def _tested_part(claim: Claim, minus: Sequence[str], values: Values) -> Verdict:
-    """Test a claim with these arms subtracted; its p-value is not corrected yet."""
+    """Test a claim with the arms `minus` subtracted; its p-value is not corrected yet."""
     difference = difference_of(
         [values[arm][claim.metric] for arm in claim.plus],
         [values[arm][claim.minus_metric or claim.metric] for arm in minus],
@@ -133,7 +135,8 @@ def _tested_part(claim: Claim, minus: Sequence[str], values: Values) -> Verdict:
 
 
 def difference_of(plus: Sequence[Scores], minus: Sequence[Scores]) -> Scores:
-    """Return Σ plus − Σ minus, seed by seed and class by class, of the seeds that all have."""
+    """Return Σ plus − Σ minus of the scores of arms, seed by seed and class by class, of the first
+    seeds, which all have. The tests are the same for all arms, so their queries are, too."""
     seeds = min(len(scores.values) for scores in (*plus, *minus))
     total = sum((scores.values[:seeds] for scores in plus), np.zeros_like(plus[0].values[:seeds]))
     total = total - sum((scores.values[:seeds] for scores in minus), np.zeros_like(total))
@@ -147,7 +150,11 @@ def p_value(difference: Interval) -> float:
 
 
 def _p_value(difference: Interval, within: float | None) -> tuple[str, float]:
-    """What the mean difference says of the claim, and the two-sided p-value of saying so."""
+    """Say what a mean difference says of a claim ("holds", "does not hold", or "open" where no
+    error is known), and the two-sided p-value of saying so.
+
+    `within`: the claim is that the difference is not farther from 0 than this; None: above 0.
+    """
     from scipy.stats import t
 
     mean = difference.mean

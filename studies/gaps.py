@@ -27,8 +27,8 @@ SEED = 0
 
 
 def gaps(folder: Path, data: Dataset, sizes: Sequence[int]) -> dict[str, float]:
-    """The metrics of a run's embeddings for batches of these sizes, over 1,000 queries; measured at
-    the first call.
+    """Return the metrics gap@B and "AP in B" of the embeddings in a run's folder, for batches of
+    these sizes B, over 1,000 queries. They are measured at the first call, and kept in the folder.
     """
     path = folder / FILE
     kept = _gaps_in_file(path)

@@ -58,8 +58,9 @@ def markdown(study: Study, values: Values, about: About) -> str:
 
 
 def _trials_table(study: Study, about: About) -> list[str]:
-    """A line per arm with trials: the best score on held-out classes by rate, the chosen one in
-    bold; empty where a rate beyond the ends of the grid was not needed."""
+    """List the lines of a table of the trials: a line per arm, with the best score on held-out
+    classes at every learning rate, the chosen one in bold; a cell is empty where the rate was not
+    tried, since the best was not at that end of the grid."""
     tuned = {arm: record for arm, record in about.arms.items() if record.trials}
     if not tuned:
         return []
@@ -93,7 +94,8 @@ def _words(settings: Sequence[str]) -> str:
 
 
 def _claims(verdicts: Sequence[Verdict]) -> list[str]:
-    """A table of the claims that are measured, and one line that counts the others."""
+    """List the lines of a table of the claims that are measured, and one line that counts the
+    others."""
     measured = [verdict for verdict in verdicts if verdict.seeds]
     lines = [
         "| claim | of | difference, points | 95 % interval | p | corrected | |",
@@ -128,12 +130,13 @@ def _claim_cells(verdict: Verdict) -> list[str]:
 
 
 def _p_in_words(p: float) -> str:
-    """A p-value to four digits; below them it is not known."""
+    """Write a p-value to four digits; a smaller one is not known so exactly."""
     return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
 def shown(interval: Interval) -> str:
-    """Percent: mean ± half width; the mean alone from one seed.
+    """Write an interval of fractions in percent, mean ± half its width; from one seed, whose
+    interval is infinite, the mean alone.
 
     >>> shown(Interval(0.5, 0.49, 0.51, 0.004, 4.0))
     '50.0 ± 1.0'

@@ -31,8 +31,10 @@ INSIDE = re.compile(r"AP in (\d+)")
 
 
 def draw(kind: str, source: str, metrics: tuple[str, ...] = (), over: str | None = None) -> Drawing:
-    """The picture `arms`, `gap` or `sweep` of a study's folder, its values.parquet, or a study of
-    leaderboards/; a sweep also of a leaderboard. Raises UsageError, UnknownName, DataError."""
+    """Draw a picture of a study: `kind` is "arms", "gap" or "sweep".
+
+    `source`: its folder, its values.parquet, or a study of leaderboards/; of a sweep also a
+    leaderboard. `over`: the parameter of a sweep. Raises UsageError, UnknownName, DataError."""
     if kind == "sweep":
         return draw_sweep(swept(*_arms_of(source), over), metrics or SWEPT)
     values, about = read_study(source)
@@ -84,6 +86,7 @@ def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
     points = [(_percent(scores, across), _percent(scores, up)) for scores in values.values()]
 
     def paint(figure: Figure) -> None:
+        """Fill the figure: a point per arm with the intervals of both metrics."""
         panel = figure.subplots()
         for number, (x, y) in enumerate(points):
             _paint_point(panel, x, y, number, len(points))
@@ -96,8 +99,8 @@ def draw_arms(values: Values, metrics: Sequence[str], about: str) -> Drawing:
 
 
 def draw_gap(values: Values, about: str) -> Drawing:
-    """AP inside random batches by their size, and on the whole gallery (RaMBO, Fig. 2): the
-    distance is the decomposability gap.
+    """Draw AP inside random batches by their size, and on the whole gallery (RaMBO, Fig. 2): the
+    distance is the decomposability gap. Raises UsageError where no arm has been measured so.
     """
     sizes = sorted(
         {
@@ -117,11 +120,13 @@ def draw_gap(values: Values, about: str) -> Drawing:
     ticks = [*map(str, sizes), "all"]
 
     def paint(figure: Figure) -> None:
+        """Fill the figure: a line per arm over the sizes, which ends at the whole gallery."""
         panel = figure.subplots()
         for number, scores in enumerate(arms.values()):
             inside = [_percent(scores, f"AP in {size}") for size in sizes]
+            # AP on the whole is AP inside minus the gap: so it is over the same queries as these
             difference = difference_of([scores[f"AP in {sizes[0]}"]], [scores[f"gap@{sizes[0]}"]])
-            on_all = _in_percent(difference)  # over the same queries
+            on_all = _in_percent(difference)
             # so that the intervals of arms stand side by side
             shift = (number - (len(arms) - 1) / 2) * 0.03
             _paint_line(panel, [*inside, on_all], shift, number, len(arms))
@@ -134,12 +139,16 @@ def draw_gap(values: Values, about: str) -> Drawing:
 
 
 def _percent(scores: Mapping[str, Scores], metric: str) -> Interval:
+    """The mean and interval of an arm's metric, in percent; raises UnknownName where it has
+    none."""
     if metric not in scores:
         raise UnknownName("metric of this study", metric, sorted(scores))
     return _in_percent(scores[metric])
 
 
 def _in_percent(scores: Scores) -> Interval:
+    """The mean of scores, which are fractions, and its interval over seeds and classes, in
+    percent."""
     return interval_of(Scores(100 * scores.values, scores.queries, scores.units))
 
 
@@ -192,10 +201,11 @@ class Sweep(NamedTuple):
 
 
 def swept(values: Values, about: str, over: str | None) -> Sweep:
-    """The arms named `NAME PARAMETER=VALUE`, by NAME. `over`: the parameter; with `=VALUE`, that of
-    arms that name none.
+    """Gather the arms named `NAME PARAMETER=VALUE` to a line for each NAME.
 
-    Raises UsageError where no arm, or arms of several parameters, would be drawn.
+    `over`: the parameter, such as "α", None for the only one; with `=VALUE`, an arm with the bare
+    NAME has this value. Raises UsageError where no arm, or arms of several parameters, would be
+    drawn.
     """
     named = {
         arm: match for arm in values if (match := re.fullmatch(rf"(.+?),? (\S+?)=({NUMBER})", arm))
@@ -226,6 +236,8 @@ def swept(values: Values, about: str, over: str | None) -> Sweep:
 
 
 def _number(text: str) -> float:
+    """Read the value behind a parameter, such as the 1 of "α=1"; raises UsageError for no
+    number."""
     if not re.fullmatch(NUMBER, text):
         raise UsageError("--over takes a parameter and a number", expected="as α=1", found=text)
     return float(text)
@@ -245,6 +257,7 @@ def draw_sweep(sweep: Sweep, metrics: Sequence[str]) -> Drawing:
     points = sorted({value for line in sweep.lines.values() for value in line})
 
     def paint(figure: Figure) -> None:
+        """Fill the figure: panels side by side; values that span a factor of 8 on a log scale."""
         panels = figure.subplots(1, len(metrics), squeeze=False)[0]
         for panel, metric in zip(panels, metrics, strict=True):
             for number, (arm, line) in enumerate(sweep.lines.items()):

@@ -59,10 +59,12 @@ class _Run(NamedTuple):
 
     @property
     def is_done(self) -> bool:
+        """Whether the run has ended: its report is written last."""
         return (self.folder / REPORT).exists()
 
     @property
     def recipe_file(self) -> Path:
+        """Where its recipe is kept: beside the folder, since it is there before the run."""
         return self.folder.parent / f"{self.folder.name}.{RECIPE_FILE}"
 
 
@@ -97,7 +99,8 @@ def tune_all(study: Study, out: Path, arms: Sequence[str], options: RunOptions) 
 
 
 def _trials(study: Study, out: Path, arms: Sequence[str], changes: Sequence[str]) -> list[_Run]:
-    """The trials that are still wanted of these arms, once of several that are tuned as one."""
+    """List the trials that the tuning of these arms needs, as far as those that have ended say;
+    arms that are like another one share its trials. Those that have ended are among them."""
     origins = dict.fromkeys(study.origin(arm) for arm in arms)
     return [
         _Run(
@@ -121,7 +124,8 @@ def left_over(study: Study, out: Path, runs: Sequence[ArmSeed]) -> tuple[int, in
 
 
 def _run_all(runs: Sequence[_Run], options: RunOptions) -> None:
-    """Make the runs that are not done. Where one fails, those that wait are not begun."""
+    """Make the runs that are not done, several at a time. Where one fails, those that wait are not
+    begun; those at work go on to their end, since they are not lost."""
     _refuse_other_recipes(runs)
     with ThreadPoolExecutor(options.workers) as pool:
         futures = {pool.submit(_run, run): run.name for run in runs if not run.is_done}
@@ -176,6 +180,7 @@ def _gaps_of(study: Study, folders: Sequence[Path]) -> dict[str, Scores]:
 
 
 def _is_tested(folder: Path) -> bool:
+    """Whether the run in a folder has ended: its report is written last."""
     return (folder / REPORT).exists()
 
 
@@ -290,7 +295,8 @@ def row_from(
 
 
 def between_seeds(row: Row, scores: Mapping[str, Scores]) -> dict[str, Decimal]:
-    """Return the standard deviation over seeds of a row's metrics, in points."""
+    """Return the standard deviation over seeds of the metrics of a row, in points of percent;
+    `scores`: of all seeds, as fractions."""
     return {
         metric: round(Decimal(100 * float(np.std(of.of_seeds, ddof=1))), PLACES)
         for metric, of in scores.items()
@@ -299,7 +305,7 @@ def between_seeds(row: Row, scores: Mapping[str, Scores]) -> dict[str, Decimal]:
 
 
 def _steps(folder: Path) -> int:
-    """The number of steps that a run took, by its log."""
+    """The number of steps that the run in a folder took, by its log; 0 without one."""
     return max((record["step"] for _, record in records(folder / LOG)), default=0)
 
 

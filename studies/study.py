@@ -39,6 +39,7 @@ class Arm(BaseModel):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Arm:
+        """Raise ValueError unless either a recipe or another arm is named; pydantic calls this."""
         if bool(self.recipe) == bool(self.like):
             raise ValueError("expected a recipe, or another arm that it is like")
         return self
@@ -124,7 +125,8 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _known(self) -> Study:
-        """Raises ValueError for a table, a claim or an arm that names an arm that is none."""
+        """Raise ValueError for a table, a claim or an arm that names an arm which does not exist;
+        pydantic calls this."""
         named = [arm for table in self.tables for arm in table.arms]
         named += [arm for claim in self.claims for arm in claim.arms]
         named += [arm.like for arm in self.arms.values() if arm.like]
@@ -134,7 +136,8 @@ class Study(BaseModel):
 
     @model_validator(mode="after")
     def _no_chains(self) -> Study:
-        """Raises ValueError for an arm like one that is itself like another."""
+        """Raise ValueError for an arm like one that is itself like another: it would be unclear
+        whose tuning counts; pydantic calls this."""
         if chained := [
             name for name, arm in self.arms.items() if arm.like and self.arms[arm.like].like
         ]:
@@ -151,7 +154,8 @@ class Study(BaseModel):
 
     @property
     def rates(self) -> list[tuple[str, ...]]:
-        """The settings that are tried of every arm that has a recipe."""
+        """The settings that are tried of every arm that has a recipe, such as ("lr=0.01",), from
+        the lowest rate to the highest."""
         return [tuple(rate.split()) for rate in self.tuning.rates] if self.tuning else []
 
     @property
@@ -196,7 +200,8 @@ class Study(BaseModel):
         }
 
     def trial(self, arm: str, settings: Sequence[str], changes: Sequence[str] = ()) -> Recipe:
-        """The recipe of a tuning run of an arm, which never looks at the tests."""
+        """Make the recipe of a tuning run of an arm, which never looks at the tests; `settings`:
+        the rate that is tried; later settings replace earlier ones."""
         assert self.tuning is not None
         own = self.arms[arm]
         fixed = [f"seed={self.tuning.seed}", f"select_by={self.tuning.by}", "tested=false"]
@@ -255,12 +260,13 @@ def _is_alike(name: str, settings: Sequence[str], other: Recipe) -> bool:
 
 
 def names() -> list[str]:
-    """The studies that come with hbench."""
+    """The names of the studies that come with hbench."""
     return sorted(file.stem for file in Path(__file__).parent.glob("*.toml"))
 
 
 def read(name: str) -> Study:
-    """A study by its name or from a file. Raises UnknownName, ConfigError."""
+    """Read a study by its name, or from a file that ends in .toml. Raises UnknownName, and
+    ConfigError for a file that is no study."""
     if name.endswith(".toml"):
         source = name
         path = Path(name)

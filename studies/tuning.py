@@ -18,8 +18,8 @@ TRIAL = "trial"
 
 
 def trials(study: Study, out: Path, arm: str, metric: str) -> list[Trial]:
-    """Return the trials of an arm that have ended, from the lowest rate to the highest, by a
-    metric.
+    """Return the trials of an arm that have ended, from the lowest rate to the highest, each with
+    its best score by a metric on held-out classes.
     """
     ended = (_trial(study, out, arm, settings, metric) for settings in study.grid)
     return [trial for trial in ended if trial is not None]
@@ -36,7 +36,9 @@ def wanted(study: Study, out: Path, arm: str) -> list[tuple[str, ...]]:
 
 
 def _outwards(study: Study, out: Path, arm: str, metric: str) -> list[tuple[str, ...]]:
-    """Return the rates of every arm, and those beyond them until the best by a metric is inside."""
+    """Return the rates that are tried of every arm, and further ones beyond an end of these as long
+    as the best by a metric is at that end. Where a trial among them has not ended, the best is not
+    known, and nothing beyond is asked for yet."""
     grid = study.grid
     common = study.rates
     if not common:
@@ -63,6 +65,8 @@ def _outwards(study: Study, out: Path, arm: str, metric: str) -> list[tuple[str,
 def _trial(
     study: Study, out: Path, arm: str, settings: tuple[str, ...], metric: str
 ) -> Trial | None:
+    """The trial of an arm with these settings, with its best score by a metric; None where it has
+    not ended."""
     folder = folder_of_trial(study, out, arm, settings)
     return trial_of_run(folder, settings, metric) if (folder / REPORT).exists() else None
 

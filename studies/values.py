@@ -76,7 +76,8 @@ Values = Mapping[str, Mapping[str, Scores]]  # arm -> metric -> its scores
 
 
 def whole(scores: Floats) -> Scores:
-    """Make scores (S,) that are known as wholes only, such as gaps, one class."""
+    """Make Scores of scores (S,) by seed that are not known class by class, such as gaps: as if
+    there were a single class."""
     return Scores(np.asarray(scores, float)[:, None], np.ones(1, np.int64), ("",))
 
 
@@ -125,7 +126,8 @@ def write(values: Values, about: About, path: Path) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, dict[str, Scores]], About]:
-    """Read what `write` wrote. Raises DataError."""
+    """Read the scores of a study, and what they rest on, from a file that `write` wrote. Raises
+    DataError for any other file."""
     try:
         table = parquet_table(path)
     except (pa.ArrowException, ValueError, OSError) as error:
