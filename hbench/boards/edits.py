@@ -24,13 +24,13 @@ REST = re.compile(r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE)
 
 
 def _without(text: str, numbers: Collection[int]) -> str:
-    """A leaderboard's text without the rows of these numbers, counted from 0."""
+    """Cut the rows of these numbers, counted from 0, out of the text of a leaderboard's file."""
     starts = [found.start() for found in HEAD.finditer(text)]
     # from behind, so that the places of those before it stay
     for number in sorted(numbers, reverse=True):
         start = starts[number]
         end = starts[number + 1] if number + 1 < len(starts) else len(text)
-        if other := OTHER_TABLE.search(text, start, end):
+        if other := OTHER_TABLE.search(text, start, end):  # such as [citations], after the rows
             end = other.start()
         # a comment before the next row is that row's
         kept = REST.search(text[start:end])
@@ -40,8 +40,9 @@ def _without(text: str, numbers: Collection[int]) -> str:
 
 
 def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
-    """A file's text without the rows of these numbers; raises ConfigError where it is written so
-    that hbench cannot tell its rows apart."""
+    """Cut the rows of these numbers, counted from 0, out of a file's text. What is left is read
+    again and compared: raises ConfigError where the file is written so that hbench cannot tell its
+    rows apart. `path`: for the error."""
     before = parse_board(text, str(path)).rows
     shorter = text
     if len(HEAD.findall(text)) == len(before):  # else rows are written in another way, as in a list
@@ -76,8 +77,9 @@ def remove(path: Path, method: str, run: str | None = None) -> Row:
 
 
 def _only(rows: Sequence[Row], method: str, run: str | None, path: Path) -> int:
-    """The number of the one row that a method, and the beginning of a run's digest, name. Raises
-    UnknownName or UsageError for none and for several."""
+    """Find the number, from 0, of the only row of a run of a method, whose digest begins with `run`
+    if that is given. Raises UnknownName or UsageError for none and for several, and for a row of a
+    paper. `path`: of the file, for the errors."""
     named = [number for number, row in enumerate(rows) if row.method == method]
     if not named:
         raise UnknownName(

@@ -99,14 +99,17 @@ def two_best(scores: Sequence[Decimal | None], metric: str) -> tuple[Places, Pla
 
 
 def _where(scores: Sequence[Decimal | None], score: Decimal) -> Places:
+    """The lines that have this score."""
     return {place for place, each in enumerate(scores) if each == score}
 
 
 def _comparable(
     board: Leaderboard, standings: Sequence[Standing], metric: str
 ) -> list[Decimal | None]:
-    """The score of every standing, or None where it has none that is comparable."""
+    """List the score of every standing by a metric, or None where it has none that is comparable
+    with the others."""
     rows = [as_one(standing.rows) for standing in standings]
+    # a table is of rows whose queries are items, or of those whose queries are names
     by_name = bool(rows) and rows[0].setup.queries is not None
     return [
         row.scores.get(metric)
@@ -124,8 +127,12 @@ def _line(
     levels: Sequence[str],
     trained_on: bool,
 ) -> tuple[str, ...]:
-    """A standing as texts; remarks that are not in `marks` yet get the next number. `levels`: those
-    whose scores are compared."""
+    """Write a standing as the cells of a line.
+
+    Its remarks become numbers in brackets behind the method; `marks` has the number of each text so
+    far, and gets the new ones. `levels`: those whose scores are compared; `trained_on`: whether
+    all rows say what they were trained on, so that the column is filled.
+    """
     first = as_one(standing.rows)
     texts = [text for row in standing.rows for text in remarks(row, levels)]
     numbers = [marks.setdefault(text, len(marks) + 1) for text in texts]
@@ -157,7 +164,8 @@ def remarks(row: Row, levels: Sequence[str]) -> list[str]:
 
 
 def short_source(row: Row) -> str:
-    """The first word of the citation and the table; the year has its own column."""
+    """The first author and the table of a row's paper, such as "Ramzi Tab. 1", since the year has
+    its own column; of a run, its digest and date."""
     if row.paper is None:
         return row.source
     first_author = row.paper.citation.partition(",")[0]
@@ -165,13 +173,15 @@ def short_source(row: Row) -> str:
 
 
 def full_source(key: str, citation: Citation) -> str:
-    """Spell out a short source."""
+    """Write the line below a table that spells out a short source; `key`: of the citation, which
+    begins with the first author."""
     later = " (later work, transcribed, not checked)" if citation.later else ""
     return f"{key.partition(',')[0]}: {citation.text}{later}"
 
 
 def title(board: Leaderboard) -> str:
-    """The dataset, that scores are percent, of which tests and under which protocol."""
+    """Write the title of a table: the dataset, that scores are percent, of which tests they are the
+    mean, and under which protocol."""
     tests = f", mean over {', '.join(board.averaged)}" if board.averaged else ""
     return f"{board.dataset}@{board.version}: percent{tests}, {board.protocol} protocol"
 
@@ -179,7 +189,7 @@ def title(board: Leaderboard) -> str:
 def cited_by(
     standings: Iterable[Standing], citations: Mapping[str, Citation]
 ) -> dict[str, Citation]:
-    """The sources of these rows, among the leaderboard's, by key."""
+    """Select the citations that the rows of these standings have, sorted by key."""
     used = {row.paper.citation for standing in standings for row in standing.rows if row.paper}
     return {key: citations[key] for key in sorted(used) if key in citations}
 

@@ -128,7 +128,8 @@ def parse_board(text: str, source: str) -> Leaderboard:
 
 
 def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
-    """The scores of a leaderboard's file that are whole numbers, as they are read."""
+    """Yield the scores in the values of a TOML file that are whole numbers, in words. The values
+    are not checked yet, so that every part may be of another kind."""
     rows = values.get("row")
     if not isinstance(rows, list):
         return
@@ -142,7 +143,8 @@ def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _conditions(board: Leaderboard) -> str:
-    """What the rows of a leaderboard have in common, in words."""
+    """Write the conditions that all rows of a leaderboard have in common, to compare two of them
+    and to show them."""
     scale = f"ties {board.ties}, relevance {board.relevance}"
     return f"{board.dataset}@{board.version}, protocol {board.protocol}, {scale}"
 

@@ -45,7 +45,8 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
 
 
 def _falling_recalls(row: Row, level: str) -> Iterator[str]:
-    """Yield the recalls of a level that fall where more items are looked at."""
+    """Yield a sentence for every two recalls of a level that fall though more items are looked at,
+    such as R@10 below R@1. `level`: "/NAME", or "" for the finest."""
     metrics = [metric for metric in row.scores if _is_recall(metric, level)]
     metrics.sort(key=lambda metric: MetricName.parse(metric).cut or 0)
     for fewer, more in pairwise(metrics):
@@ -53,7 +54,8 @@ def _falling_recalls(row: Row, level: str) -> Iterator[str]:
 
 
 def _between(row: Row, aps: Sequence[str]) -> Iterator[str]:
-    """Yield where wAP lies outside of the APs of all levels."""
+    """Yield a sentence where wAP, the weighted mean of the APs of all levels, lies outside of them;
+    `aps`: the names of these metrics. If the row lacks one of them, nothing can be said."""
     if len(aps) < 2 or not all(metric in row.scores for metric in ("wAP", *aps)):
         return
     by_score = sorted(aps, key=lambda metric: row.scores[metric])
@@ -62,7 +64,8 @@ def _between(row: Row, aps: Sequence[str]) -> Iterator[str]:
 
 
 def _below(row: Row, higher: str, lower: str) -> Iterator[str]:
-    """Yield a sentence where what cannot be lower is, by more than both are rounded."""
+    """Yield a sentence if the score of the metric `higher`, which cannot be below that of `lower`,
+    is, by more than both may be off by rounding."""
     scores = row.scores
     if higher not in scores or lower not in scores:
         return
@@ -72,12 +75,14 @@ def _below(row: Row, higher: str, lower: str) -> Iterator[str]:
 
 
 def _half(score: Decimal) -> Decimal:
-    """Half of a score's last digit."""
+    """Half of a unit of a score's last printed digit, which rounding may have moved it by: 0.05 of
+    80.5. Its exponent is minus the number of digits behind the point."""
     return Decimal("0.5").scaleb(int(score.as_tuple().exponent))
 
 
 def _is_recall(metric: str, level: str) -> bool:
-    """Whether a metric is R@k of a level, "/NAME" or, of the finest, ""."""
+    """Whether a metric is R@k of a level, "/NAME" or, of the finest, ""; metrics that hbench does
+    not know are none."""
     try:
         name = MetricName.parse(metric)
     except HBenchError:

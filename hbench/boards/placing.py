@@ -8,8 +8,8 @@ from hbench.records.shown import shown
 
 
 def placing(document: Document, board: Leaderboard) -> str | None:
-    """The report's place by the leaderboard's own metric, under its protocol, or why it has none;
-    None without that score."""
+    """Say in a sentence which place a report would have by the leaderboard's own metric, under its
+    protocol, and between which rows, or why it has none; None for a report without that score."""
     if board.metric not in document.scores:
         return None
 

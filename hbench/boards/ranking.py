@@ -81,6 +81,8 @@ class Leaderboard(BoardHead):
 
     @model_validator(mode="after")
     def _consistent(self) -> Leaderboard:
+        """Raise ValueError for what types cannot say, such as two rows of one run; pydantic calls
+        this, and makes an error of the file of it."""
         problems = list(_problems(self))
         if problems:
             raise ValueError("; ".join(problems[: schema.SHOWN_PROBLEMS]))
@@ -321,8 +323,8 @@ def leader(board: Leaderboard) -> tuple[str, str]:
 
 
 def _reprints(row: Row, result: list[Row]) -> bool:
-    """Whether a published row repeats the scores of another one: those that both have, for one
-    method on one net."""
+    """Whether a published row repeats a result of other papers' rows: the same method, backbone and
+    dimension, at least one metric that both have, and equal scores of all such metrics."""
     first = result[0]
     if row.run or first.run:
         return False
@@ -336,8 +338,8 @@ def _reprints(row: Row, result: list[Row]) -> bool:
 
 
 def _problems(board: Leaderboard) -> Iterator[str]:
-    """What is wrong with a leaderboard beyond its types: names of metrics, citations, rows that
-    stand there twice."""
+    """Yield what is wrong with a leaderboard beyond its types, in a sentence each: names of
+    metrics, citations, rows that stand there twice."""
     yield from _spelling(board, board.metric, "metric")
     if len(set(board.levels)) < len(board.levels):
         yield f"levels: {', '.join(board.levels)} are not different"
@@ -352,6 +354,7 @@ def _problems(board: Leaderboard) -> Iterator[str]:
         if row.paper and row.paper.citation not in board.citations:
             yield f"{where}: citation {row.paper.citation!r} is not in [citations]"
 
+    # sorted as texts, since identities of papers and of runs cannot be compared
     numbered = sorted(enumerate(board.rows, start=1), key=lambda pair: repr(pair[1].identity))
     for _, group in groupby(numbered, key=lambda pair: pair[1].identity):
         same = list(group)
@@ -374,14 +377,15 @@ def _is_known(metric: str) -> bool:
 
 
 def _letters(metric: str) -> str:
-    """A metric's spelling without what is easily overlooked."""
+    """A metric's name in small letters, without what is easily overlooked, such as dashes: "H-AP"
+    and "h ap" are one."""
     folded = unicodedata.normalize("NFKC", metric).casefold()
     return "".join(char for char in folded if char.isalnum() or char in "@/")
 
 
 def _spelling(board: Leaderboard, metric: str, where: str) -> Iterator[str]:
-    """What is wrong with the name of a metric that stands at a place: nobody knows it, or rows keep
-    it under another spelling."""
+    """Yield what is wrong with the name of a metric, if anything: nobody knows it, or rows keep it
+    under another spelling. `where`: the place in the file, such as "row 3 ('mine')"."""
     try:
         key = board.key(metric)
     except HBenchError as error:

@@ -38,6 +38,7 @@ def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
         raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
     if (document.protocol == PAPER) == (board.protocol == PAPER):
         return document.scores
+    # a report under the paper's protocol may have the scores of the official one, too
     if board.protocol == PAPER or not document.official:
         raise SubmissionError(
             f"the report has no scores under the {board.protocol} protocol, which this "
@@ -49,8 +50,9 @@ def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
 
 
 def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """Like `scores_under`, but also refuse ties or relevance that are not those of the rows: luck
-    in ties must not gain a place.
+    """Return the scores of a report that may get a place among the rows, under the leaderboard's
+    protocol. Raises SubmissionError for names as queries, for a dataset whose images nobody
+    counted, and as `recordable_scores`, which refuses other ties: luck must not gain a place.
     """
     signature = Signature.parse(document.signature)
     if signature.asks_by_name:

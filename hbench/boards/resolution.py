@@ -54,8 +54,8 @@ def resolution(board: Leaderboard, metric: str) -> float | None:
 
 
 def _built_size(name: str) -> TestSize | None:
-    """The size of the only test of a dataset that is built here; None where it is not, or has
-    several."""
+    """Return the size of the only test of a dataset that is built on this machine; None where it is
+    not, or has several. `name`: of the dataset, as a leaderboard says it."""
     if name != Path(name).name or name in {"", ".", ".."}:  # a path, which no dataset is called
         return None
     sizes = next(filter(None, map(sizes_in, folders(name))), {})

@@ -57,7 +57,9 @@ def decimal_of(text: str) -> Decimal:
 
 
 def _exact(value: Any) -> Any:
-    """A number as it is written, digit for digit; ValueError where it is no plain decimal."""
+    """Return a number as a Decimal, digit for digit as it is written; raises ValueError where it is
+    no plain decimal of at most PLACES places. What is no number is left to pydantic, which calls
+    this first."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
     exact = Decimal(str(value))
@@ -71,7 +73,8 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
 def _visible(text: str) -> str:
-    """A text of letters that are seen; ValueError where two texts could look alike."""
+    """Return a text as it is; raises ValueError for letters that are not seen, by which two texts
+    could look alike."""
     letters = text.replace("\n", "").replace("\t", "")  # of the texts that may have lines
     unseen = next(
         (c for c in letters if unicodedata.category(c) in UNSEEN or FILLERS.match(c)), None
@@ -82,14 +85,15 @@ def _visible(text: str) -> str:
 
 
 def _trimmed(text: str) -> str:
-    """A text without blanks around it; ValueError for others, which could look alike."""
+    """Return a text as it is; raises ValueError for blanks around it, since such texts look
+    alike."""
     if text != text.strip():
         raise ValueError(f"expected letters, and no blanks around them, found {text!r:.60}")
     return text
 
 
 def _day(text: str) -> str:
-    """A day that a calendar has."""
+    """Return a day, YEAR-MONTH-DAY, as it is; raises ValueError for one that no calendar has."""
     date.fromisoformat(text)
     return text
 
@@ -123,6 +127,7 @@ class Setup(BaseModel):
 
     @property
     def text(self) -> str:
+        """All that is known, in a line: "loss happier, batch size 128"."""
         return ", ".join(
             f"{key.replace('_', ' ')} {value}" for key, value in self if value is not None
         )
@@ -141,8 +146,8 @@ class Paper(BaseModel):
 
 
 def relevance_in_words(text: str) -> str | None:
-    """A relevance as a signature names it, its exponent written in one way; None for an exponent
-    that is no number.
+    """Write a relevance, as a signature names it, in one way, so that "alpha=1" and "alpha=1.0" are
+    the same; None for an exponent that is no number.
     """
     name, _, exponent = text.strip().partition("=")
     if name != ALPHA:
@@ -187,7 +192,8 @@ class RunProvenance(BaseModel):
 
     @model_validator(mode="after")
     def _one_identity(self) -> RunProvenance:
-        """Raises ValueError for a run without a file, and for one whose file is said twice."""
+        """Raise ValueError for a run without a file, for one whose file is said twice, and for
+        seeds without their deviations; pydantic calls this."""
         if (self.content is None) == (self.sha256 is None):
             raise ValueError(
                 "expected exactly one of content and sha256, found "
@@ -245,7 +251,8 @@ class Row(BaseModel):
 
     @model_validator(mode="after")
     def _one_provenance(self) -> Row:
-        """Raises ValueError for a row that is neither of a paper nor of a run, or of both."""
+        """Raise ValueError for a row that is neither of a paper nor of a run, or of both; pydantic
+        calls this."""
         if (self.paper is None) == (self.run is None):
             raise ValueError(
                 "expected exactly one of paper and run, found "

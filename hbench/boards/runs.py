@@ -140,7 +140,9 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
 
 
 def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> dict[str, Any]:
-    """Where the scores of a report come from, as the fields of a RunProvenance."""
+    """Collect where the scores of a report come from, as the fields of a RunProvenance; `source`:
+    the file that was scored. The signature says the leaderboard's protocol, whose scores the row
+    has, also where the report is of another one and has both."""
     # of the report of a former version, which has no content, the checksum of the file
     identity = {"content": source.content} if source.content else {"sha256": source.sha256}
     run: dict[str, Any] = {
@@ -252,7 +254,9 @@ def _is_of(old: Row, new: Row) -> bool:
 
 
 def _refuse_again(row: Row, same: Row, path: Path, *, is_in_file: bool) -> None:
-    """Refuse a run that the leaderboard has as the row `same`, in this file or in another one."""
+    """Raise ConfigError for the new `row`, to be added to the file `path`, as its run is there
+    already as the row `same`: in that file (`is_in_file`) or in another one of the leaderboard. A
+    row without a run has nothing that could be there twice, and is let through."""
     if row.run is None:
         return
     fix = "--to FILE.toml adds it to a file of its own"
@@ -306,7 +310,8 @@ def block(row: Row) -> str:
 
 
 def _inline(table: Mapping[str, Any]) -> str:
-    """A table in one line, with those in it; tomli_w writes a line per key."""
+    """Write a table of TOML, and the tables in it, in one line, `{ key = value }`; tomli_w writes a
+    line per key, and tables under heads of their own."""
     parts = []
     for key, value in table.items():
         if isinstance(value, dict):
@@ -317,5 +322,6 @@ def _inline(table: Mapping[str, Any]) -> str:
 
 
 def _key(key: str) -> str:
-    """A key as TOML writes it."""
+    """Write a key as TOML does, in quotes if it needs them, such as "R@1": what tomli_w writes of
+    the key with a value, before the equals sign."""
     return tomli_w.dumps({key: 0}).rpartition(" = ")[0]

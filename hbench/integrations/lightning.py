@@ -40,12 +40,14 @@ class HierarchicalScores(Callback):
         self.labels: list[torch.Tensor] = []
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin with nothing; Lightning calls this."""
         self.embeddings = []
         self.labels = []
 
     def on_validation_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
     ) -> None:
+        """Keep what `validation_step` returned for a batch, `outputs`; Lightning calls this."""
         if not isinstance(outputs, dict) or not {"embeddings", "labels"} <= outputs.keys():
             raise UsageError(
                 "validation_step returns nothing to score",
@@ -56,6 +58,7 @@ class HierarchicalScores(Callback):
         self.labels.append(outputs["labels"])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Score all that was kept, and log it; Lightning calls this, in every process."""
         if trainer.sanity_checking:  # a trial of few batches, before training
             return
         vectors = self._gathered(torch.cat(self.embeddings), trainer, pl_module)
@@ -70,7 +73,7 @@ class HierarchicalScores(Callback):
     def _gathered(
         tensor: torch.Tensor, trainer: Trainer, pl_module: LightningModule
     ) -> torch.Tensor:
-        """The rows (N, …) of all processes, of those (n, …) that this one has."""
+        """Gather the rows (N, …) of all processes; `tensor` (n, …): those of this one."""
         if trainer.world_size == 1:
             return tensor
         by_process: Any = pl_module.all_gather(tensor)  # (processes, n, …)

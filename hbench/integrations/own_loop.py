@@ -46,6 +46,7 @@ class LabelsById:
     """
 
     def __init__(self, items: Sequence[str], table: Tensor, paths: Tensor) -> None:
+        """Take the ids (N), labels (N, L) and paths of classes (C, L)."""
         self.items = tuple(items)
         self.table = table
         self.paths = paths
@@ -137,7 +138,8 @@ def build_loss_for(
 
 
 def _training_manifest(dataset: str | Path | Dataset) -> Manifest:
-    """The items that a dataset trains on; raises DataError where it has none."""
+    """Return the manifest of the items that a dataset trains on; raises DataError where it has
+    none. `dataset`: its name, a folder, a table, or itself."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     if data.train is None:
         raise DataError(
@@ -185,6 +187,7 @@ def _refuse_other_shapes(part: Tensor) -> None:
     dist.all_gather(by_rank, shape)
 
     if any(not torch.equal(other, shape) for other in by_rank):
+        # zeros are what a shape was filled up with
         shapes = ", ".join(str(tuple(each[each > 0].tolist())) for each in by_rank)
         raise UsageError(
             "the parts of a batch differ in shape",

@@ -93,7 +93,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
         return among
 
     def _with_levels(self, labels: Tensor) -> Tensor:
-        """The labels of all levels, (B, L)."""
+        """Return labels of all levels, (B, L); of classes (B,) of the finest level, by `paths`.
+        Labels that are (B, L) already, or of a single level, stay as they are."""
         if self.paths is None or not isinstance(labels, Tensor) or labels.ndim != 1:
             return labels
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(self.paths):
@@ -161,6 +162,8 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
         """Take every loss, for it is a HierarchicalLoss."""
 
     def add_to_memory(self, embeddings: Tensor, labels: Tensor, batch_size: int) -> None:
+        """Put a batch into the memory, as the base class does, but with labels (B, L): its memory
+        of labels is made for (B,), and takes their shape here at the first batch."""
         if self.label_memory.shape[1:] != labels.shape[1:]:
             self.label_memory = labels.new_zeros(self.memory_size, *labels.shape[1:])
         super().add_to_memory(embeddings, labels, batch_size)
@@ -189,7 +192,8 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
         return rows_in_memory if batch_is_in_memory else None
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        # labels of several levels have another shape than those that it begins with
+        """Load the memory; torch calls this with the names of tensors after a prefix. Labels of
+        several levels have another shape than those that the memory begins with."""
         if (kept := state_dict.get(f"{prefix}label_memory")) is not None:
             self.label_memory = torch.empty_like(kept, device=self.label_memory.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)

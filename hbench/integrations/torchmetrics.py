@@ -49,14 +49,17 @@ class HierarchicalAP(Metric):
 
     @property
     def higher_is_better(self) -> bool:  # type: ignore[override]
+        """Whether a larger value is better; torchmetrics asks for it."""
         return not lower_is_better(self.metric)
 
     def update(self, embeddings: torch.Tensor, labels: torch.Tensor) -> None:
+        """Keep a batch: embeddings (B, D), labels (B, L)."""
         wide_labels(labels, embeddings, "labels", "embeddings")  # raises where they do not fit
         self.embeddings.append(embeddings.detach())
         self.labels.append(labels)
 
     def compute(self) -> torch.Tensor:
+        """The metric of all that was kept, a scalar; raises UsageError where nothing was."""
         if not len(self.embeddings):  # a list of batches, or, joined over processes, one tensor
             raise UsageError(
                 "there is nothing to score", fix="call update(embeddings, labels) before compute()"

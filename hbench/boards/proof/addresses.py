@@ -58,8 +58,8 @@ def strangers_session() -> requests.Session:
 
 
 def is_open(address: str) -> bool:
-    """Whether an IP address is one of the open internet, also where it stands in an IPv6
-    address."""
+    """Whether an IP address is one of the open internet. An IPv6 address may only stand for an IPv4
+    one (mapped, 6to4, Teredo, NAT64): then the inner one counts, which may be a private one."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour
@@ -120,10 +120,14 @@ class CheckedHTTPS(CheckedHost, HTTPSConnection):
 
 
 class CheckedHTTPPool(HTTPConnectionPool):
+    """Makes connections in the clear that are checked."""
+
     ConnectionCls = CheckedHTTP
 
 
 class CheckedHTTPSPool(HTTPSConnectionPool):
+    """Makes encrypted connections that are checked."""
+
     ConnectionCls = CheckedHTTPS
 
 
@@ -131,6 +135,8 @@ class OpenInternet(HTTPAdapter):
     """Connects to checked hosts alone; redirects come here, too."""
 
     def init_poolmanager(self, *words: Any, **options: Any) -> None:
+        """Let the adapter of requests make its connections by the classes above; it calls this with
+        arguments of its own when it is made."""
         super().init_poolmanager(*words, **options)
         self.poolmanager.pool_classes_by_scheme = {
             "http": CheckedHTTPPool,

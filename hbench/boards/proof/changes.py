@@ -62,8 +62,9 @@ def deleted_since(revision: str) -> list[str]:
 
 
 def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int, Row]]:
-    """The methods of rows that are gone, and those that have a successor, a row of the same method
-    and kind that is new, by its number.
+    """Find the rows that are no longer there: the methods of those that are gone, and, by the
+    number of a new row, the row that it takes the place of: of the same method, and also of a run,
+    or of a paper. A new row takes the place of one.
     """
     new = [number for number, row in enumerate(after.rows) if row not in before.rows]
     gone = []
@@ -81,7 +82,7 @@ def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int,
 
 
 def in_place_of(new: Row, old: Row) -> str:
-    """What a row takes the place of, and how its scores change, in words."""
+    """Say what a new row takes the place of, and how its scores change."""
     changes = [
         f"{metric} {old.scores[metric]} → {score}"
         for metric, score in new.scores.items()
@@ -100,7 +101,8 @@ def _succeeds(new: Row, old: Row) -> bool:
 
 
 def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
-    """The keys of the head that changed; citations that were added change nothing."""
+    """List the keys of a leaderboard's head, which is all but its rows, that changed; citations
+    that were added change nothing that was said before."""
     fields = [field for field in Leaderboard.model_fields if field not in {"rows", "citations"}]
     changed = [field for field in fields if getattr(before, field) != getattr(after, field)]
     kept = {key: after.citations.get(key) for key in before.citations}
@@ -110,7 +112,9 @@ def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
 
 
 def _at(revision: str, path: Path) -> Leaderboard | None:
-    """The leaderboard at a git revision; None where it had none."""
+    """Read a leaderboard's file as it was at a git revision; None where it did not exist. Raises
+    UsageError for an unknown revision, which is asked for first, since git says the same of a
+    missing file."""
     folder = path.resolve().parent
     _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     shown = subprocess.run(

@@ -68,7 +68,8 @@ def verdict_on(
 
 
 def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> RowVerdict:
-    """The verdict on a row that nothing proves: one that says it was verified differs."""
+    """The verdict on a row that nothing proves, for a reason `why`: its file cannot be had; but a
+    row that says it was verified differs, since its word is not to be trusted."""
     if run.verified:
         said = f"the row says that it was verified: {why}"
         return RowVerdict(board.dataset, row.method, DIFFERS, said)
@@ -78,7 +79,8 @@ def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> Row
 def verdict_by(
     row: Row, board: Leaderboard, read: Callable[[], Submission], data: Dataset
 ) -> RowVerdict:
-    """Verify a row of a run by its file, which `read` reads."""
+    """Verify a row of a run by its file on a dataset. `read`: reads the file, so that an error of
+    reading is an outcome, too: the row differs."""
     assert row.run is not None
     try:
         checked(row, board, read(), data)
@@ -93,7 +95,8 @@ def verdict_by(
 
 
 def contents_in(folder: Path) -> dict[str, Path]:
-    """The files of vectors below a folder, by their content, and by their checksum."""
+    """Find the files of vectors below a folder: the path of each, by the sha256 of its content and
+    by that of its bytes, since rows of former versions have the latter."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() not in SINGLE_FILE or not path.is_file():
@@ -107,7 +110,8 @@ def contents_in(folder: Path) -> dict[str, Path]:
 
 
 def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> RowVerdict:
-    """Verify a row of a run by one of some files, by their content (`contents_in`)."""
+    """Verify a row of a run by that of some files, `kept`, which it is of; their paths by what
+    tells them apart (`contents_in`)."""
     assert row.run is not None
     if row.run.digest not in kept:
         missing = f"no file there has its content, {row.run.digest[:12]}…"
@@ -122,8 +126,8 @@ def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> Row
 
 
 def _dataset(name: str) -> Dataset:
-    """The dataset of this name; a path is none, for then a branch could bring the labels of its
-    rows itself.
+    """Load the dataset of this name, a published one or one built here. A path is refused: a branch
+    could bring the labels of its rows itself then.
     """
     if "/" in name or Path(name).suffix or name not in {*specs, *own_names()}:
         raise SourceError(f"no dataset is called {name}", fix="hbench list shows their names")
@@ -131,8 +135,8 @@ def _dataset(name: str) -> Dataset:
 
 
 def _read(path: Path, run: RunProvenance) -> Submission:
-    """Read a file of the cache, which is removed where it is no longer what it was, so that the
-    next run fetches it.
+    """Read a run's file from the cache. Where it is not the run's, it is removed, so that the next
+    call fetches it again; the verdict on this one says so.
     """
     given = submission.read(path)
     if not run.is_of(*identity_of(given)):
@@ -197,7 +201,7 @@ def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -
 
 
 def one_line(error: HBenchError) -> str:
-    """What an error says, in one line."""
+    """Write what an error says in one line: the problem, what was expected and what was found."""
     parts = [error.problem]
     parts += [
         f"{word} {text}"

@@ -50,12 +50,13 @@ BEYOND = "another content, scores beyond what another {} gives"
 
 
 def command_of(made: str, out: Path, file: str) -> list[str]:
-    """The words of the command that a row names, with a folder for what it makes; raises UsageError
-    where it is none that is run again.
+    """Return the words of the command that a row names, `made`, but for "hbench", with the place
+    for what it makes: the folder `out`, or in it a file of this name. Raises UsageError for a
+    command that is not run for a stranger.
     """
     try:
         words = shlex.split(made)
-    except ValueError:
+    except ValueError:  # an open quote: no command
         words = []
     verb = words[1] if len(words) > 1 and words[0] == "hbench" else ""
     if verb not in OPTIONS:
@@ -105,11 +106,12 @@ def make(row: Row, out: Path) -> Path:
 
 
 def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
-    """What a comparison with the remade file says, in words, and whether the row stands."""
+    """Say in words what the comparison of a row with its remade file came to, and whether the row
+    stands: the content is the same, or its scores are as near as another run's would be."""
     wrong = [check for check in checks if check.differs]
     if not any(check.field in CONTENT for check in wrong):
         return SAME, not wrong
-    if len(wrong) == 1:
+    if len(wrong) == 1:  # the content alone
         return EQUAL, True
     assert row.run is not None
     allowed = allowed_of(row.run)
@@ -127,14 +129,16 @@ def allowed_of(run: RunProvenance) -> dict[str, Decimal] | None:
 
     if run.seeds is None:
         return None
+    # two-sided, and divided by the number of metrics (Bonferroni), so that SURE is of all together
     quantile = t.ppf(1 - (1 - SURE) / 2 / len(run.between_seeds), run.seeds - 1)
     factor = Decimal(math.sqrt(2) * float(quantile))
     return {metric: factor * s for metric, s in run.between_seeds.items()}
 
 
 def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
-    """Whether a score is further from the row's than another seed, or processor, may move it; where
-    there are seeds, metrics without a deviation are not judged.
+    """Whether a score is further from the row's than another run may move it, by metric `allowed`
+    points, or, None, than another processor's rounding may. Where seeds are known, metrics without
+    a deviation are not judged, so they are not far; a missing score always is.
     """
     if not isinstance(check.rescored, Decimal) or not isinstance(check.recorded, Decimal):
         return True

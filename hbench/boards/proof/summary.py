@@ -25,6 +25,7 @@ def escaped(text: str) -> str:
     """Return a text of anybody's in one line in which Markdown and GitHub's log find nothing but
     text.
     """
+    # control characters (C) and all kinds of blanks (Z) become a space
     visible = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     line = " ".join(visible.split())
     shown = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"

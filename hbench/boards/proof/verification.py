@@ -80,6 +80,7 @@ def rescored(
     if nodes is None:
         return report_on(examine(given, data, replace(settings, metrics=metrics))).document
 
+    # names have metrics of their own, which items may not have: so the items are examined by any
     examined = examine(given, data, replace(settings, metrics="H-AP"))
     return report_on_nodes(examined, read_nodes(nodes, data.levels), metrics=metrics).document
 
@@ -107,7 +108,7 @@ def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
 
 
 def identity_of(given: Submission) -> GivenFile:
-    """What tells a submission's file from others."""
+    """Return what tells a submission's file from others: the sha256 of its content and bytes."""
     return GivenFile(given.content, given.source.sha256)
 
 
@@ -175,7 +176,8 @@ def refuse_differences(checks: Sequence[Check]) -> None:
 
 
 def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
-    """What is said of a file that is not the row's: how far its scores are."""
+    """Make the error for a file that is not the row's: it says how many of its scores are equal,
+    and how far the others are apart."""
     scores = [check for check in checks if check.field not in CONTENT]
     equal = sum(not check.differs for check in scores)
     apart = [f"{check.field} by {_distance(check)}" for check in scores if check.differs]
@@ -195,7 +197,8 @@ def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
 
 
 def _distance(check: Check) -> str:
-    """How far a score is from the recorded one, in points."""
+    """Write how far a score is from the recorded one, in points, with the recorded digits; "no
+    value" where one of them is missing."""
     if not (isinstance(check.recorded, Decimal) and isinstance(check.rescored, Decimal)):
         return "no value"
     return str(abs(check.rescored - check.recorded).quantize(check.recorded))
@@ -232,8 +235,8 @@ def _checks(
 
 
 def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
-    """Raise ComparisonError for a row by a file's checksum, where another has the same by its
-    content."""
+    """Raise ComparisonError for a row that names its file by its bytes' checksum, as former
+    versions did, where another row has the same file by its content, under the same conditions."""
     # the identity of a row of a run is its digest, which differs here, its names and its conditions
     _digest, *beside = row.identity
     others = [
@@ -264,7 +267,9 @@ def _refuse_other_head(board: Leaderboard, document: Document) -> None:
 def _checked_fields(
     row: Row, run: RunProvenance, board: Leaderboard, document: Document
 ) -> Iterator[Check]:
-    """Yield a check for every field of a row, but for its scores, that its file gives otherwise."""
+    """Yield a check for every field of a row, but for its scores, that its file gives otherwise:
+    the row is built anew from `document`, the report on the file. Raises SubmissionError where the
+    row hides what speaks against its file."""
     anew = row_of(document, board, RowDetails(method=row.method))
     assert anew.run is not None
     hidden = [doubt for doubt in document.doubts if doubt not in (run.doubt or "")]
@@ -281,7 +286,9 @@ def _checked_fields(
 
 
 def _checked_score(row: Row, metric: str, value: float | None, factor: float) -> Check:
-    """Compare a recorded score with the same as it is now, a fraction."""
+    """Compare a recorded score with `value`, the same as it is now, None without one; `factor`: by
+    which that becomes what is printed, most often 100. They may differ by half of the last recorded
+    digit, and by the noise of float32."""
     score = row.scores[metric]
     again = None if value is None else round(Decimal(factor * value), 2 * PLACES)
     allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
@@ -317,7 +324,8 @@ def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterato
 
 
 def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_OtherField]:
-    """Yield the fields of a run that are not those of the run made anew."""
+    """Yield the fields of a run that are not those of the run made anew. A row may be older than
+    its check, so days and versions may be earlier, but not later; and it may say more doubts."""
     if run.queries != anew.queries:
         yield _OtherField("queries", run.queries, anew.queries)
     if run.date > anew.date:
