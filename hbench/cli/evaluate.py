@@ -223,7 +223,7 @@ def command(
     if smaller.are_given:
         with reporting.read_if_refused(data):
             scored = score_sizes(given, data, smaller, scoring=scoring, execution=execution)
-        show_sizes(scored, files.output, shown_as)
+        show_sizes(scored, files.output, shown_as, page=smaller.page)
         return
     with reporting.read_if_refused(data):
         checked = reporting.examined(given, data, scoring.settings, method)

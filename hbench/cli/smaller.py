@@ -47,6 +47,7 @@ class SmallerOptions:
     dims: tuple[int, ...]
     bits: tuple[int, ...]
     components: Path | None
+    page: Path | None
 
     @property
     def are_given(self) -> bool:
@@ -55,9 +56,17 @@ class SmallerOptions:
 
     def refuse_beside(self, others: Mapping[str, object], form: str) -> None:
         """Raise click's UsageError for what makes no sense beside smaller sizes: components of
-        which no number is said, options of one report, and its formats."""
+        which no number is said, a page without them, options of one report, and its formats."""
+        from hbench.core.files import refuse_unwritable
+
         if self.components is not None and not self.dims:
             raise click.UsageError("--components needs --dims: how many of them are kept.")
+        if self.page is not None and not self.are_given:
+            raise click.UsageError("--page needs --dims or --bits, whose table it shows.")
+        if self.page is not None and self.page.suffix != ".html":
+            raise click.UsageError(f"{self.page} is no page: end its name in .html.")
+        if self.page is not None:
+            refuse_unwritable(self.page)
         if not self.are_given:
             return
         own = "--dims" if self.dims else "--bits"
@@ -88,6 +97,9 @@ SMALLER = block(
             type=FILE,
             help="For --dims: also principal components, fitted on the vectors of this file, such "
             "as the training set's.",
+        ),
+        click.option(
+            "--page", type=FILE, help="With --dims or --bits: write a page of the sizes, .html."
         ),
     ],
 )
@@ -141,8 +153,11 @@ def score_sizes(
     return ScoredSizes(data.name, given.source.file, data.levels, scores)
 
 
-def show_sizes(scored: ScoredSizes, output: Path | None, form: str) -> None:
-    """Show what each size costs; `output`: a JSON document, which hbench plot draws."""
+def show_sizes(
+    scored: ScoredSizes, output: Path | None, form: str, *, page: Path | None = None
+) -> None:
+    """Show what each size costs; `output`: a JSON document, which hbench plot draws; `page`: the
+    page that is written of it."""
     from hbench.core.files import write_text
     from hbench.evaluation.variants import smaller
 
@@ -150,6 +165,11 @@ def show_sizes(scored: ScoredSizes, output: Path | None, form: str) -> None:
         text = json.dumps(scored.document(), indent=2, ensure_ascii=False)
         write_text(output, text + "\n")
         say(f"wrote {output}: hbench plot sizes {output} -o sizes.svg draws it")
+    if page is not None:
+        from hbench.look.pages.sizes import write_sizes_page
+
+        write_sizes_page(scored.scores, page, file=scored.file, dataset=scored.dataset)
+        say(f"wrote {page}: open it in a browser")
     if form == "json":
         show_json(scored.document())
         return

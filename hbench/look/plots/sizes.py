@@ -49,7 +49,7 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
     """
     try:
         content: Any = read_json(path)
-        sizes = [_size_of(size) for size in content["sizes"]]
+        sizes = [size_of(size) for size in content["sizes"]]
         return str(content["sizes"][0]["signature"]), sizes
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise SubmissionError(
@@ -60,7 +60,7 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
         ) from None
 
 
-def _size_of(size: Any) -> SizeScores:
+def size_of(size: Any) -> SizeScores:
     """One size of the document; undefined scores are left out."""
     scores = {
         metric: factor_of(metric) * float(score["value"])

@@ -1,0 +1,77 @@
+"""Writes the page of smaller vectors: what every size loses at every level, in sentences, as a
+picture and in a table.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from hbench.core.files import write_text
+from hbench.evaluation.variants.smaller import SmallerScore, losses_in_words
+from hbench.look.pages.folder import SHARED, Pages
+from hbench.look.plots.sizes import draw_sizes, size_of
+from hbench.records.shown import shown, shown_difference_range
+
+
+class SizeCell(NamedTuple):
+    """A score as it is printed, the 95 % interval of its difference from the whole vector ("" of
+    the whole itself), and whether that interval is wholly below or above 0: "worse", "better" or
+    ""."""
+
+    score: str
+    difference: str
+    verdict: str
+
+
+class SizeRow(NamedTuple):
+    """A size, its bytes and its cell for every metric."""
+
+    size: str
+    bytes: int
+    cells: list[SizeCell]
+
+
+def write_sizes_page(
+    scores: Sequence[SmallerScore], path: Path, *, file: str, dataset: str
+) -> None:
+    """Write the page as one file that loads nothing else, whole or not at all.
+
+    `scores`: those of the whole vectors first; `file` and `dataset`: what was scored, for the
+    heading.
+    """
+    whole, *smaller = scores
+    metrics = list(whole.report.document.scores)
+    drawing = draw_sizes(
+        whole.report.signature, [size_of(score.record()) for score in scores], metrics
+    )
+    style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
+    shared = {
+        "file": file,
+        "dataset": dataset,
+        "signature": whole.report.signature,
+        "metrics": metrics,
+        "losses": [losses_in_words(score) for score in smaller],
+        "rows": [SizeRow(str(s.size), s.size.bytes, _cells(s, metrics)) for s in scores],
+        "picture": base64.b64encode(drawing.as_bytes("svg")).decode("ascii"),
+        "style": style,
+    }
+    write_text(path, Pages(SHARED, {}).text("sizes", **shared))
+
+
+def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
+    """The cells of one size."""
+    of_metric = {each.metric: each for each in score.differences}
+    cells = []
+    for metric in metrics:
+        value = shown(metric, score.report.document.scores[metric].value)
+        ends = of_metric.get(metric)
+        if ends is None:
+            cells.append(SizeCell(value, "", ""))
+            continue
+        verdict = "worse" if ends.high < 0 else "better" if ends.low > 0 else ""
+        cells.append(SizeCell(value, shown_difference_range(metric, ends.low, ends.high), verdict))
+    return cells
