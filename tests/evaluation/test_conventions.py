@@ -159,6 +159,54 @@ def test_recall_may_be_the_share_of_all_right_results(data, own):
     assert by_words(data, IDS, vectors, "R@2")[words] == pytest.approx(mean(shares))
 
 
+# Numbers in print that disagree with others, and by which convention each is likely to have come
+# about: leaderboards/README.md and docs/which-sop.md tell of them.
+PUBLISHED = {
+    "mteb, MRR@1 of .9994 whatever the model": ("MRR", {}, HIT),
+    "mteb, recall@1 of .188 whatever the model": ("R@1", {}, f"TR@1 by the name of R@1, {HIT}"),
+    "mteb, hit_rate_at_1 near 1 before its correction": ("R@1", {}, HIT),
+    "HAPPIER, H-AP on SOP by the released evaluator": (
+        "H-AP", {"protocol": "official"}, "protocol official",
+    ),
+    "SupRank Tab. V, H-AP of HAPPIER_F on iNaturalist": (
+        "H-AP", {"alpha": 3}, "the relevance has the exponent α = 3",
+    ),
+    "SupRank Tab. VIII, CLCD's mAP on DyML is mAP@R": (
+        "AP", {"metrics": ["mAP@R"]}, "mAP@R by the name of AP",
+    ),
+    "SupRank, a level's R@1 among those of the finest": (
+        "R@1", {"metrics": ["R@1/order"]}, "R@1/order by the name of R@1",
+    ),
+    "unnormalised vectors by dot product": ("R@1", {"similarity": "dot"}, "similarity dot"),
+    "equal scores, the right one first": ("R@1", {"ties": "optimistic"}, "ties optimistic"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("printed", PUBLISHED)
+def test_a_published_disagreement_is_named(data, printed):
+    metric, changed, words = PUBLISHED[printed]
+    ids = np.array(IDS, object)
+    vectors = vectors_of(2)
+    if HIT in words:  # no option gives these: each query is nearest to itself, and right
+        shares = [sum(results[:1]) / sum(results) for results in lists(vectors, own=True)]
+        value = mean(shares) if "TR@1" in words else 1.0
+    else:
+        settings = {"metrics": [metric]} | changed
+        (value,) = hbench.evaluate(
+            EmbeddingSubmission(embeddings.joined(ids, vectors)).queries, data, **settings
+        ).scores.values()
+    found = list(
+        tried(
+            EmbeddingSubmission(embeddings.joined(ids, vectors)),
+            data,
+            MetricName.parse(metric).at(data.levels),
+            report_on,
+        )
+    )
+    named = explained(PrintedValue.parse(f"{100 * value:.2f}"), found, metric).fitting
+    assert words in {each.words for each in named}
+
+
 def test_a_run_of_1000_results_counts_what_it_does_not_list(tmp_path):
     number = 1040
     names = [f"i{n:04}" for n in range(number)]

@@ -44,6 +44,7 @@ from hbench.records.report import Report
 NUMBER = re.compile(r"[0-9]*\.?[0-9]+")
 SIMILARITIES = ("cosine", "dot", "l2")
 TIES = ("pessimistic", "optimistic")
+ALPHAS = (2, 3, 5)  # exponents of the relevance that are trained with; metrics have 1
 QUERIES_ALONE = "the queries are ranked among themselves, without the gallery"
 EVERYTHING = "all items of the test are asked, and ranked among themselves"
 NEAREST = 3
@@ -128,6 +129,8 @@ def tried(
         given.refuse_bits()  # every similarity below is named, and none would ask
     vectors = EmbeddingSubmission(*given.parts)  # evaluated many times: not moved in place
     yield from _by_settings(vectors, data, metric, report)
+    if "relevance" in metrics[metric.base].takes:
+        yield from _by_exponents(vectors, data, metric, report)
     if len(given.parts) > 1:
         return  # the sides may be of unlike models, which nobody ranks together
     among = [_among_themselves(test) for test in data.tests.values()]
@@ -165,6 +168,20 @@ def _by_settings(
                 if protocol != "paper":
                     options.append(f"--protocol {protocol}")
                 yield from _of_report(made, metric, data.levels, options)
+
+
+def _by_exponents(
+    given: EmbeddingSubmission,
+    data: Dataset,
+    metric: MetricName,
+    report: Callable[[Examined], Report],
+) -> Iterator[Convention]:
+    """The metric by other exponents of the relevance, such as that of the loss: two H-AP of SupRank
+    Tab. V fit α = 3."""
+    for alpha in ALPHAS:
+        settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
+        value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
+        yield Convention((f"the relevance has the exponent α = {alpha}",), "", value)
 
 
 def _of_report(
