@@ -42,14 +42,15 @@ class Values(NamedTuple):
     def empty(
         cls, metrics: int, counts: NDArray[np.int64], others: tuple[Values, ...] = ()
     ) -> Values:
-        """Nothing computed yet, of queries with these level counts."""
+        """Values of n queries before anything is computed: NaN for each of the `metrics`.
+        `counts` (n, L+1): the items in each query's list by level; `others`: for other views."""
         n = len(counts)
         return cls(
             np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts, others
         )
 
     def of(self, queries: slice) -> Values:
-        """The values of some of the queries."""
+        """The values of some of the queries, under every view; views into the same arrays."""
         return Values(
             self.values[:, queries],
             self.first_level[queries],
@@ -59,7 +60,8 @@ class Values(NamedTuple):
         )
 
     def put(self, at: NDArray[np.int64], found: Values) -> None:
-        """Write the values of other queries at their positions."""
+        """Write the values that were `found` for n queries to the positions `at` (n,) of these, in
+        place and under every view."""
         self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = found[:4]
         for own, other in zip(self.others, found.others, strict=True):
             own.put(at, other)
@@ -87,20 +89,25 @@ class View:
         scorers: Sequence[ScoreQuery],
         ties: Ties,
     ) -> View:
-        """The view of other labels of the same fine classes, of queries (Q, L') and gallery (G,
-        L').
+        """The view of the ranker's queries and scores under other labels, such as another tree.
+
+        `labels`: those of the queries (Q, L') and of the gallery (G, L'), in input order, coarse
+        to fine; their finest classes must be the ranker's. `ties` orders equal scores by level.
         """
+        of_queries, of_gallery = labels
+        # means are summed in the order of these labels, which gives the bits of an evaluation under
+        # them alone; lexsort sorts by its last key first, so the levels are reversed: coarse first
         asked = ranker.queries
+        coarse_first = of_queries[asked].T[::-1]
         return cls(
-            ranker.relabelled(*labels, ties),
+            ranker.relabelled(of_queries, of_gallery, ties),
             scorers,
-            # means are summed by the order of these labels, as an evaluation under them alone
-            # would; lexsort takes its last key first, the coarsest level
-            canonical=asked[np.lexsort(labels[0][asked].T[::-1])],
+            canonical=asked[np.lexsort(coarse_first)],
         )
 
     def nothing(self, queries: int) -> Values:
-        """Values of this many queries, nothing computed yet."""
+        """Values of this many queries before anything is computed, NaN and zeros: a kept block
+        must have their shapes and types."""
         return Values.empty(len(self.scorers), np.zeros((queries, self.ranker.depth + 1), np.int64))
 
 
@@ -121,7 +128,8 @@ class Job(View):
     others: Sequence[View] = ()
 
     def nothing(self, queries: int) -> Values:
-        """Values of this many queries under all views, nothing computed yet."""
+        """Values of this many queries under all views before anything is computed, NaN and zeros:
+        a kept block must have their shapes and types."""
         return (
             super()
             .nothing(queries)
@@ -130,7 +138,8 @@ class Job(View):
 
     @property
     def digest(self) -> str:
-        """sha256 of everything the values depend on."""
+        """sha256, as hex digits, of everything the values depend on: kept blocks and those of a
+        cluster are used only where their digest is this one."""
         names = "" if self.by_name is None else f" {self.by_name.digest}"
         words = f"{self.ranker.digest} {len(self.scorers)} {self.conditions}{names}"
         for view in self.others:

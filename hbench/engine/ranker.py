@@ -116,7 +116,8 @@ class Ranker:
         self.scores = Scores(rows, self.queries, self.columns, left)
 
     def _refuse_too_deep_for_codes(self) -> None:
-        # a partial label has two codes for each level but the finest, and a code is one byte
+        """Raise TreeError where the codes of partial labels do not fit into a byte: two for each
+        level, "of this level" and "may be finer", but one for the finest."""
         if 2 * self.depth - 1 > MOST_LEVELS:
             raise TreeError(
                 "the tree is too deep for partial labels",
@@ -125,25 +126,33 @@ class Ranker:
             )
 
     def _take_ranges(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Items of one path each: those of a level are a range of the gallery."""
+        """Set the ranges of the levels where each item has one path: in canonical order, that is by
+        path, the items that share at least l levels with a query lie side by side."""
         self.starts, self.ends = level_ranges(
             queries.labels[self.queries], gallery.labels[self.columns]
         )
+        # what is ranked are codes: levels, but under partial labels two codes per level
         self.coded = (self.starts, self.ends)
         self.code_ties = self.tie_key
         if queries.known is not None and gallery.known is not None:
             self._code(queries, gallery, tie_key)
 
     def _take_paths(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Items of several paths: those of a level are listed."""
+        """Set the lists of positives where items have several paths: then those of a level are not
+        side by side in any order, and are listed for each query."""
         asked = queries.paths(self.queries)
         lists = PathLists(asked, gallery.paths(self.columns), self.left_out)
         if asked.known is not None:
             self.known = asked.known_of_items
+        # counts (Q, K) are by code from 0: the highest code is K − 1
         self._take_lists(lists, tie_key(lists.counts.shape[1] - 1))
 
     def _take_lists(self, lists: PositiveLists, code_ties: NDArray[np.uint8]) -> None:
-        """Take lists for what items mean to the queries, and for what is left out of theirs."""
+        """Rank by lists of positives, and of what is left out, in place of ranges of the gallery.
+
+        Rows of scores are then arranged: each query's positives are moved behind the gallery, where
+        those of a code are a range. `code_ties`: the tie key of each code.
+        """
         self.listed = ListedItems(lists, len(self.columns), is_partial=self.known is not None)
         self.coded = (self.listed.starts, self.listed.ends)
         self.code_ties = code_ties
@@ -152,18 +161,22 @@ class Ranker:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
         self.sizes = lists.counts.sum(axis=1)
         self.mutual = False
+        # arranging the rows leaves these items out: nothing is left to be masked
         none = self.columns[:0]
         self.left_out = lambda _first, _last: (none, none)
         self.arrange = self._arranged_by_lists
 
     def _arranged_by_lists(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
+        """Rows (n, G + P) of scores (n, G), of the queries from `first` on in canonical order, with
+        their P positives moved behind the gallery. First copies get their original's score."""
         assert self.listed is not None
         scores[:, self.copies] = scores[:, self.originals]
         return self.listed.arranged(scores, first)
 
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Set `coded` (hbench.metrics.readings): the ranges of each level, and between those of
-        two levels the items that may be finer than the lower one.
+        """Set the ranges by code for partial labels, where the label of an item may end above the
+        finest level: code 2l − 1 holds the items of level ≥ l, code 2l those of level l that may be
+        finer. Each range is written over those before.
         """
         assert queries.known is not None
         assert gallery.known is not None
@@ -195,6 +208,7 @@ class Ranker:
         −0.0 counts as 0.0. Taken only where parts of an evaluation are kept or sent.
         """
         digest = hashlib.sha256(f"{self.scores.block_size} {self.tie_key.tolist()}".encode())
+        # rows are read in canonical order, so that the order of the input changes nothing
         sides = [(self.scores.gallery_rows, self.columns)]
         if self.scores.query_rows is not self.scores.gallery_rows:
             sides.append((self.scores.query_rows, self.queries))
@@ -219,12 +233,12 @@ class Ranker:
         return bool(self.tie_key[0] < self.tie_key[-1])
 
     def rows(self, block: int) -> NDArray[np.int64]:
-        """The input positions of a block's queries."""
+        """The positions, in the order of the input, of the queries of block number `block`."""
         return self.scores.rows(block)
 
     def level_counts(self, first: int, last: int) -> NDArray[np.int64]:
-        """Count the items of every level, (n, L+1), in the lists of the canonical queries from
-        `first` to `last`.
+        """Count the items of every level, (n, L+1), in the lists of the queries from `first` to
+        `last` in canonical order; level 0 are those that share no level.
         """
         rows, columns = self.left_out(first, last)
         starts = self.starts[first:last]
@@ -241,8 +255,9 @@ class Ranker:
         return counts
 
     def counts_by_code(self, first: int, last: int) -> NDArray[np.int64]:
-        """Count the items of every code in the lists of a range of the canonical queries; (n, 2L),
-        or (n, L+1) where codes are levels."""
+        """Count the items of every code in the lists of the queries from `first` to `last` in
+        canonical order; (n, L+1) where codes are levels. Under partial labels (n, 2L): code 0, then
+        2l − 1, surely of level l, and 2l, which may be finer, by turns."""
         counts = self.level_counts(first, last)
         if self.known is None:
             return counts
@@ -250,6 +265,7 @@ class Ranker:
         # every second range is that of the items that may be finer than their level: (n, L − 1)
         starts, ends = (bounds[first:last, 1::2] for bounds in self.coded)
         unknown = ends - starts
+        # an item that is left out of a list is not counted
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(unknown, rows, inside.astype(np.int64))
         # they have a code of their own, and leave that of their level
@@ -259,8 +275,9 @@ class Ranker:
         return coded
 
     def mask(self, scores: NDArray[np.floating], first: int) -> None:
-        """Finish rows of scores (n, G), of the canonical queries from `first` on: copies get the
-        score of their original, what is left out of a query's list −inf."""
+        """Finish rows of scores (n, G) in place, of the queries from `first` on in canonical order:
+        copies of a vector get the very score of the first one, which BLAS does not promise; what is
+        left out of a query's list, such as itself, gets −inf."""
         if len(self.copies):
             scores[:, self.copies] = scores[:, self.originals]
         scores[self.left_out(first, first + len(scores))] = -np.inf
@@ -268,12 +285,14 @@ class Ranker:
     def arranged(
         self, scores: NDArray[np.floating], first: int
     ) -> Iterator[tuple[int, NDArray[np.floating]]]:
-        """Yield finished rows, in which the ranges lie, of rows of scores (n, G) of the canonical
-        queries from `first` on; some at a time, with the place of the first of them."""
+        """Yield finished rows in which the items of each code lie side by side, of the scores
+        (n, G) of the queries from `first` on in canonical order; with the place of the first of
+        them among the n."""
         if self.arrange is None:
             self.mask(scores, first)
             yield 0, scores
             return
+        # arranging copies the rows: some at a time, so that the copy stays small
         at_once = max(ARRANGED_AT_ONCE // scores.shape[1], 1)
         for start in range(0, len(scores), at_once):
             yield start, self.arrange(scores[start : start + at_once], first + start)
@@ -281,10 +300,11 @@ class Ranker:
     def sequence_of_codes(
         self, query: int, row: NDArray[np.floating], counts: NDArray[np.int64]
     ) -> LevelSequence:
-        """The sequence of a canonical query by codes, from its finished row of scores and its
-        counts by code.
+        """The level sequence of one query, with codes for levels: its number in canonical order,
+        its finished `row` of scores (G,), and the `counts` (K,) of the items in its list by code.
         """
         codes = np.zeros(len(row), np.uint8)
+        # each range is written over those before: an item has the last code whose range holds it
         starts, ends = self.coded
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
             codes[start:end] = code
@@ -293,7 +313,8 @@ class Ranker:
         return level_sequence(row, codes, counts, self.code_ties)
 
     def block(self, block: int) -> Iterator[LevelSequence]:
-        """The level sequences, by codes, of one block's queries in the order of `rows(block)`."""
+        """Yield the level sequence of each query of a block, in the order of `rows(block)`; under
+        partial labels by code, two for each level, in place of levels."""
         scores = self.scores.whole(block)
         first = block * self.scores.block_size
         counts = self.counts_by_code(first, first + len(scores))
@@ -302,13 +323,12 @@ class Ranker:
                 yield self.sequence_of_codes(first + n, row, counts[n])
 
     def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> Ranker:
-        """A ranker of the same queries, blocks and scores under other labels (Q, L'), (G, L') of
-        the same fine classes.
+        """A ranker of the same queries, blocks and scores under other labels, those of the queries
+        (Q, L') and the gallery (G, L'), whose finest classes are the same.
 
-        It takes rows of scores that this ranker's `mask` finished.
-
-        Items of one fine class keep their order, which is by content: so its order is that of a
-        ranker made of these labels.
+        It takes rows of scores that this ranker's `mask` finished, and puts their columns in the
+        order of its own labels. Items of one class keep their order, which is by content: so that
+        order is the one of a ranker made of these labels.
         """
         other = self._without_digest()
         # lexsort takes its last key first: the coarsest level
@@ -317,6 +337,7 @@ class Ranker:
         place[order] = np.arange(len(order))
 
         def left_out(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            """As `left_out` of this ranker, with the columns of the other."""
             rows, columns = self.left_out(first, last)
             return rows, place[columns]
 
@@ -333,14 +354,15 @@ class Ranker:
         return other
 
     def _without_digest(self) -> Ranker:
-        """A copy that takes a digest of its own."""
+        """A copy that shares all arrays and computes a digest of its own: the kept one of this
+        ranker would be copied, too, and be wrong once the copy is changed."""
         other = copy.copy(self)
         other.__dict__.pop("digest", None)
         return other
 
     def of_lists(self, lists: QueryLists) -> Ranker:
-        """A ranker of the same queries, blocks and scores whose levels are those of lists, and not
-        of labels.
+        """A ranker of the same queries, blocks and scores whose levels are those that a benchmark
+        lists for pairs of query and item, and not those of labels.
         """
         other = self._without_digest()
         other.known = None  # a judged pair has one level: no label is partial
@@ -351,8 +373,8 @@ class Ranker:
     def columns_of(
         self, queries: NDArray[np.int64], places: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The items, as input positions of the gallery, at places of the finished rows of canonical
-        queries; two (n,) -> (n,).
+        """The gallery items (n,), as positions in the input, that stand at these `places` (n,) of
+        the finished rows of these `queries` (n,), numbers in canonical order.
         """
         columns = places if self.listed is None else self.listed.columns(queries, places)
         items: NDArray[np.int64] = self.columns[columns]

@@ -26,7 +26,7 @@ class Scan(NamedTuple):
     keys: NDArray[np.uint64]
 
     def of(self, rows: NDArray[np.int64]) -> "Scan":
-        """The scan of some of the rows."""
+        """The squared lengths and keys of the rows (n,) at these positions."""
         return Scan(self.squares[rows], self.keys[rows])
 
 
@@ -44,6 +44,7 @@ def scan(vectors: Any) -> Scan:
         rows = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE])
         at = slice(start, start + ROWS_AT_ONCE)
         floats, keys[at] = rows.astype(np.float64), _fast_keys(rows)
+        # NaN and infinity are told by the squares, without a warning
         with np.errstate(over="ignore", invalid="ignore"):
             squares[at] = np.einsum("nd,nd->n", floats, floats)
 
@@ -61,8 +62,11 @@ def scan(vectors: Any) -> Scan:
 
 
 def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
-    """The fast keys (n,) of some rows (n, D), by the formula at `scan`; equal rows have equal keys,
-    and so −0.0 counts as 0.0.
+    """The fast keys (n,) of rows (n, D): Σ_d word_d · factor_d modulo 2^64, which uint64 products
+    wrap by themselves. Equal rows have equal keys, and so −0.0 counts as 0.0.
+
+    Words are the bits of a number as an integer; a float64 is two words, so that a product of 32
+    and 64 bits still depends on all bits of the word. Odd factors lose no bit of a word.
     """
     if rows.dtype == np.float64:
         words: Any = (rows + 0.0).view(np.uint32)  # −0.0 + 0.0 is 0.0
@@ -79,7 +83,8 @@ def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
 def equal_rows(
     vectors: Any, first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether the rows at two lists of positions (n,) are equal, pair by pair; (n,)."""
+    """Whether the rows of `vectors` (N, D) at two lists of positions (n,) are equal, pair by pair;
+    (n,). Some pairs at a time, so that few rows are gathered at once."""
     parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(first), ROWS_AT_ONCE)]
     same = [np.equal(vectors[first[part]], vectors[second[part]]).all(axis=1) for part in parts]
-    return np.concatenate([*same, np.zeros(0, bool)])
+    return np.concatenate([*same, np.zeros(0, bool)])  # concatenate refuses an empty list

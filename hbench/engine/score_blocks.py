@@ -46,6 +46,8 @@ class Scores:
         columns: NDArray[np.int64],
         memory: int | None,
     ) -> None:
+        """`rows`: those of the queries and of the gallery; `memory`: the bytes that may be held,
+        None for the default."""
         ample = max(MEMORY, available_threads() * MEMORY // 4)  # more than four threads get more
         self.queries = queries
         self.columns = columns
@@ -54,11 +56,13 @@ class Scores:
         self.dtype = self.gallery_rows.dtype
         # a block leaves room for the chunks of the gallery that two threads hold
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
-        # more memory than usual makes larger blocks: a gallery on disk is read once per block
+        # more memory than usual makes larger blocks, of 3/5 of it, for a gallery on disk is read
+        # once per block
         most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(
             len(columns) * self.dtype.itemsize, min(left, most), len(queries)
         )
+        # without a copy, if the rows lie in this order already; else a copy, if it fits
         self.kept = self.gallery_rows.run(columns)
         self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
         if self.copies:
@@ -67,10 +71,12 @@ class Scores:
 
     @property
     def block_bytes(self) -> int:
+        """Bytes of the scores of one block of queries against the whole gallery."""
         return self.block_size * len(self.columns) * self.dtype.itemsize
 
     @property
     def gallery_bytes(self) -> int:
+        """Bytes of the gallery's vectors, as they are multiplied."""
         return len(self.columns) * self.gallery_rows.width * self.dtype.itemsize
 
     @property
@@ -80,20 +86,23 @@ class Scores:
 
     @property
     def thread_chunk_bytes(self) -> int:
-        """Bytes of the gallery that each thread holds."""
+        """Bytes of the chunk of the gallery that each thread gathers; 0 where the gallery lies in
+        order already, and chunks are views of it."""
         items = min(len(self.columns), self.chunk_size) if self.kept is None else 0
         return items * self.gallery_rows.width * self.dtype.itemsize
 
     @property
     def chunk_size(self) -> int:
-        """Return the number of gallery items that are multiplied at once."""
+        """The number of gallery items that are multiplied at once, a multiple of PANEL. The data
+        alone decide, for it is part of what defines the last bits of a score."""
+        # bytes: at most what the cache holds; a small gallery is cut into CHUNKS, but not too small
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
         chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
         return max(1, chunk // (self.gallery_rows.width * self.dtype.itemsize) // PANEL) * PANEL
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
-        """Return how many of `threads`, each with its bytes of scratch, and how many blocks fit in
-        memory at once.
+        """Return how many of `threads`, each with `scratch` bytes of its own, and how many blocks
+        of scores fit in memory at once: one of each at least, no more blocks than threads.
         """
         per_thread = scratch + self.thread_chunk_bytes
         left = self.memory - self.gallery_copy_bytes
@@ -102,21 +111,21 @@ class Scores:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks of queries."""
+        """The number of blocks of queries; the last may be partly filled."""
         return -(-len(self.queries) // self.block_size)
 
     @property
     def chunks(self) -> range:
-        """The starts of the gallery's chunks."""
+        """The positions in canonical order at which the gallery's chunks start."""
         return range(0, len(self.columns), self.chunk_size)
 
     def rows(self, block: int) -> NDArray[np.int64]:
-        """The input positions of a block's queries."""
+        """The positions, in the order of the input, of the queries of block number `block`."""
         return self.queries[block * self.block_size : (block + 1) * self.block_size]
 
     def block_vectors(self, block: int) -> NDArray[np.floating]:
-        """The vectors (B, D) of a block; the last block is padded, so that its shape gives the same
-        bits.
+        """The vectors (B, D) of a block. The last one is padded with copies of its last row: BLAS
+        rounds a product of another shape in other places.
         """
         rows = self.rows(block)
         return self.query_rows.read(
@@ -128,7 +137,7 @@ class Scores:
         return np.empty((self.block_size, len(self.columns)), self.dtype)
 
     def whole(self, block: int) -> NDArray[np.floating]:
-        """The scores (n, G) of the n queries of one block."""
+        """The scores (n, G) of the n queries of one block, without those of the padding."""
         vectors = self.block_vectors(block)
         out = self.buffer()
         for start in self.chunks:
@@ -148,8 +157,9 @@ class Scores:
     def multiply_by(
         self, chunk: NDArray[np.floating], vectors: NDArray[np.floating], out: NDArray[np.floating]
     ) -> None:
-        """Write one piece, the scores of a block's vectors against a chunk of n items, to `out` (B,
-        n).
+        """Write the scores of a block's `vectors` (B, D) against a `chunk` (n, D) to `out` (B, n).
+
+        Raises SubmissionError where one is beyond the largest float.
         """
         try:
             with np.errstate(over="raise"):
@@ -162,7 +172,8 @@ class Scores:
 
     @contextmanager
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
-        """The chunk of the gallery from a canonical position on, in an array that is used again."""
+        """The vectors (n, D) of the gallery's chunk that begins at position `start` in canonical
+        order; valid only inside of `with`, for the array is used again afterwards."""
         if self.kept is not None:
             yield self.kept[start : start + self.chunk_size]
             return
@@ -207,8 +218,10 @@ def block_size(row: int, memory: int, queries: int) -> int:
     most = min(fitting // BLOCK_STEP, BLOCK // BLOCK_STEP, sixteens)
 
     def cost(size: int) -> int:
-        """The time of all blocks of `size` sixteens, in that of one query."""
+        """The time that all queries take in blocks of `size` sixteens, with the padding of the last
+        block and the packing of each, in units of one query's time."""
         blocks = -(-sixteens // size)
         return blocks * (size * BLOCK_STEP + PACKING)
 
+    # from the largest that fits to half of it; among equal costs the larger comes first
     return BLOCK_STEP * min(range(most, most // 2, -1), key=cost)

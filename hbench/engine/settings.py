@@ -52,7 +52,8 @@ class Words:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of a signature, in its order; what is as usual is not said."""
+        """The parts of a signature that quote these choices, such as `sim:cosine`, in its order.
+        What few evaluations have, such as partial labels, is said only where it is so."""
         parts = [f"sim:{self.similarity}", "self:excluded-by-id", f"ties:{self.ties}"]
         if self.partial:
             parts.append("labels:partial")
@@ -66,7 +67,8 @@ class Words:
 
     @property
     def stripped(self) -> Words:
-        """The same words without space around them."""
+        """The same words without space around them: a signature that was typed or pasted may have
+        spaces beside its bars."""
         return replace(
             self,
             similarity=self.similarity.strip(),
@@ -78,8 +80,10 @@ class Words:
 
     @classmethod
     def of_parts(cls, parts: Sequence[str]) -> Words:
-        """The words that these parts of a signature state."""
+        """The choices that the parts of a signature, such as `sim:cosine`, state; the inverse of
+        `parts`. Raises KeyError where a part is missing that every signature has."""
         values = _by_key(parts)
+        # the first part that reads labels:several(N), if any
         several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
         return cls(
             similarity=values["sim"],
@@ -94,6 +98,7 @@ class Words:
 
 
 def _by_key(parts: Iterable[str]) -> dict[str, str]:
+    """The parts of a signature that are `key:value`, by their keys; the last of one key counts."""
     return dict(part.split(":", 1) for part in parts if ":" in part)
 
 
@@ -114,6 +119,8 @@ class Signature:
         return bool(self.words.queries)
 
     def __str__(self) -> str:
+        """The signature as it is quoted: its parts with bars between, the tree only if it is not
+        the dataset's own."""
         parts = [self.dataset, "+".join(self.tests), *self.words.parts, f"hbench:{self.version}"]
         return "|".join([*parts, f"tree:{self.tree}"] if self.tree else parts)
 
@@ -140,7 +147,8 @@ class Signature:
 
     @property
     def settings(self) -> Settings:
-        """The settings that resolve to these conditions."""
+        """The settings that resolve to these conditions; `alpha=2` of the signature is relevance
+        alpha with exponent 2, and a relevance by name has none."""
         name, _, exponent = self.words.relevance.partition("=")
         return Settings(
             protocol=self.words.protocol,
@@ -170,9 +178,9 @@ class Conditions:
     def signature(self, dataset: str, tests: Iterable[str]) -> Signature:
         """The text without which a score on the tests of `dataset` (name@version) cannot be
         quoted."""
-        return Signature(
-            dataset, tuple(tests), self.words, version=".".join(__version__.split(".")[:2])
-        )
+        # major and minor: a patch changes no number
+        version = ".".join(__version__.split(".")[:2])
+        return Signature(dataset, tuple(tests), self.words, version=version)
 
 
 @checked_class
@@ -203,6 +211,7 @@ class Settings:
 
         Raises UnknownName or UsageError before any work starts.
         """
+        # the official protocol computes what the papers' released evaluators do, and no more
         if protocols[self.protocol] is not paper:
             _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
@@ -217,7 +226,7 @@ class Settings:
         similarity_name, similarity = named(
             "cosine" if self.similarity is None else self.similarity
         )
-        # kept blocks of another alpha are not these
+        # every digit is quoted, so that blocks kept under another alpha are not taken for these
         exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
 
         words = Words(
@@ -246,7 +255,8 @@ USUAL = Settings()
 
 
 def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
-    """Raise UsageError for labels that the released evaluators do not know."""
+    """Raise UsageError for labels that the papers' released evaluators do not know: paths that end
+    early (`partial`), or items that have more than one path (`several`: the most of any item)."""
     if partial:
         raise UsageError(
             "protocol `official` does not support partial labels",
@@ -263,7 +273,8 @@ def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
 
 
 def refuse_other_relevance(relevance: str) -> None:
-    """Raise UsageError for a relevance that the released evaluators do not have."""
+    """Raise UsageError for a relevance that the papers' released evaluators do not have: they know
+    alpha alone."""
     if relevance != ALPHA:
         raise UsageError(
             "the released evaluators know the relevance alpha alone",

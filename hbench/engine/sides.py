@@ -36,7 +36,8 @@ class Side:
     more: MorePaths | None = None
 
     def of(self, items: NDArray[np.int64]) -> Side:
-        """Some of the items, by their positions."""
+        """The side that consists of some of the items, by their positions (n,)."""
+        # rows selected from a larger array are selected once more, and not copied yet
         vectors: Any = (
             self.vectors.of(items)
             if isinstance(self.vectors, SelectedRows)
@@ -53,7 +54,7 @@ class Side:
         )
 
     def paths(self, order: NDArray[np.int64]) -> KnownPaths:
-        """All paths of the items, in an order."""
+        """All paths of the items, which are put in this `order` (N,) of their positions."""
         return KnownPaths(Paths(self.labels, self.more), order, self.known)
 
 
@@ -98,6 +99,8 @@ def left_out_of(
     self_columns = np.full(len(asked), -1) if self_rows is None else column_of[self_rows[asked]]
 
     def itself(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of the queries from `first` to `last` those that are in the gallery, counted from
+        `first`, and their own columns."""
         rows = np.flatnonzero(self_columns[first:last] >= 0)
         return rows, self_columns[first:last][rows]
 
@@ -112,10 +115,11 @@ def left_out_of(
     )
 
     def with_group(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The items that queries of a range leave out: those of their group, and themselves. As
-        pairs: the query, from the first one on, and the column."""
+        """The items that the queries from `first` to `last` leave out: those of their group, and
+        themselves. As pairs: the query, counted from `first`, and the column."""
         left_out = []
         for q in range(first, last):
+            # −1 stands for no group, whose members are not left out
             group = by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0]
             # unique: the query itself may be of the group
             columns = np.unique(np.append(group, self_columns[q]))

@@ -43,6 +43,7 @@ class TopResults:
     """
 
     def __init__(self, queries: int, k: int) -> None:
+        """Room for the first `k` results of this many queries; `kept` (Q,) tells which are here."""
         self.k = k
         self.items = np.full((queries, k), NO_ITEM, np.int32)
         self.scores = np.full((queries, k), np.nan, np.float64)
@@ -50,8 +51,9 @@ class TopResults:
         self.kept = np.zeros(queries, bool)
 
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
-        """Keep those of the canonical queries from `first` on, from their masked rows of scores (n,
-        G).
+        """Keep the first k results of n queries, those from `first` on in canonical order, from
+        their finished rows of scores (n, G), −inf where an item is left out. Few rows at a time:
+        they are read twice, the second time from the cache.
         """
         step = max(1, SCORES_AT_ONCE // scores.shape[1])
         for start in range(0, len(scores), step):
@@ -59,11 +61,12 @@ class TopResults:
             self.keep_found(ranker, candidates(rows, self.k), first + start, len(rows))
 
     def keep_found(self, ranker: Ranker, found: Contenders, first: int, queries: int) -> None:
-        """Keep the first results of a number of canonical `queries` from `first` on; they are among
-        the items that were `found`, whose rows count from `first`.
+        """Keep the first k results of a number of `queries`, from `first` on in canonical order;
+        they are among the items that were `found`, whose rows count from `first`.
         """
         best = found.best(self.k, partial(_tie_keys, ranker, first))
         row, place, column, score = best
+        # results are kept in the order of the input
         at = ranker.queries[first + row]
         self.items[at, place] = ranker.columns_of(first + row, column)
         self.scores[at, place] = score
@@ -82,7 +85,8 @@ class TopResults:
             return self.scores
         query_squares = ranker.scores.query_rows.squared_norms()[:, None]  # (Q, 1)
         if name == "l2":
-            # |q − g|² = |q|² − 2s, and |q|² is that of the row less its additional 1
+            # |q − g|² = |q|² − 2s, and |q|² is that of the row less its additional 1; rounding may
+            # leave a difference below 0, which has no root
             return -np.sqrt(np.maximum(query_squares - 1 - 2 * self.scores, 0))
         # item 0 stands in for NO_ITEM, whose score is no number anyway
         shown, place = np.unique(np.maximum(self.items, 0), return_inverse=True)
@@ -155,5 +159,7 @@ def _levels(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArra
 
 
 def _tie_keys(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArray[np.uint8]:
+    """The keys (n,) by which equal scores are ordered, lower first, of pairs of a row, counted from
+    the canonical query `first` on, and a column: they follow from the items' levels."""
     keys: NDArray[np.uint8] = ranker.tie_key[_levels(ranker, first, rows, columns)]
     return keys

@@ -21,12 +21,15 @@ DTYPES = {name: getattr(torch, name) for name in ("uint8", "int32", "int64", "fl
 
 
 def on_card(tensor: Tensor) -> Any:
-    """The same memory as a kernel takes it."""
+    """The tensor's own memory, not a copy, as an array that kernels accept: a card array of numba,
+    or one of numpy for the simulator."""
+    # sync=False: kernels and torch's copies queue on one stream, so there is nothing to wait for
     return tensor.numpy() if IS_SIMULATED else cuda.as_cuda_array(tensor, sync=False)
 
 
 def fetched(tensor: Tensor) -> Tensor:
-    """A copy in the host's memory, which the device fills in while the host goes on."""
+    """A copy in the host's memory, which the device fills in while the host goes on: it may be read
+    only once the device has been waited for."""
     return tensor.to("cpu", non_blocking=True)
 
 
@@ -40,11 +43,16 @@ class Staged:
     def __init__(
         self, like: Sequence[NDArray[Any]], queries: int | None, device: torch.device
     ) -> None:
-        # all arrays lie in one piece, so that one copy sends them; each begins at an aligned byte
+        """`like`: arrays of the wanted types and shapes; `queries`: the length of the first axis of
+        each, None for their own length.
+
+        All arrays lie in one piece of bytes, `packed`, so that one copy sends them all.
+        """
         shapes = [each.shape if queries is None else (queries, *each.shape[1:]) for each in like]
         sizes = [
             int(np.prod(shape)) * each.itemsize for shape, each in zip(shapes, like, strict=True)
         ]
+        # bytes from one array to the next, rounded up: each begins at a multiple of ALIGNED
         self.places = [-(-size // ALIGNED) * ALIGNED for size in sizes]
         self.packed = torch.empty(sum(self.places), dtype=torch.uint8, device=device)
         self.arrays = [
@@ -55,7 +63,12 @@ class Staged:
         ]
 
     def fill(self, arrays: Sequence[NDArray[Any]]) -> None:
-        """Have the first rows of the arrays filled; they need not be there when this returns."""
+        """Copy these arrays (n, …) of the host to the first n rows of the device's.
+
+        The copy is only queued and may arrive after this returns; kernels that are started later
+        find it done.
+        """
+        # pinned memory: only from there can the card copy while the host goes on
         on_host = torch.empty(
             sum(self.places), dtype=torch.uint8, pin_memory=self.packed.device.type == "cuda"
         )

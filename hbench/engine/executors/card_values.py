@@ -49,7 +49,7 @@ class CardLists(NamedTuple):
         )
 
     def of_kernel(self) -> reading.Listed:
-        """The same lists as a kernel takes them."""
+        """The same lists, in the same memory, as arrays that kernels accept."""
         return reading.Listed(*map(on_card, self))
 
 
@@ -57,6 +57,8 @@ class ReadLists:
     """Room for lists read by one reading of their codes."""
 
     def __init__(self, how: Reading, like: CardLists) -> None:
+        """`how`: by code, whether an item stays in the list and which level it has; `like`: lists
+        of as many queries and positives as these are to have."""
         device = like.ranks.device
         self.name = how.name
         self.lists = CardLists.empty(like.ranks.shape[0], like.ranks.shape[1], device)
@@ -65,7 +67,8 @@ class ReadLists:
         self.meaning = reading.Meaning(*map(on_card, by_code))
 
     def read(self, coded: reading.Listed, queries: int) -> None:
-        """Read the codes of the first n queries' lists."""
+        """Translate the codes in the lists of the first `queries` queries into levels, without the
+        items that do not stay; one block of threads per query."""
         reading.read_lists[queries, reading.THREADS](coded, self.meaning, self.of_kernel)
 
 
@@ -73,12 +76,17 @@ class GroupSums:
     """Room for the sums of one group of metrics, and for what they are taken of."""
 
     def __init__(self, group: MetricGroup, read: ReadLists | None, view: CardView) -> None:
+        """Allocate what the group's kernel reads and writes, for as many queries as the view has.
+
+        `read`: the lists that the sums are taken of, where these are not the view's own.
+        """
         self.group = group
         self.read = read
-        # of no query: what shapes and constants the sums have
+        # a batch of no queries tells the shapes and constants of the sums
         batch = group.batch(np.zeros((0, view.codes), np.int64))
         request = batch.request
         self.staged = Staged(_of_queries(request), view.queries, view.device)
+        # a kernel takes no array without numbers: the cut 0 stands for none
         cuts = request.cuts if len(request.cuts) else np.zeros(1, np.int64)
         tables = [cuts, group.tables.discount, group.tables.harmonic]
         counts, relevance, weight = map(on_card, self.staged.arrays)
@@ -96,7 +104,7 @@ class GroupSums:
             gain=request.gain,
             overlap=request.overlap,
         )
-        # one flat piece for all sums: it comes back from the card in one copy
+        # one flat piece for all sums: it comes back from the card in one copy; no axis of length 0
         self.shapes = [(view.queries, *np.maximum(1, each.shape[1:])) for each in batch.sums]
         self.flat = torch.empty(
             sum(map(_size, self.shapes)), dtype=torch.float64, device=view.device
@@ -104,25 +112,26 @@ class GroupSums:
         self.out = sums.CardSums(*map(on_card, self._parts(self.flat)))
 
     def _parts(self, flat: Tensor) -> list[Tensor]:
-        """The sums as they lie in one tensor, so that one copy fetches them."""
+        """Views of the sums, one tensor for each of `shapes`, which lie one after another in the
+        flat tensor."""
         parts = torch.split(flat, [_size(shape) for shape in self.shapes])
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def start(self, lists: reading.Listed, spare: sums.Spare, batch: Batch) -> Tensor:
-        """Have all sums of the queries of a batch taken, and sent to the host; it holds them once
-        the card has finished.
+        """Start the kernel that takes all sums of the queries of a batch, and their copy to the
+        host; return that copy, which is complete once the card has finished.
         """
         self.staged.fill(_of_queries(batch.request))
-        self.flat.zero_()
+        self.flat.zero_()  # the kernel writes no sum of a query without positives
         sums.sum_lists[len(batch.request.counts), sums.THREADS](
             lists, spare, self.request, self.out
         )
         return fetched(self.flat)
 
     def take(self, flat: Tensor, batch: Batch) -> None:
-        """Write fetched sums to the batch."""
+        """Write sums that `start` fetched to the batch, which has fewer queries than room here."""
         for own, part in zip(batch.sums, self._parts(flat), strict=True):
-            if own.size:
+            if own.size:  # one of length 0 has a place on the card, but no sums
                 own[:] = part[: len(own)].numpy()
 
 
@@ -130,11 +139,15 @@ class CardView:
     """What one view of a job needs on a card, of up to so many queries at once."""
 
     def __init__(self, plan: MetricPlan, queries: int, device: torch.device) -> None:
+        """Allocate what the kernels of this plan read and write, for up to `queries` at once.
+
+        Codes are what kernels rank: levels, or under partial labels two codes per level.
+        """
         self.plan = plan
         self.queries = queries
         self.device = device
         self.codes = len(plan.ranker.code_ties)
-        positives = max(1, plan.most_positives)
+        positives = max(1, plan.most_positives)  # a kernel takes no array without numbers
         self.lists = CardLists.empty(queries, positives, device)
         scores = torch.empty((2, queries, positives), device=device)
         codes = torch.empty((2, queries, positives), dtype=torch.uint8, device=device)
@@ -148,15 +161,17 @@ class CardView:
             first_scores, of_lists.levels, of_lists.ranks, other_scores, on_card(codes[0])
         )
         self.of_found = ranks.Found(*map(on_card, self.found))
-        # the scores are not asked for once all are ranked
+        # the sums use the memory of the scores again, which nobody reads once all are ranked
         self.spare = sums.Spare(on_card(scores.view(torch.int32)), on_card(codes))
         self._stage_ranges()
         self._make_groups()
 
     def _stage_ranges(self) -> None:
-        """Room for the ranges of the positives."""
+        """Make room on the card for where the positives of the queries lie: for every code the
+        range of columns, from start to end, that holds its items."""
         self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
         begins, sizes, starts, ends = map(on_card, self.staged.arrays)
+        # equal scores are ordered by these keys, one for each code
         (keys,) = sent([self.plan.ranker.code_ties], self.device)
         self.ranges = ranks.CardRanges(
             begins,
@@ -170,19 +185,24 @@ class CardView:
         )
 
     def _ranges(self, first: int, last: int) -> list[NDArray[np.int32]]:
-        """Where the positives of some canonical queries lie."""
+        """The columns where the positives lie, of the queries from `first` to `last` in canonical
+        order (by path, then content): begins and sizes (n,), starts and ends (n, K) by code."""
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
         bounds = (parts.begins, parts.sizes, parts.starts, parts.ends)
         return [each.astype(np.int32) for each in bounds]
 
     def _make_groups(self) -> None:
-        """Room for every reading of the codes, and for the sums of every group of metrics."""
+        """Make room for the sums of every group of metrics, and for the lists by every reading.
+
+        A reading tells, under partial labels, which level a code counts as. Several groups may
+        share one reading, so its lists are made once.
+        """
         readings = {
             group.reading.name: group.reading for group in self.plan.groups if group.reading
         }
         self.first_by = ""
         if self.plan.ranker.known is not None:
-            # by it the level of the item ranked first is told
+            # reports show the level of the item ranked first as far as it is known
             own = readings_of.known(self.plan.ranker.depth)
             readings.setdefault(own.name, own)
             self.first_by = own.name
@@ -193,11 +213,12 @@ class CardView:
         ]
 
     def rank(self, rows: Tensor, first: int) -> None:
-        """Have the positives of finished rows of scores (n, G), of the canonical queries from
-        `first` on, ranked."""
+        """Start the kernels that rank the positives of n queries, in canonical order from `first`
+        on. `rows` (n, G): their finished scores, −inf where an item is left out of the list."""
         self.staged.fill(self._ranges(first, first + len(rows)))
         scores = on_card(rows)
         ranks.rank_rows[len(rows), ranks.THREADS](scores, self.ranges, self.slots, self.of_found)
+        # positives below the lowest level that a metric needs are not listed, but may rank first
         if self.plan.lowest > 1:
             best.codes_of_best[len(rows), ranks.THREADS](
                 scores, self.ranges._replace(lowest=1), self.of_lists.first
@@ -208,7 +229,8 @@ class CardValues:
     """The values of some blocks' queries under one view, in the making."""
 
     def __init__(self, view: CardView, numbers: range, rows: Tensor) -> None:
-        """Have the positives of finished rows of scores (n, G) ranked, and their sums taken.
+        """Start to rank the positives of finished rows of scores (n, G), those of the blocks with
+        these `numbers`, and to take their sums.
 
         Nothing here waits for the card: kernels and copies are queued, and `finish` takes what they
         have written, so that the host prepares the next blocks meanwhile.
@@ -237,10 +259,10 @@ class CardValues:
         ]
 
     def _start(self, group: GroupSums, batch: Batch) -> Tensor:
-        """Have the sums of one group taken."""
+        """Start to take the sums of one group of metrics; return them as they are fetched."""
         lists = self.view.lists if group.read is None else group.read.lists
         of_kernel = self.view.of_lists if group.read is None else group.read.of_kernel
-        if group.group.loses_last:
+        if group.group.loses_last:  # some released evaluators drop the last item of every list
             sizes = _sizes_without_last(lists, batch)
             of_kernel = of_kernel._replace(sizes=on_card(sizes))
         at = slice(0, len(self.block.queries))
@@ -251,7 +273,7 @@ class CardValues:
         """Whether a score was beyond the largest float: then more is missing in a row than what is
         left out of the list. The card must have finished."""
         left_out, _, overflows = (each.numpy() for each in self.found)
-        listed = self.block.counts.sum(axis=1)
+        listed = self.block.counts.sum(axis=1)  # (n,): the items of each list, by the labels
         return bool(overflows.any() or (left_out != self.width - listed).any())
 
     def finish(self) -> None:
@@ -265,6 +287,7 @@ class CardValues:
             group.take(flat, batch)
         if self.lists:
             ranks_of, levels, sizes = (each.numpy() for each in self.lists)
+            # laid out flat, each query's row of (n, P) begins P places behind the one before
             starts = np.arange(len(sizes)) * ranks_of.shape[1]
             ranked = RankedPositives(
                 ranks_of.reshape(-1), levels.reshape(-1), starts, starts + sizes, values.tied
@@ -273,7 +296,9 @@ class CardValues:
 
 
 def _of_queries(request: rank_sums.SumRequest) -> list[NDArray[Any]]:
-    """What a request says of every query; a kernel takes no array without numbers."""
+    """The arrays of a request that have a row for every query: counts, relevance and weight. Where
+    there is no graded sum, a row of zeros stands for it: a kernel takes no array without
+    numbers."""
     grades = [
         each if each.shape[1] else np.zeros((len(each), 1, each.shape[2]), each.dtype)
         for each in (request.relevance, request.weight)
@@ -282,21 +307,26 @@ def _of_queries(request: rank_sums.SumRequest) -> list[NDArray[Any]]:
 
 
 def _sizes_without_last(lists: CardLists, batch: Batch) -> Tensor:
-    """The sizes of the lists without their last items, which are taken off the batch's counts, too;
-    for this the host waits."""
+    """The sizes (n,) int32, on the card, of the lists of positives without the last item of each
+    ranking; that item is taken off the batch's counts by level, too, in place.
+
+    The last item is a positive only where the last positive has the last rank, which the host must
+    know: so it waits for the card.
+    """
     counts = batch.request.counts
     sizes = lists.sizes[: len(counts)]
-    at = (sizes.long() - 1).clamp(min=0)[:, None]
+    at = (sizes.long() - 1).clamp(min=0)[:, None]  # the place of the last positive
     rank, level = (
         each[: len(counts)].gather(1, at)[:, 0].cpu().numpy()
         for each in (lists.ranks, lists.levels)
     )
     size = sizes.cpu().numpy()
     is_lost = (size > 0) & (rank == counts.sum(axis=1))
-    # an empty list has no last item
+    # what is lost else is of level 0; an empty list has no last item
     counts[np.arange(len(counts)), np.where(is_lost, level, 0)] -= counts.sum(axis=1) > 0
     return sent([(size - is_lost).astype(np.int32)], sizes.device)[0]
 
 
 def _size(shape: Sequence[int]) -> int:
+    """How many numbers an array of this shape holds."""
     return int(np.prod(shape))

@@ -86,13 +86,17 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Hold Ctrl-C back, for good in all threads and processes that are started meanwhile: it
-    reaches all processes of a terminal, but it is this one alone that is to be interrupted, and
-    then ends its workers."""
-    if not hasattr(signal, "pthread_sigmask"):
+    """Hold Ctrl-C back in this thread meanwhile. Threads and processes that are started in here
+    inherit that, and keep it for good.
+
+    A terminal sends Ctrl-C to all its processes, but only this one is to be interrupted, and then
+    ends its workers itself.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # who starts it takes Ctrl-C again
+    # started first: Python lets Ctrl-C through again when it starts this helper process
+    resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -101,14 +105,15 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Execute:
-    """Let the workers compute the blocks: one task per block, results as they come.
+    """An executor that lets the workers of the client's cluster compute the blocks: one task per
+    block, results as they come. `files`: those of the queries' and the gallery's vectors.
 
     Raises UsageError when no worker sees the files, or the job is not one of files.
     """
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
-        """Compute blocks on a cluster. A task's key names its job and block, so that a worker that
-        died costs its own blocks alone."""
+        """Compute blocks of queries, given by their numbers, on the cluster. A task's key names its
+        job and block, so that a worker that died costs its own blocks alone."""
         if job.rebuild is None:
             raise UsageError(
                 "a cluster computes jobs of embedding files", expected="a file that the workers see"
@@ -128,6 +133,7 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 
         try:
             for task, values in as_completed(tasks, with_results=True, loop=client.loop):
+                # where the scheduler is lost, dask gives something else and raises nothing
                 if not isinstance(values, Values):
                     fix = "run again; with --resume what is finished stays"
                     raise SourceError("the scheduler is gone", found=str(values), fix=fix)
@@ -158,6 +164,7 @@ class Opened(WorkerPlugin):
         self.reader = reader
 
     def __getstate__(self) -> dict[str, Any]:
+        """What is sent to the workers; their `setup` makes the rest, a lock and the results."""
         return {
             "rebuild": self.rebuild,
             "files": self.files,
@@ -166,13 +173,15 @@ class Opened(WorkerPlugin):
         }
 
     def setup(self, worker: Any) -> None:
+        """Called by dask on each worker when the plugin arrives there."""
         self.lock = threading.RLock()
         self.read: list[Any] | None = None
         self.made: Job | None = None
         threadpool_limits(1, user_api="blas")  # for good: tasks run beside one another
 
     def embedded(self, contents: Sequence[Content] = ()) -> list[Any]:
-        """The embeddings in the files, or of their contents where these were sent."""
+        """The embeddings of all files, read once; made of `contents`, the ids and vectors of each
+        file, where these were sent because this worker does not see the files."""
         with self.lock:
             if self.read is None:
                 read, join = self.reader
@@ -181,7 +190,8 @@ class Opened(WorkerPlugin):
             return self.read
 
     def job(self, contents: Sequence[Content]) -> Job:
-        """The job, the same as the client's."""
+        """The job, made once from the embeddings; the same as the client's, or IntegrityError.
+        `contents`: as at `embedded`."""
         with self.lock:
             if self.made is None:
                 made = self.rebuild(self.embedded(contents))
@@ -197,12 +207,17 @@ class Opened(WorkerPlugin):
 
 
 def _opened(name: str) -> Opened:
+    """The plugin of this name, `hbench-DIGEST`, of the worker that runs the calling task."""
     plugin: Any = get_worker().plugins[name]
     return cast(Opened, plugin)
 
 
 def _values(name: str, block: int, contents: Sequence[Content]) -> Values:
-    """The task of one block."""
+    """The task of one block, as it runs on a worker: `name` is that of the plugin with the job,
+    `contents` the files' ids and vectors, empty where the worker reads them itself.
+
+    One thread: a worker runs a task on each of its threads already.
+    """
     [(_, values)] = on_threads(_opened(name).job(contents), [block], threads=1)
     return values
 
@@ -230,6 +245,7 @@ def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
 
 
 def _content(name: str, number: int) -> Content:
-    """The ids and the vectors of a file."""
+    """The ids and the vectors of file `number`, as a worker that sees it reads them; copies, for
+    what is mapped from disk cannot be sent."""
     whole = _opened(name).embedded()[number]
     return np.array(whole.ids), np.array(whole.vectors)

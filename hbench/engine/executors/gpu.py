@@ -85,7 +85,8 @@ def _device(name: str) -> torch.device:
 
 
 def _free(device: torch.device) -> int:
-    """The bytes that a device has free; of the simulator's, what is ranked at once."""
+    """The bytes that a device has free; for the simulator a number for which nothing is split: a
+    share takes a third of it at most, which is ROWS_BYTES."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 3 * ROWS_BYTES
 
 
@@ -114,6 +115,7 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
     is_over = Event()
 
     def run(values: Iterator[tuple[int, Values]]) -> None:
+        """Put what one iterator gives into the queue, then None to say that it has ended."""
         try:
             for pair in values:
                 found.put(pair)
@@ -135,7 +137,7 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
         finally:
             is_over.set()
         for task in tasks:
-            task.result()
+            task.result()  # raises the error of an iterator that had one
 
 
 class CardJob:
@@ -148,11 +150,13 @@ class CardJob:
 
     @cached_property
     def fitting(self) -> int:
-        """The blocks that can be ranked at once, in whole groups."""
+        """How many blocks can be ranked at once; a multiple of `gallery.group`, the blocks that are
+        multiplied together, and one group at least."""
         scores = self.job.ranker.scores
-        # arranged anew, the rows lie there twice
+        # other views of the labels, and lists, copy the rows into another order of columns
         copies = 1 if len(self.plans) == 1 and self.job.ranker.arrange is None else 2
         positives = max(plan.most_positives for plan in self.plans)
+        # bytes of one query: float32 scores of its row, and its positives
         of_query = 4 * copies * len(scores.columns) + POSITIVE_BYTES * positives
         group = self.gallery.group
         # a third of what is free, for AHEAD shares lie there at once
@@ -161,25 +165,30 @@ class CardJob:
 
     @cached_property
     def gallery(self) -> Gallery:
+        """The gallery's vectors on this card, loaded at the first use."""
         return Gallery(self.job.ranker.scores, self.device)
 
     def views(self, at_once: int) -> list[CardView]:
-        """The dataset's own view and others, with what they need on the card for so many blocks at
-        once."""
+        """Memory on the card for ranking up to `at_once` blocks: one for each view, that is, one
+        set of labels and metrics of the job; the dataset's own first."""
         scores = self.job.ranker.scores
         queries = min(at_once * scores.block_size, len(scores.queries))
         return [CardView(plan, queries, self.device) for plan in self.plans]
 
     @cached_property
     def copies(self) -> tuple[Tensor, Tensor]:
-        """The columns of copies, and those of their originals."""
+        """Two (n,) tensors of columns: gallery items whose vectors are copies of another item's,
+        and these others, whose scores they get."""
         ranker = self.job.ranker
         copies, originals = sent([ranker.copies, ranker.originals], self.device)
         return copies, originals
 
     def values(self, shares: Iterator[range], at_once: int) -> Iterator[tuple[int, Values]]:
-        """The values of every block of the shares, of `at_once` blocks at most, that this card
-        takes."""
+        """Yield the number and values of every block of the shares that this card takes.
+
+        `shares`: neighbouring blocks, `at_once` at most, each; other cards take from the same
+        iterator. Up to AHEAD shares are queued, so that the card works while the host finishes one.
+        """
         with _current(self.device):
             views = self.views(at_once)
             waiting: deque[_Share] = deque()
@@ -193,7 +202,8 @@ class CardJob:
                     return
 
     def _start(self, numbers: range, views: Sequence[CardView]) -> _Share:
-        """Start to rank some blocks on the device, under the dataset's own view and others."""
+        """Start to rank the blocks with these numbers on the card, under every view of the labels;
+        keep the first results of each query where the job wants them (`job.top`)."""
         ranker = self.job.ranker
         rows = self.finished_rows(numbers)
         own, *others = [CardValues(view, numbers, self._in_order(rows, view)) for view in views]
@@ -203,12 +213,15 @@ class CardJob:
         return _Share(numbers, own, others, _event_when_done(self.device))
 
     def _in_order(self, rows: Tensor, view: CardView) -> Tensor:
-        """Finished rows with their columns as a view has them."""
+        """Finished rows (n, G) with their columns in the order of a view: each view sorts the
+        gallery by its own labels. The first view's order is None: the rows have it already."""
         order = view.plan.ranker.order
         return rows if order is None else rows[:, sent([order], self.device)[0]]
 
     def finished_rows(self, numbers: range) -> Tensor:
-        """The finished rows of scores of some blocks, as Ranker.arranged gives them."""
+        """The rows (n, G) of scores of some blocks, finished as Ranker.arranged finishes them:
+        copies have the score of their original, items left out of a list −inf, and listed
+        positives are moved behind the gallery."""
         rows = self.gallery.rows(numbers)
         ranker = self.job.ranker
         first = numbers.start * ranker.scores.block_size
@@ -231,8 +244,8 @@ class _Share(NamedTuple):
     done: torch.cuda.Event | None
 
     def finish(self) -> Iterator[tuple[int, Values]]:
-        """The values of each block. Raises SubmissionError where a score is beyond the largest
-        float."""
+        """Wait for the card, then yield the number and values of each block. Raises SubmissionError
+        where a score is beyond the largest float."""
         if self.done is not None:
             self.done.synchronize()
         scores = self.own.block.ranker.scores
@@ -241,6 +254,7 @@ class _Share(NamedTuple):
         for view in (self.own, *self.others):
             view.finish()
         self.own.block.others = [view.block for view in self.others]
+        # the values of all blocks lie side by side: each block gets its own slice
         values = self.own.block.finish()
         for place, number in enumerate(self.numbers):
             yield (
@@ -257,7 +271,7 @@ class Gallery:
     def __init__(self, scores: Scores, device: torch.device) -> None:
         self.scores = scores
         self.device = device
-        # The gallery stays on the card where it takes at most half of it: blocks need the rest.
+        """Load the gallery's vectors (G, D), chunk by chunk, if they fit."""
         self.kept: Tensor | None = None
         if scores.gallery_bytes <= _free(device) // 2:
             shape = (len(scores.columns), scores.gallery_rows.width)
@@ -266,6 +280,7 @@ class Gallery:
                 with scores.chunk(start) as chunk:
                     self.kept[start : start + len(chunk)] = torch.from_numpy(chunk)
         self.group = max(1, MULTIPLIED // scores.block_size)
+        # the queries are the gallery in the same order: their vectors are on the card already
         self.is_mutual = (
             scores.query_rows is scores.gallery_rows and scores.queries is scores.columns
         )
@@ -283,6 +298,7 @@ class Gallery:
         ]
         for columns, chunk in self._chunks():
             for vectors, start in groups:
+                # the queries of this group that are asked for; a whole group is written in place
                 begin = max(start, first)
                 end = min(start + size, last)
                 out = rows[begin - first : end - first, columns]
@@ -293,8 +309,8 @@ class Gallery:
         return rows
 
     def _vectors(self, group: int, size: int) -> Tensor:
-        """The vectors (B, D) of a group of blocks; the last is filled up, for its shape decides the
-        bits."""
+        """The vectors (size, D) of a group of `size` queries. The last group is filled up with
+        copies of its last vector: a product of another shape would round in other places."""
         queries = slice(group * size, (group + 1) * size)
         if self.kept is not None and self.is_mutual:
             vectors = self.kept[queries]
@@ -317,7 +333,11 @@ class Gallery:
 
 
 def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
-    """ListedItems.arranged, on the device."""
+    """Move the positives of each row of scores (n, G) behind the gallery, as ListedItems.arranged
+    does on the host; (n, G + width), −inf where the items were.
+
+    So the items of each level lie side by side, which the kernels expect.
+    """
     of_row, place, column, all_rows, all_columns = sent(placed[1:], rows.device)
     size = rows.shape[1]
     arranged = torch.full((len(rows), size + placed.width), -torch.inf, device=rows.device)
@@ -328,13 +348,14 @@ def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
 
 
 def _left_out(scores: Tensor) -> Tensor:
-    """What stands for scores that are left out of a list; those beyond all floats stay to be
-    found."""
+    """What replaces the scores (n,) of items that are left out of a list: −inf; NaN for scores that
+    are no finite number, so that the kernels still find that overflow."""
     return torch.where(scores.isfinite(), -torch.inf, torch.nan)
 
 
 def _best(rows: Tensor, k: int) -> Contenders:
-    """The items that may be among the k best of every row, by a bound that k scores reach."""
+    """The items that may be among the k best of every row of scores (n, G): those that reach the
+    k-th best score, with all of equal score; −inf marks items that are left out."""
     bounds = rows.topk(min(k, rows.shape[1]), dim=1).values[:, -1:]
     row, column = torch.nonzero((rows >= bounds) & (rows > -torch.inf), as_tuple=True)
     return Contenders(*(each.cpu().numpy() for each in (row, column, rows[row, column])))
@@ -342,10 +363,11 @@ def _best(rows: Tensor, k: int) -> Contenders:
 
 def _event_when_done(device: torch.device) -> torch.cuda.Event | None:
     """An event that comes when the device has done all that it was given so far; None for the
-    simulator's, which has.
+    simulator, which works at once.
     """
     if device.type != "cuda":
         return None
+    # blocking: the thread that waits for it sleeps, and does not keep a processor busy
     event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
     event.record()
     return event
@@ -353,7 +375,8 @@ def _event_when_done(device: torch.device) -> torch.cuda.Event | None:
 
 @contextmanager
 def _current(device: torch.device) -> Iterator[None]:
-    """Let torch and numba use one card in this thread."""
+    """Make this card the current one of torch and of numba in this thread meanwhile; each has a
+    choice of its own."""
     if device.type != "cuda":
         yield
         return
@@ -369,7 +392,8 @@ def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
         yield
     except torch.cuda.OutOfMemoryError:
         scores = ranker.scores
-        row = 4 * len(scores.columns) * 2**-20
+        row = 4 * len(scores.columns) * 2**-20  # MB of one query's float32 scores
+        # three shares of rows lie on the card; blocks take 3/5 of --max-memory, hence 5/3
         raise UsageError(
             "the card's memory is too small for a block of scores",
             expected=f"{(scores.block_bytes * 3) / 2**30:,.1f} GB free beside the vectors",

@@ -37,7 +37,8 @@ class Share(NamedTuple):
         return cls(int(numbers[1]), int(numbers[2]))
 
     def of_blocks(self, blocks: int) -> range:
-        """The share of this many blocks."""
+        """The numbers of the blocks, out of 0 … blocks − 1, that this share takes; all shares
+        together take each block once, and differ by one block at most."""
         return range(blocks * (self.number - 1) // self.of, blocks * self.number // self.of)
 
 
@@ -49,6 +50,7 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
     """
 
     def resumed(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
+        """Yield the kept blocks first, then compute and keep the others."""
         paths = {block: folder / job.digest[:16] / f"block-{block:06}.npz" for block in blocks}
         missing = []
         for block in blocks:
@@ -100,5 +102,7 @@ def _arrays_of(values: Values) -> dict[str, NDArray[Any]]:
 
 
 def _values_in(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Values:
+    """The values made of the arrays of a block's file whose names begin with this prefix: "" for
+    the dataset's own view, "0." for the first other one."""
     values, first_level, tied, counts = (arrays[prefix + name] for name in ARRAYS)
     return Values(values, first_level, tied, counts)

@@ -59,6 +59,8 @@ class Triangle:
     """
 
     def __init__(self, plan: MetricPlan, threads: int) -> None:
+        """`plan`: the metrics to compute; `threads`: the most to be used, fewer where memory is
+        small, 0 where it holds not even one."""
         self.plan = plan
         self.ranker = plan.ranker
         self.scores = plan.ranker.scores
@@ -70,15 +72,15 @@ class Triangle:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of the gallery, if a copy is held, or of a chunk; of the lists, and of the
-        counts."""
+        """Bytes that all threads share: the copy of the gallery, or the chunk at work, and the
+        sorted lists of all queries' positives with the counts beside them."""
         gallery = self.scores.gallery_copy_bytes + self.scores.thread_chunk_bytes
-        items = (self.parts.sizes + 1).sum()
+        items = (self.parts.sizes + 1).sum()  # a score of −inf follows each list
         itemsize = self.scores.dtype.itemsize
         # of an item: its score and level; how many come before it
         lists = itemsize + 1
         counts = 4
-        # three numbers of the parts, the best scores, whether tied
+        # of a query: three int64 of the parts; the best score of each level and of all; a flag
         of_query = 3 * 8 + itemsize * (self.ranker.depth + 2) + 1
         return int(gallery + items * (lists + counts) + len(self.parts.sizes) * of_query)
 
@@ -93,7 +95,8 @@ class Triangle:
         return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
 
     def lists(self, pool: Executor) -> SortedPositives | None:
-        """The sorted positives of all queries; None where products are not symmetric."""
+        """The sorted positives of all queries; None where products are not symmetric to the bit,
+        s(i, j) ≠ s(j, i), so that one cannot stand for the other."""
         items = int((self.parts.sizes + 1).sum())
         lists = SortedPositives(
             np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts
@@ -127,7 +130,13 @@ class Triangle:
         lists: SortedPositives,
         counts: Counts,
     ) -> None:
-        """Count all tiles of the chunk that begins at a canonical position."""
+        """Count how many scores of this chunk (n, D) come before each positive, of all queries up
+        to the chunk's end.
+
+        `start`: the position of the chunk's first item in canonical order. A tile is one block of
+        queries × this chunk: it is counted for its rows, and turned for its columns, since
+        s(i, j) = s(j, i).
+        """
         items = slice(start, start + len(chunk))
         columns = lists.of(items)
         # A thread writes the rows of its own block alone, but all blocks meet in the columns: each
@@ -146,6 +155,7 @@ class Triangle:
                 count_tile(tile[: len(rows.counts.top)], rows, side, self.plan.rule, most)
             free.append(of_columns)
 
+        # blocks from the first to the one that holds the chunk's last item: the upper triangle
         list(pool.map(count, range(-(-items.stop // self.scores.block_size))))
         for of_columns in by_thread:
             counts.of(items, flat_range(self.parts, items)).add(of_columns)
@@ -158,19 +168,21 @@ class Triangle:
         size = self.scores.block_size * columns
         try:
             buffer = self.spare.pop()
-        except IndexError:
+        except IndexError:  # rather than looking first: another thread may take it meanwhile
             buffer = np.empty(0, self.scores.dtype)
         buffer = buffer if len(buffer) >= size else np.empty(size, self.scores.dtype)
         yield buffer[:size].reshape(-1, columns)
         self.spare.append(buffer)
 
     def _side(self, block: int, lists: SortedPositives, counts: Counts) -> TileSide:
+        """The lists and counts of one block's queries, views of those of all queries."""
         queries = self._queries(block)
         return TileSide(
             queries.start, lists.of(queries), counts.of(queries, flat_range(self.parts, queries))
         )
 
     def _queries(self, block: int) -> slice:
+        """The positions of one block's queries in canonical order."""
         first = block * self.scores.block_size
         return slice(first, first + len(self.scores.rows(block)))
 
@@ -185,6 +197,7 @@ class Triangle:
         chunk = self.scores.chunks[-1]
         rows = self._queries(last)
         columns = self._queries(0)
+        # the items that both products hold: they begin with the later of last block and last chunk
         start = max(rows.start, chunk)
         with self._rows(0, range(chunk, chunk + 1)) as ours, self._rows(last, range(1)) as theirs:
             ours = ours[:, start - chunk : rows.stop - chunk]
@@ -192,7 +205,8 @@ class Triangle:
             return np.array_equal(ours[: theirs.shape[1]], theirs.T)
 
     def _sort(self, lists: SortedPositives, block: int) -> bool:
-        """Sort the positives of a block; whether its products with itself are symmetric."""
+        """Score and sort the positives of a block's queries, and write them to `lists`; return
+        whether the products of the block with itself are symmetric to the bit."""
         queries = self._queries(block)
         parts = self.parts.of(queries)
         to = lists.of(queries)
@@ -200,6 +214,7 @@ class Triangle:
         first = int(parts.begins.min()) // self.scores.chunk_size * self.scores.chunk_size
         chunks = range(first, int((parts.begins + parts.sizes).max()), self.scores.chunk_size)
         parts = self.plan.coded(parts, queries.start, queries.stop)
+        # columns are counted from the first chunk that is multiplied
         parts = parts._replace(
             begins=parts.begins - first, starts=parts.starts - first, ends=parts.ends - first
         )
@@ -219,7 +234,8 @@ class Triangle:
 
     @contextmanager
     def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
-        """The scores of a block against neighbouring chunks."""
+        """The scores (n, items) of a block's n queries against neighbouring chunks of the gallery,
+        given by the positions where they start."""
         size = self.scores.chunk_size
         vectors = self.scores.block_vectors(block)
         with self._scores(len(chunks) * size) as rows:
@@ -230,11 +246,12 @@ class Triangle:
             yield rows[: len(self.scores.rows(block))]
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
-        """The values of a block all of whose queries have been counted."""
+        """The values of a block, once every item has been counted for its queries: the counts
+        become ranks, and these the metrics."""
         values = Block(self.ranker, range(block, block + 1), self.plan.metrics)
         side = self._side(block, lists, counts)
         fast = FastColumns(values, self.plan)
-        positives = side.lists.parts.sizes - 1
+        positives = side.lists.parts.sizes - 1  # without the query itself
         ends = np.cumsum(positives)
 
         with self.plan.workspace() as workspace:
@@ -258,6 +275,7 @@ def triangle_of(
 ) -> Triangle | None:
     """The triangle of a job; None unless it compares all pairs, products take most of the time,
     every query has few positives, nobody needs whole rows of scores, and memory is enough."""
+    # values by name, first results and other labels are taken from whole rows of scores
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
     numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
     if plan is None or whole_rows or not job.ranker.mutual or numbers < MIN_TRIANGLE:
@@ -291,10 +309,11 @@ def on_threads(
     threads: int | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, Values]]:
-    """The values of each block's queries, in any order; an interrupt or an error leaves the blocks
-    that wait undone.
+    """Yield the number of each block and the values of its queries, in any order; an interrupt or
+    an error leaves the blocks that wait undone.
 
-    `announce` is called when the kernel has to be compiled first.
+    `threads`: None for all that there are; a job too small for a plan takes one. `announce` is
+    called when the kernel has to be compiled first.
     """
     plan = plan_of(job)
     if threads is not None and threads < 1:
@@ -328,6 +347,7 @@ def _by_rows(
     line = deque[Stage]()
     buffers = [scores.buffer() for _ in range(min(len(blocks), at_once))]
 
+    # `line`: blocks with tasks at work, first in, first out; `done`: those whose tasks have ended
     done: list[Stage] = []
     with _pool(threads) as pool:
         while waiting or line or done:

@@ -20,9 +20,12 @@ def levels_of_best(
     todo: NDArray[np.bool_],
 ) -> None:
     """Write to `levels` (n,) the level of the item ranked first, listed among the positives or not,
-    of the queries `todo` (n,) by their `rows` of scores (n, G).
+    by the `rows` of scores (n, G); only for the queries that are `todo` (n,), the others stay.
+
+    `parts`: where the items of each level lie in a row. `pessimistic`: of equal scores the lowest
+    level comes first, else the highest.
     """
-    best = np.empty(parts.starts.shape[1] + 1, rows.dtype)
+    best = np.empty(parts.starts.shape[1] + 1, rows.dtype)  # by level, from 0
     for row in range(len(todo)):
         if todo[row]:
             best[:] = -np.inf
@@ -50,7 +53,7 @@ def raise_best(
         if level:
             start = min(max(starts[level - 1] - first, 0), len(scores))
             end = min(max(ends[level - 1] - first, 0), len(scores))
-        if inner_end == inner_start:
+        if inner_end == inner_start:  # no finer item: the whole range is of this level
             inner_start = inner_end = start
         top = max(highest(scores[start:inner_start]), highest(scores[inner_end:end]))
         best[level] = max(best[level], top)
@@ -61,8 +64,8 @@ def raise_best(
 
 @compiled_part
 def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
-    """The level of the highest of the levels' best scores (L+1,); among equal ones the lowest, or
-    the highest level.
+    """The level whose best score is the highest, by the best scores of all levels (L+1,); among
+    equal ones the lowest level if `pessimistic`, else the highest. 0 where all are −inf: no item.
     """
     winner = 0
     for level in range(1, len(best)):
@@ -75,8 +78,8 @@ def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
 
 @compiled_part
 def highest(scores: NDArray[np.floating]) -> Scalar:
-    """The highest score, −inf if none; lane by lane, which the compiler vectorises, unlike one
-    running maximum.
+    """The highest of the scores (n,), −inf if there is none. MAXIMA running maxima side by side,
+    each of every MAXIMA-th score: the compiler vectorises these, unlike a single one.
     """
     lanes = np.full(MAXIMA, -np.inf, scores.dtype)
     whole = len(scores) - len(scores) % MAXIMA

@@ -69,9 +69,10 @@ def rank_rows(
     rule: RankingRule,
     out: RankedPositives,
 ) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list, given their
-    sorted parts.
+    """Write the ranks and levels of the positives of n rows of scores (n, G), −inf where left out
+    of the list, to `out`. `by_score`: the positives of each row, sorted; `parts`: where they lie.
     """
+    # buffers that fit the largest portion of any row
     most = np.int64(0)
     for row in range(len(rows)):
         most = max(most, min(out.ends[row] - out.starts[row], np.int64(rule.portion)))
@@ -107,8 +108,12 @@ def count_above(
     before: NDArray[np.uint16],
     above: NDArray[np.int32],
 ) -> bool:
-    """Add to `above[s]` the distractors between positive s − 1 and s, with a buffer for P
-    positives' buckets (BUCKETS·P + 1,); whether one equals a positive."""
+    """Add to `above[s]` (P + 1,) the distractors between positive s − 1 and s; return whether one
+    has the score of a positive.
+
+    `distractors`: scores on both sides of the positives; `ordered` (P + 1,): the positives' scores,
+    best first, then a lower one or −inf; `before`: room for BUCKETS·P + 1 counts.
+    """
     positives = len(above) - 1
     tied = False
     if positives <= rule.few:
@@ -131,8 +136,8 @@ def count_above(
 
 @compiled_part
 def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -> None:
-    """The rank of each positive, from the number of distractors that come between it and the one
-    before, and that of the `positives` before all of them."""
+    """Write the rank, from 1, of each of n positives, which follow `positives` others. `above`
+    (n + 1,): the distractors between each and the one before; for the first, all before it."""
     rank = np.int32(positives)
     for slot in range(np.uint64(len(ranks))):
         rank += above[slot] + np.int32(1)
@@ -146,8 +151,9 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
     search stops."""
     scale = scale_of(ordered, before)
     high = ordered[0]
-    top = ordered.dtype.type(len(before) - 2)
+    top = ordered.dtype.type(len(before) - 2)  # the last bucket, as a float
     before[:] = 0
+    # counts are written one place further on: `before[b]` sums up the buckets before b
     for slot in range(np.uint64(len(ordered) - 1)):
         before[np.uint64(bucket_of(ordered[slot], high, scale, top)) + np.uint64(1)] += np.int32(1)
     total = np.int32(0)
@@ -158,15 +164,18 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
 
 @compiled_part
 def scale_of(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> Scalar:
-    """Buckets per unit of score, of the type of the scores."""
+    """How many buckets a unit of score takes, so that all of them, one less than `before` is long,
+    share out the positives' scores; 0 where these are equal. `ordered` (P + 1,): best first, the
+    last is no positive's. In the type of the scores, so that products with it round alike."""
     span = ordered[0] - ordered[len(ordered) - 2]
     return ordered.dtype.type((len(before) - 1) / span if span > 0 else 0)
 
 
 @compiled_part
 def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar:
-    """⌊(high − score)·scale⌋ clipped to 0 … top: one formula to build and to look up, so it is
-    monotone to the bit.
+    """⌊(high − score)·scale⌋ clipped to 0 … top: the bucket of a score, counted from the best,
+    `high`. Positives and distractors go by this one formula: so a distractor of a lower score never
+    falls in an earlier bucket, however the product is rounded.
     """
     position = (high - score) * scale
     return np.int32(position if position < top else top) if position > 0 else np.int32(0)
@@ -219,11 +228,16 @@ def compare_distractors(
     pessimistic: bool,
     above: NDArray[np.int32],
 ) -> bool:
-    """Like `count_distractors`, for few positives (P,): compare each with every distractor."""
+    """Add every distractor to `above[s]` (P + 1,), s the first positive behind it, by comparing it
+    with each of few positives; return whether one has the score of a positive.
+
+    `scores` (n,): the distractors'; `ordered` (P,): the positives', best first. Those behind the
+    last positive are not counted.
+    """
     tied = False
     for start in range(0, len(scores), TILE):
         tile = scores[start : start + TILE]
-        passed = np.int32(0)
+        passed = np.int32(0)  # distractors of the tile before the last positive looked at
         for slot in range(np.uint64(len(ordered))):
             beyond = np.int32(0)
             equal = np.int32(0)
@@ -245,8 +259,8 @@ def compare_distractors(
 def first_after(
     ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar, equal: bool
 ) -> Scalar:
-    """The first slot in [low, high) whose score is not above `score`, and not `equal` to it either;
-    `high` if there is none.
+    """The first slot from `low` on whose score is not above `score`, with `equal` also not equal to
+    it; `high` if there is none before. By halving, for `ordered` (P + 1,) descends.
     """
     while low < high:
         middle = (low + high) // np.uint64(2)
@@ -259,7 +273,8 @@ def first_after(
 
 @compiled_part
 def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
-    """Whether positives of different levels have one score."""
+    """Whether positives of different levels have one score: then another order of equal scores
+    would change the list. `ordered` (≥ P,): scores, best first; `levels` (P,)."""
     tied = False
     for slot in range(np.uint64(1), np.uint64(len(levels))):
         before = slot - np.uint64(1)
@@ -281,7 +296,7 @@ def leave_out(
     then on. The place moves on only past an item that is listed: no branch, so a random choice
     costs no more than a regular one.
     """
-    # none moves, so no item waits for the one before
+    # a quicker way where the reading drops no item: none moves, so no item waits for the one before
     if np.all(stays > 0) and np.all(level[1:] > 0):
         for query in range(len(ranked.starts)):
             first = ranked.starts[query]

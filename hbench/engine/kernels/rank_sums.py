@@ -81,7 +81,7 @@ class SumBuffers(NamedTuple):
 
 def scratch(positives: int) -> SumBuffers:
     """Buffers for queries of at most this many positives."""
-    size = positives + LANES
+    size = positives + LANES  # `compress` writes up to LANES numbers too many
     ranks = np.empty(size, np.int32)
     others = np.empty(size, np.int32)
     return SumBuffers(ranks, np.empty(size, np.uint8), others, np.empty(TILE, np.uint8))
@@ -103,8 +103,8 @@ def tables(size: int) -> Tables:
 def sum_up(
     ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums, begin: int
 ) -> None:
-    """Take all sums of n of the queries, from query `begin` on, whose positives of level ≥ `lowest`
-    are ranked.
+    """Write all sums of n queries to `out`. `ranked`: their positives from the lowest level that a
+    metric needs; query n of these is query `begin` + n of the request and of `out`.
     """
     for n in range(len(ranked.tied)):
         query = begin + n
@@ -192,6 +192,7 @@ def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
     one = np.uint64(1)
     two = np.uint64(2)
     while index + two <= np.uint64(last):
+        # m/a + (m + 1)/b = (m·b + (m + 1)·a)/(a·b)
         m = np.float64(index + one)
         rank = np.float64(ranks[index])
         next_rank = np.float64(ranks[index + one])
@@ -200,12 +201,11 @@ def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
     return total + np.float64(last) / np.float64(ranks[index]) if index < np.uint64(last) else total
 
 
-# four sums, for each addition waits for the one before; the vector instruction that gathers takes
-# longer
 @compiled_part
 def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
-    """Σ discount[r_m] over first < m ≤ last; four sums, for one addition would wait for the
-    last."""
+    """Σ discount[r_m] over first < m ≤ last, by four sums side by side: in a single one each
+    addition would wait for the one before (a vector instruction that gathers takes longer).
+    `discount`: by rank."""
     total = 0.0
     second = 0.0
     third = 0.0
@@ -226,12 +226,14 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
 def split(
     ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuffers
 ) -> tuple[Scalar, Scalar]:
-    """Copy the positives above level `lowest`, which may lie in `buffers` already, to their front,
-    and those ranks of the others that are not beyond `total`; how many of each."""
+    """Split the positives (P,) of one query: copy ranks and levels of those above level `lowest` to
+    the front of `buffers`, and the ranks up to `total` of the others to `buffers.others`. Return
+    how many of each. The positives may lie in `buffers` already: none moves backwards.
+    """
     above = np.uint64(0)
     at = np.uint64(0)
     chosen = buffers.chosen
-    early = count_up_to(ranks, total)
+    early = count_up_to(ranks, total)  # ranks beyond `total` add nothing to the overlap
     for start in range(0, len(ranks), TILE):
         ranks_here = ranks[start : start + TILE]
         levels_here = levels[start : start + TILE]
@@ -255,6 +257,7 @@ def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]
     count = np.uint64(0)
     lanes = np.uint64(LANES)
     n = np.uint64(len(numbers))
+    # groups of LANES numbers: loops of constant length, which the compiler writes out
     for group in range(n // lanes):
         first = np.uint64(group) * lanes
         for lane in range(np.uint64(LANES)):
@@ -270,7 +273,8 @@ def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]
 def are_above(
     levels: Levels, lowest: int, flag: Scalar, chosen: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
-    """Write (levels > lowest) == flag, each 1 or 0, to the front of `chosen`."""
+    """Mark with 1, others with 0, the levels (n,) above `lowest` if `flag` is 1, those not above it
+    if `flag` is 0; return the marks (n,), which lie at the front of `chosen`."""
     for index in range(len(levels)):
         chosen[index] = np.uint8(np.uint8(levels[index] > np.uint8(lowest)) == flag)
     return chosen[: len(levels)]
@@ -278,17 +282,21 @@ def are_above(
 
 @compiled_part
 def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
-    """The part of ASI of one level, whose items have these ranks: Σ_{n≤R} (1/n)·min(found, in the
-    ideal order).
+    """What the items of one level add to the sum behind ASI, the mean overlap of the ranking with
+    the ideal order over their first n items, n = 1 … `total`.
 
-    With `higher` items above it, the j-th item counts from n = max(r_j, higher + j) on: H_R −
-    H_{n−1}. `total` is R.
+    `ranks` (P,): of the level's items, ascending, from 1; `higher`: how many items of the list are
+    of higher levels, which the ideal order puts before them; `harmonic`: H_n = Σ_{i≤n} 1/i by n.
+    The j-th item is in both orders from n = max(rank_j, higher + j) on, and adds 1/n for each n
+    from there to `total`: H_total − H_{n−1}.
     """
     overlap = 0.0
+    # items that one of the orders has only behind `total` add nothing
     last = count_up_to(ranks, total)
     rest = total - np.int64(higher)
     last = last if last < rest else rest
     for index in range(np.uint64(last)):
+        # n − 1 in both orders; `index` is j − 1
         start = np.uint64(ranks[index]) - np.uint64(1)
         ideal = np.uint64(higher) + index
         overlap += harmonic[np.uint64(total)] - harmonic[start if start > ideal else ideal]
@@ -297,8 +305,12 @@ def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floa
 
 @compiled_part
 def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole: float) -> float:
-    """The terms (t − t')·(precision of {rel ≥ t}) whose set has `lowest` as its lowest level, the
-    set lying in `ranks`; `whole` is the precision of all `ranks`."""
+    """Σ (t − t')·(precision sum of the items of relevance ≥ t), over the relevances t whose set of
+    items has `lowest` as its lowest level; t' is the next smaller relevance.
+
+    `ranks`, `levels` (P,): the positives from `lowest` on; `whole`: the precision sum of them all,
+    which serves where the set is all of them.
+    """
     relevance, weight, counts = grades
     total = 0.0
     for level in range(lowest, len(counts)):
@@ -322,8 +334,10 @@ def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole:
 
 @compiled_part
 def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, bool]:
-    """The relevance before that of `level`; whether `lowest` is the lowest level that reaches it,
-    and `level` the first to have it; whether all levels from there reach it, with weight 1."""
+    """Return what one term of a graded sum needs, for the relevance t of `level`: the next smaller
+    relevance; whether the term is to be taken, that is, `lowest` is the lowest level that reaches
+    t, and no level before `level` has the same t; whether all levels from `lowest` on reach t, with
+    weight 1, so that the set is the whole list. Levels without items do not count."""
     relevance, weight, counts = grades
     previous = 0.0
     is_term = True
@@ -344,7 +358,11 @@ def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, 
 def threshold_sum(
     ranks: Ranks, levels: Levels, relevance: Floats, threshold: float, weight: NDArray[np.int64]
 ) -> float:
-    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose level reaches the threshold."""
+    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold.
+
+    `ranks`, `levels` (P,): of all positives; `relevance`, `weight` (L + 1,): by level.
+    """
+    # by level, from 0: 1 or 0, and the weight or 0; so the loop below has no branch
     reaches = np.empty(len(weight), np.int64)
     added = np.empty(len(weight), np.int64)
     for level in range(len(weight)):

@@ -64,13 +64,15 @@ def radix_sort_parts(
 
 @compiled_part
 def radix_sort(keys: Keys, buffer: Keys) -> None:
-    """Sort keys (n,) in place, with a buffer of at least n."""
+    """Sort keys (n,) in place, with a buffer of at least n, by passes over digits of WIDTH bits of
+    the difference to the lowest key."""
     low = keys[0]
     high = keys[0]
     bits = 0
     for item in range(np.uint64(len(keys))):
         low = keys[item] if keys[item] < low else low
         high = keys[item] if keys[item] > high else high
+    # bits that the largest difference needs; as uint64, for a shift by 32 bits of a uint32 is none
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
@@ -119,7 +121,8 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
 
 @compiled_part
 def become_places(counts: NDArray[np.uint32]) -> None:
-    """Turn the number of keys of each digit into the place of its first key."""
+    """Turn the number of keys of each digit into the place of its first key, in place: [2, 0, 3]
+    becomes [0, 2, 2]."""
     place = np.uint32(0)
     for digit in range(np.uint64(len(counts))):
         count = counts[digit]
@@ -168,14 +171,16 @@ class Parts(NamedTuple):
     lowest: int
 
     def of(self, rows: slice) -> Parts:
-        """The parts of some of the rows, from the beginning of the flat arrays on."""
+        """The parts of some of the rows; their offsets count anew from 0, for flat arrays that
+        hold these rows alone."""
         arrays = [array[rows] for array in self[:-1]]
         offsets = arrays[1] - arrays[1][:1]
         return Parts(arrays[0], offsets, arrays[2], arrays[3], arrays[4], self.lowest)
 
 
 def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Slices of rows of these sizes, each of as many as fit together, but of one at least."""
+    """Yield slices of neighbouring rows, whose sizes (n,) add up to `most` items at most; a row
+    that is larger alone comes alone."""
     ends = np.cumsum(sizes)
     first = 0
     while first < len(sizes):
@@ -208,12 +213,15 @@ class SortedKeys(NamedTuple):
 
 
 def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
-    """Buffers for parts of this many items together, ordered by these tie keys (L+1,) of the
-    levels.
+    """Buffers for sorting parts of this many items together, by scores of this type; equal scores
+    by the tie key (L+1,) of their level.
     """
-    # the tie key of a level takes the low bits of a key, the score those above it
+    # the tie key of a level takes the low bits of a key, the score those above it; with more than
+    # 3 bits for the ties, 32 are too few for the scores
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
+    # half of all codes are for positive scores, half for negative; a float32 needs no more than
+    # the bits of infinity
     middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)
     coding = Coding(tie_key, np.argsort(tie_key).astype(np.uint8), bits, middle)
     return SortedKeys(
@@ -222,7 +230,12 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
 
 
 def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
-    """Sort each part: by score, then by the tie key of the level; both with the best first."""
+    """Sort each part of the rows of scores (n, G): by score, then by the tie key of the level; both
+    with the best first. Write scores and levels to `to`.
+
+    The scores' bits are sorted as integers, which is quicker; float64, and scores too far apart for
+    a code each (`write_keys`), are sorted by their places.
+    """
     if rows.dtype == np.float64 or not write_keys(rows.view(np.uint32), parts, to.coding, to.keys):
         sort_distinct(rows, parts, to)
         return
@@ -235,7 +248,9 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
 
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
-    """Like `sort`, for any scores, by their positions among the distinct ones."""
+    """Sort each part of the rows of scores (n, G), whatever they are: by score, then by the tie key
+    of the level. Write scores, levels and keys to `to`; a key holds the place of the score among
+    the distinct ones, since the score itself does not fit."""
     coding = to.coding
     for row, begin, first, size in zip(
         range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True
@@ -249,16 +264,18 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
         # a score by how many distinct ones are better, which fits where the score does not
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
-        places[to.scores[at] == -np.inf] = 2 * coding.middle
+        places[to.scores[at] == -np.inf] = 2 * coding.middle  # the code of −inf everywhere
         to.keys[at] = places.astype(kind) << kind(coding.bits) | ties
         to.levels[at] = coding.to_level[ties]
         to.scores[first + size] = -np.inf
 
 
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The tie key of every item of one part, in the order of the columns."""
+    """The tie key of every item of one row's part (size,), in the order of the columns; `of_level`
+    (L+1,): the key of each level."""
     keys = np.full(parts.sizes[row], of_level[0], np.uint8)
     begin = parts.begins[row]
+    # the range of level ≥ l lies in that of a lower level, and is written over it
     for level in range(parts.lowest, parts.starts.shape[1] + 1):
         start = parts.starts[row, level - 1]
         end = parts.ends[row, level - 1]
@@ -271,8 +288,12 @@ def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.
 def write_keys(
     rows: NDArray[np.uint32], parts: Parts, coding: Coding, keys: NDArray[np.unsignedinteger]
 ) -> bool:
-    """Write the keys of the parts' items, in the order of the columns, from the bits of their
-    scores; whether every score has its own code."""
+    """Write the sort keys of the parts' items, in the order of the columns: the code of the score
+    in the high bits, the tie key of the level in the low ones. Return whether every score has a
+    code of its own; else the order of the keys is not that of the scores.
+
+    `rows` (n, G): the bits of float32 scores; `keys`: flat, as `parts.offsets` say.
+    """
     exact = True
     for row in range(len(parts.begins)):
         begin = parts.begins[row]
@@ -294,9 +315,10 @@ def write_keys(
 
 @compiled_part
 def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
-    """Return the floor of a part's finite scores, as the bits of |score|, and whether no score but
-    zero lies below it, so that each has a code of its own.
+    """Return the floor of a part's finite scores, and whether no score but zero lies below it, so
+    that each has a code of its own.
 
+    A size is |score| as the bits of a float32 (`bits` without the sign), which grow with |score|.
     A code has room for `middle` sizes: the floor is the largest size less that many.
     """
     largest = np.uint32(0)
@@ -344,7 +366,9 @@ def write_codes(
 def read_keys(
     rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: NDArray[np.uint32]
 ) -> None:
-    """Read the bits of the scores, and the levels, of the sorted keys."""
+    """Turn the sorted keys back into the bits of the scores, flat, and the levels in `to`; behind
+    each part −inf is written. `rows` (n, G): the bits of the unsorted scores, which tell the floor
+    that the codes of each part count from."""
     coding = to.coding
     for row in range(len(parts.begins)):
         first = parts.offsets[row]
@@ -356,15 +380,16 @@ def read_keys(
         for item in range(np.uint64(size)):
             tie = np.uint64(keys[item]) & np.uint64((1 << coding.bits) - 1)
             to.levels[np.uint64(first) + item] = coding.to_level[tie]
-        scores[first + size] = np.uint32(SIGN | INFINITE)
+        scores[first + size] = np.uint32(SIGN | INFINITE)  # −inf ends every search
 
 
 @compiled_part
 def read_codes(
     keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]
 ) -> None:
-    """Write the bits of the scores (n,) that sorted keys (n,) stand for, the inverse of
-    `write_codes`.
+    """Write the bits of the float32 scores (n,) that sorted keys (n,) stand for, the inverse of
+    `write_codes`: code `middle` is zero, 0 is +inf, 2·middle is −inf, and in between a step is one
+    float32 above `floor`, the bits of the smallest |score|.
     """
     shift = keys.dtype.type(coding.bits)
     middle = np.int64(coding.middle)

@@ -55,7 +55,8 @@ class Counts(NamedTuple):
 
     @classmethod
     def zeros(cls, lists: SortedPositives) -> Counts:
-        """All counts zero, no score seen."""
+        """Counts for the queries of these lists before any score is looked at: zero, and −inf as
+        the best."""
         queries, levels = lists.parts.starts.shape
         best = np.full((queries, levels + 1), -np.inf, lists.ordered.dtype)
         return cls(
@@ -63,11 +64,12 @@ class Counts(NamedTuple):
         )
 
     def of(self, queries: slice, flat: slice) -> Counts:
-        """Return views for some of the queries, in the same arrays."""
+        """The counts of some of the queries, as views of the same arrays; `flat`: where their lists
+        lie in the flat one."""
         return Counts(self.above[flat], self.best[queries], self.top[queries], self.tied[queries])
 
     def add(self, other: Counts) -> None:
-        """Add what was counted of other items for the same queries."""
+        """Add, in place, what was counted of other items for the same queries."""
         np.add(self.above, other.above, out=self.above)
         np.maximum(self.best, other.best, out=self.best)
         np.maximum(self.top, other.top, out=self.top)
@@ -85,7 +87,8 @@ class TileSide(NamedTuple):
 
 
 def flat_range(parts: Parts, queries: slice) -> slice:
-    """Return the range of the flat arrays that holds the lists of some of the queries."""
+    """Return the range of the flat arrays that holds the lists of some of the queries, each of
+    which is followed by one place more, for −inf."""
     last = queries.stop - 1
     return slice(
         int(parts.offsets[queries.start]), int(parts.offsets[last] + parts.sizes[last] + 1)
@@ -139,7 +142,8 @@ def count_tile(
 
 @compiled_part
 def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
-    """Write rows as columns, a few at a time, so that what is written lies together."""
+    """Write the tile (R, C) with rows as columns to the front of `turned` (≥ C, R). LINE rows at a
+    time: what is written then fills whole lines of the cache."""
     for first in range(0, len(tile), LINE):
         rows = min(LINE, len(tile) - first)
         for column in range(np.uint64(tile.shape[1])):
@@ -166,8 +170,9 @@ def rank_counted(
     out: RankedPositives,
     first_levels: NDArray[np.uint8],
 ) -> None:
-    """The ranks of the positives of n queries all of whose items have been counted; the levels (n,)
-    of the items ranked first."""
+    """Write the ranks, from 1, and levels of the positives of n queries, all of whose items have
+    been counted, to `out`; and the levels of the items ranked first to `first_levels` (n,).
+    `pessimistic`: of equal scores the lower level comes first."""
     for query in range(len(first_levels)):
         first = out.starts[query]
         end = out.ends[query]

@@ -36,11 +36,11 @@ class PositiveLists(Protocol):
         """The columns of a query's positives, the highest code first."""
 
     def left_out(self, query: int) -> Positions:
-        """The columns that are not in a query's list."""
+        """The columns of the items that are left out of a query's list."""
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that the lists say, for a digest."""
+        """All that the lists say, as arrays, of which the ranker's digest is made."""
 
 
 class RowArrangement(NamedTuple):
@@ -63,6 +63,8 @@ class ListedItems:
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
+        """`size`: the items of the gallery; `is_partial`: whether a code is not a level, but one of
+        two for each: odd, items of this level, and even, items that may be of a finer one."""
         self.lists = lists
         self.size = size
         positive = lists.counts[:, 1:]
@@ -71,7 +73,9 @@ class ListedItems:
         self.numbers = at_least[:, 0]
         self.starts = np.full_like(at_least, size)
         self.ends = size + at_least
-        if is_partial:  # an even code is of no range but its own
+        # a level's range holds all finer items, too; "may be finer" (even) holds its own alone.
+        # Column c is code c + 1, so 1::2 are the even codes
+        if is_partial:
             self.starts[:, 1::2] += (at_least - positive)[:, 1::2]
 
     @property
@@ -80,8 +84,10 @@ class ListedItems:
         return int(self.numbers.max(initial=0))
 
     def arranged(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
-        """Rearrange rows of scores (n, G) of the canonical queries from `first` on; (n, G + P), P
-        the most positives of these.
+        """Rows of scores (n, G + P) with each query's positives moved behind the G gallery items,
+        the highest code first, and −inf in their place; P: the most positives of these queries.
+
+        `scores` (n, G): of the queries from `first` on in canonical order.
         """
         width = int(self.numbers[first : first + len(scores)].max(initial=0))
         rows = np.empty((len(scores), self.size + width), scores.dtype)
@@ -96,7 +102,8 @@ class ListedItems:
         return rows
 
     def placed(self, first: int, last: int) -> RowArrangement:
-        """How the rows of the canonical queries from `first` to `last` are rearranged."""
+        """How `arranged` moves the scores of the queries from `first` to `last`, in canonical
+        order: as index arrays, which a card can apply to all rows at once."""
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]
         numbers = list(map(len, positives))
@@ -113,9 +120,10 @@ class ListedItems:
         )
 
     def columns(self, queries: Positions, places: Positions) -> Positions:
-        """The columns, before they were arranged, of pairs of a canonical query and a place in its
-        arranged row; (n,).
+        """The columns of a row before it was arranged, (n,): of pairs of a query, its number in
+        canonical order (n,), and a place in its arranged row (n,).
         """
+        # places behind the gallery hold the positives, in their order; others have not moved
         columns = places.copy()
         for pair in np.flatnonzero(places >= self.size).tolist():
             columns[pair] = self.lists.positives(int(queries[pair]))[places[pair] - self.size]

@@ -28,7 +28,9 @@ class PairLists:
     def __init__(
         self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int
     ) -> None:
-        # rows of the manifest → places in the orders in which columns and queries are ranked
+        """`queries` (Q,), `columns` (G,): the rows of the manifest in canonical order, in which
+        queries and gallery are ranked; `depth`: the highest level that a pair may have."""
+        # their inverse: from a row of the manifest to the place where it is ranked
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))
         number = np.diff(lists.bounds)
@@ -61,15 +63,16 @@ class PairLists:
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that the lists say, for a digest."""
+        """All that the lists say, as arrays, of which the ranker's digest is made."""
         return self.bounds, self.columns, self.levels
 
     def positives(self, query: int) -> Positions:
-        """The columns of a query's positives, the finest level first."""
+        """The columns of the positives of a query, given by its canonical number; the finest level
+        first. 0 in a list: judged, but no positive."""
         start, end = self.bounds[query : query + 2]
         return self.columns[start:end][self.levels[start:end] > 0]
 
     def left_out(self, query: int) -> Positions:
-        """The columns that are not in a query's list."""
+        """The columns of the items that are left out of a query's list: their level is −1."""
         start, end = self.bounds[query : query + 2]
         return self.columns[start:end][self.levels[start:end] < 0]

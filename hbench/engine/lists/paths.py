@@ -27,12 +27,15 @@ class KnownPaths:
     finest."""
 
     def __init__(self, paths: Paths, order: Positions, known: Known | None) -> None:
+        """`paths`: of N items, in input order; `order` (N,): the items in canonical order; `known`
+        (N,): to how many levels the first path of each is known."""
         more = None if paths.more is None else paths.more.of(order)
         self.size = len(order)
         self.labels, self.items = Paths(paths.labels[order], more).all_labels()
         self.known = None if known is None else known[order]
         if known is not None and more is not None:
             assert more.known is not None
+            # `labels` holds the first paths of all items, then all further ones
             self.known = np.concatenate([known[order], more.known])
 
     @property
@@ -40,6 +43,7 @@ class KnownPaths:
         """The level to which the best known path of each item is known; (N,)."""
         assert self.known is not None
         best = np.zeros(self.size, np.uint8)
+        # .at: an item with several paths is raised by each of them
         np.maximum.at(best, self.items, self.known)
         return best
 
@@ -61,8 +65,9 @@ class PathLists:
         self._positives_of = lru_cache(SETS_KEPT)(self._positives_of_set)
 
     def _make_ranges(self, queries: KnownPaths, gallery: KnownPaths) -> None:
-        """Where the items of every different path of the queries lie among the paths of the
-        gallery, by level.
+        """Set `starts` and `ends` (P, L): the ranges of the gallery's paths, in canonical order,
+        that share at least l levels with each of the queries' P different paths; `items`: whose
+        these paths are; `unknown`: ranges of paths that may be finer, where labels are partial.
         """
         by_path = (
             [*queries.labels.T] if queries.known is None else [*queries.labels.T, queries.known]
@@ -97,7 +102,8 @@ class PathLists:
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that the lists say, for a digest: kept blocks of other lists are not these."""
+        """All that the lists say, as arrays, of which the ranker's digest is made: so blocks kept
+        for other lists are not taken for these."""
         of_paths = (self.items, self.starts, self.ends, *(self.unknown or ()))
         # the sets one after another, and how long each is
         paths_of_sets = np.concatenate([np.array(paths, np.int64) for paths in self.sets])
@@ -105,7 +111,9 @@ class PathLists:
         return (*of_paths, paths_of_sets, sizes, self.set_of)
 
     def codes(self, paths: Sequence[int]) -> Known:
-        """The code of every gallery item for a query of these paths; (G,)."""
+        """The code (G,) of every gallery item for a query that has all of these paths, numbers
+        among the queries' different ones. A code is the level of the best pair of paths; under
+        partial labels two codes per level."""
         levels = np.zeros(self.size, np.uint8)
         # coarse ranges first: a finer one is written over them, so the best path decides
         for level in range(self.depth):
@@ -143,13 +151,14 @@ class PathLists:
             queries = queries_by_set[query_bounds[place] : query_bounds[place + 1]]
             counts[queries] = np.bincount(codes, minlength=number)
             out = out_by_set[out_bounds[place] : out_bounds[place + 1]]
+            # .at: a query may leave out several items of one code
             np.subtract.at(counts, (rows[out], codes[columns[out]]), 1)
 
         return counts
 
     def _positives_of_set(self, place: int) -> Positions:
-        """The columns of the positives of a query of a set of paths, with what is left out; the
-        highest code first.
+        """The columns of the positives for a query whose paths are set number `place`, the highest
+        code first; items that single queries leave out are still among them.
         """
         codes = self.codes(self.sets[place])
         listed = np.flatnonzero(codes)
@@ -157,7 +166,8 @@ class PathLists:
         return listed[np.argsort(np.uint8(255) - codes[listed], kind="stable")]
 
     def positives(self, query: int) -> Positions:
-        """The columns of a query's positives, the highest code first."""
+        """The columns of the positives of a query, given by its canonical number; the highest code
+        first. The list of its set of paths is kept, for the next query mostly has the same set."""
         listed = self._positives_of(int(self.set_of[query]))
         out = self.left_out(query)
         if not len(out):
@@ -167,17 +177,20 @@ class PathLists:
         return listed[~is_out[listed]]
 
     def left_out(self, query: int) -> Positions:
-        """The columns that are not in a query's list."""
+        """The columns of the items that are left out of a query's list."""
         return self.out(query, query + 1)[1]
 
 
 def _sets_of(
     queries: KnownPaths, path_of_entry: Positions
 ) -> tuple[list[tuple[int, ...]], Positions]:
-    """The different sets of paths that queries have, and which of them each query has; (Q,)."""
+    """The different sets of paths that queries have, each sorted, and which of them each query has,
+    (Q,). `path_of_entry`: for every entry of `queries.items`, the number of that path among the
+    different ones."""
     of_query: list[list[int]] = [[] for _ in range(queries.size)]
     for item, path in zip(queries.items.tolist(), path_of_entry.tolist(), strict=True):
         of_query[item].append(path)
     known: dict[tuple[int, ...], int] = {}
+    # a set that is met for the first time gets the next number
     set_of = [known.setdefault(tuple(sorted(set(paths))), len(known)) for paths in of_query]
     return list(known), np.array(set_of, np.int64)

@@ -64,6 +64,7 @@ def named(text: str) -> tuple[str, Similarity]:
     if match["name"] in SYNONYMS and match["name"] not in similarities:
         raise UnknownName("similarity", text, similarities, meant=repr(SYNONYMS[match["name"]]))
 
+    # the keyword-only parameters of a similarity's function are its options, all of them numbers
     function = similarities[match["name"]]
     parameters = inspect.signature(function).parameters.values()
     defaults = {
@@ -90,6 +91,7 @@ def named(text: str) -> tuple[str, Similarity]:
         return match["name"], function
 
     chosen = defaults | given
+    # every option is a curvature or the like: no sense at 0 or infinity
     for option, value in chosen.items():
         if not value > 0 or value == np.inf:
             raise UsageError(
@@ -104,7 +106,7 @@ def named(text: str) -> tuple[str, Similarity]:
 
 @similarities.register("dot")
 def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g."""
+    """s = q·g, of the vectors as they are; one object for both sides where they are the same."""
     rows = Rows(gallery)
     return rows if queries is gallery else Rows(queries), rows
 
@@ -212,10 +214,12 @@ def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tup
 
 
 def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
-    """The bits (N, 8 D) of bytes (N, D) as +1 and −1."""
+    """The bits (N, 8 D) of bytes (N, D), which may be held as floats, as +1 and −1; `what` names
+    them in an error, "queries" or "gallery"."""
     bits = np.empty((len(packed), 8 * packed.shape[1]), np.float16)
     for start in range(0, len(packed), TILE):
         part = packed[start : start + TILE]
+        # what is no byte is not equal to its nearest byte
         codes = np.clip(part, 0, 255).astype(np.uint8)
         bad = np.flatnonzero((codes != part).any(axis=1))
         if len(bad):

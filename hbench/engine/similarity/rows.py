@@ -33,10 +33,11 @@ class SelectedRows:
         movable: bool = False,
         whole: Scan | None = None,
     ) -> None:
+        """`vectors` (N, D), of which `rows` (n,) are selected, by position."""
         self.vectors = vectors
         self.rows = rows
         if whole is not None:
-            self.scan = whole.of(rows)
+            self.scan = whole.of(rows)  # in place of the cached property, which would read again
         self.dtype = vectors.dtype
         self.shape = (len(rows), vectors.shape[1])
         # of a mapped file every page that is written to would become memory
@@ -47,23 +48,25 @@ class SelectedRows:
         return len(self.rows)
 
     def __getitem__(self, index: slice | NDArray[np.int64]) -> NDArray[Any]:
+        """A copy of the vectors at these positions among the selected rows."""
         selected: NDArray[Any] = self.vectors[self.rows[index]]
         return selected
 
     def of(self, positions: NDArray[np.int64]) -> SelectedRows:
         """Some of the selected rows; nothing is copied."""
         some = SelectedRows(self.vectors, self.rows[positions])
-        some.scan = self.scan.of(positions)
+        some.scan = self.scan.of(positions)  # so the vectors are not read again
         return some
 
     @cached_property
     def scan(self) -> Scan:
-        """The scan of the selected rows, by their positions."""
+        """The squared lengths and content keys (n,) of the selected rows, read at the first use."""
         return scan(self)
 
     def move(self, order: NDArray[np.int64]) -> NDArray[Any]:
-        """Move the selected rows to the front of the array, in this order of their positions (n,),
-        and give them. A position still stands for the same row."""
+        """Move the selected rows to the front of the array, in place, in this `order` (n,) of their
+        positions, and return that front (n, D). A position still stands for the same row: `rows`
+        says where it lies now."""
         sources = self.rows[order]
         # rows that nobody selected follow, so that all rows of the array have a place
         others = np.ones(len(self.vectors), bool)
@@ -104,7 +107,8 @@ def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None
 def where(
     vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The array that holds the vectors at these positions, and its rows that they are."""
+    """The array that holds the vectors at these positions (n,), and the rows (n,) of that array
+    that they are: a selection, or one of a selection, is followed to what it selects from."""
     if isinstance(vectors, SelectedRows):
         return where(vectors.vectors, vectors.rows[positions])
     return np.asarray(vectors), positions
@@ -116,8 +120,9 @@ def _holds_arrays(array: NDArray[Any]) -> bool:
 
 
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
-    """Finite native floats (N, D) from an array or a torch tensor; integers of one or two bytes
-    become float32, others float64. Raises SubmissionError otherwise."""
+    """Finite floats (N, D), in the processor's byte order, from an array or a torch tensor; floats
+    up to 64 bits keep their type, integers become one that holds them exactly. `what` names them in
+    an error. Raises SubmissionError for anything else."""
     if isinstance(vectors, np.ma.MaskedArray) and np.ma.is_masked(vectors):
         masked = f"{int(np.ma.getmaskarray(vectors).sum()):,} masked"
         raise SubmissionError(
@@ -134,6 +139,7 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
         )
 
     native = array.dtype.newbyteorder("=")
+    # float32 holds integers of one or two bytes exactly; longer ones and float128 become float64
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         native = np.dtype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
     array = array.astype(native, copy=False)
@@ -171,6 +177,7 @@ class Rows:
 
     @property
     def width(self) -> int:
+        """The dimensions of a row as it is multiplied, with the additional one."""
         return int(self.vectors.shape[1]) + (self.last is not None)
 
     @property
@@ -187,6 +194,7 @@ class Rows:
         if self.last is not None:
             out[:, dimensions] = self.last[positions]
         source, rows = where(self.vectors, positions)
+        # float16: a compiled conversion, which takes a tenth of the time of numpy's
         if (
             self.shift is None
             and source.dtype == np.float16
@@ -215,13 +223,15 @@ class Rows:
         positions = np.arange(len(self)) if positions is None else positions
         result = np.empty(len(positions))
         for start in range(0, len(positions), TILE):
+            # in float64, so that the sum of squares loses no digit of the float32 numbers
             block = self.read(positions[start : start + TILE]).astype(np.float64)
             result[start : start + TILE] = np.einsum("nd,nd->n", block, block)
         return result
 
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
-        """Scale the rows and move them into this order in place, if they are movable: a run of them
-        is then read without a copy.
+        """The same rows, scaled and moved into this order (n,) of their positions in place, so that
+        a run of them is read without a copy; unchanged where that is not possible: nobody allowed
+        to move them, they would change their type, or have a shift or one more dimension.
         """
         vectors = self.vectors
         if not (
@@ -237,7 +247,8 @@ class Rows:
         return Rows(vectors)
 
     def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:
-        """The rows at these positions where they lie, if they lie there one after another."""
+        """A view of the rows at these positions (n,), if they lie in memory one after another as
+        they are multiplied; None where `read` must copy or compute them."""
         source, rows = where(self.vectors, positions)
         plain = (
             self.scale is None
@@ -265,7 +276,7 @@ def read_halves(
     h = m·2^−24, whose bits then read (1 + m·2^−10)·2^−15.
     """
     bits = np.empty(halves.shape[1], np.uint32)
-    floats = bits.view(np.float32)
+    floats = bits.view(np.float32)  # the same memory: bits that are written are read as floats
     smallest = np.float32(2.0**-14)
     implied = np.float32(2.0**-15)
     two = np.float32(2)
@@ -273,6 +284,7 @@ def read_halves(
     for n in range(len(rows)):
         half = halves[rows[n]]
         for dimension in range(len(half)):
+            # all but the sign; 10 bits of fraction become 23; 112 is 127 − 15
             bits[dimension] = (
                 np.uint32(half[dimension] & np.uint16(0x7FFF)) << np.uint32(13)
             ) + np.uint32(112 << 23)
@@ -285,7 +297,8 @@ def read_halves(
 
 
 def scan_of(vectors: NDArray[np.floating] | SelectedRows) -> Scan:
-    """The scan of vectors (N, D), taken once if they are selected rows."""
+    """The squared lengths and content keys (N,) of vectors (N, D); selected rows remember theirs,
+    others are read anew at each call."""
     return vectors.scan if isinstance(vectors, SelectedRows) else scan(vectors)
 
 
@@ -295,14 +308,15 @@ def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
-    """The type in which these vectors are multiplied."""
+    """The type in which these vectors are multiplied: float64 if they are, else float32, also for
+    float16, since products of float16 are slow and inexact."""
     return np.dtype(np.float64 if vectors.dtype == np.float64 else np.float32)
 
 
 def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
     """The middle (D,) between the smallest and the largest value of each dimension, where the
-    vectors lie `FAR` times their spread from 0; else None. Unlike a mean, it has the same bits
-    whatever the order of the rows."""
+    vectors (N, D) lie `FAR` times their spread from 0, so that float32 products would lose their
+    differences; else None. Unlike a mean, it has the same bits whatever the order of the rows."""
     low = np.full(vectors.shape[1], np.inf)
     high = np.full(vectors.shape[1], -np.inf)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
@@ -311,5 +325,5 @@ def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
         high = np.maximum(high, part.max(axis=0))
     middle = (low + high) / 2
     spread = (high - low) / 2
-    is_far = middle @ middle > FAR**2 * (spread @ spread)
+    is_far = middle @ middle > FAR**2 * (spread @ spread)  # lengths, both squared
     return middle.astype(float_type(vectors)) if is_far else None

@@ -49,10 +49,12 @@ class Block:
     """
 
     def __init__(self, ranker: Ranker, numbers: range, metrics: int) -> None:
+        """`numbers`: the blocks, one after another; `metrics`: how many values a query gets."""
         size = ranker.scores.block_size
         self.ranker, self.first = ranker, numbers.start * size
         self.queries = ranker.queries[self.first : numbers.stop * size]
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
+        # under partial labels a reading tells which level each code counts as
         self.reading = None if ranker.known is None else readings.known(ranker.depth)
         self.values = Values.empty(
             metrics, self.counts if self.reading is None else self.reading.counts(self.counts)
@@ -62,8 +64,8 @@ class Block:
         self.others: list[Block] = []
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Compute the values of the queries from the place `start` of the block on by their rows of
-        scores (n, G).
+        """Compute the values of the queries from place `start` of the block on, by their rows of
+        scores (n, G), which have been multiplied and nothing else; under every view of the labels.
         """
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:
@@ -72,14 +74,14 @@ class Block:
                 other.add(rows, start + begin)
 
     def finish(self) -> Values:
-        """The values, when every query was added."""
+        """The values of the block under every view, once all of its queries were added."""
         for finish in self.finishers:
             finish()
         return self.values._replace(others=tuple(other.finish() for other in self.others))
 
     def skip_partial(self, rows: Mapping[int, int]) -> None:
-        """Leave metrics undefined for the queries whose labels end above the level that they
-        need."""
+        """Make metrics undefined, NaN, for the queries whose labels end above the level that the
+        metric needs. `rows`: from the row of a metric among the values to that level."""
         if self.ranker.known is not None:
             of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
             for row, level in rows.items():
@@ -90,6 +92,7 @@ class JobPlans:
     """The plans of all views of a job; `own` None for a small job, which goes by the formulas."""
 
     def __init__(self, job: Job, own: MetricPlan | None) -> None:
+        """`own`: the plan of the dataset's own view, which decides for the other views, too."""
         self.job = job
         self.own = own
         self.others: list[MetricPlan | None] = [
@@ -97,7 +100,8 @@ class JobPlans:
         ]
 
     def start(self, number: int) -> Block:
-        """Start a block, under all views."""
+        """An empty block of this number that knows what to do with rows of scores: under all views,
+        by name and for the first results, as far as the job asks for these."""
         job = self.job
         block = _started(job, self.own, number)
         if job.by_name is not None:
@@ -128,6 +132,8 @@ class JobPlans:
 
 
 def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
+    """An empty block of this number under one view of the labels: its metrics are sums over ranks,
+    by the plan, or without one the formulas of each level sequence."""
     block = Block(view.ranker, range(number, number + 1), len(view.scorers))
     if plan is None:
         fill_by_formulas(block, view.scorers)
@@ -137,16 +143,18 @@ def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
 
 
 def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
-    """Compute the metrics as the functions of hbench.metrics.definitions, of one level sequence
-    after another.
+    """Have the block compute its metrics by the functions of hbench.metrics.definitions, from one
+    level sequence after another: slower than sums, but nothing has to be compiled.
     """
 
     def add(scores: NDArray[np.floating], start: int) -> None:
+        """Write the values of the queries from place `start` on; `scores` (n, G): finished rows."""
         for n, row in enumerate(scores, start):
             sequence = block.ranker.sequence_of_codes(block.first + n, row, block.counts[n])
             block.values.values[:, n] = [
                 scorer(int(block.queries[n]), sequence) for scorer in scorers
             ]
+            # the level of the item ranked first; under partial labels as far as it is known
             known = sequence if block.reading is None else block.reading.of(sequence)
             is_first_positive = len(known.ranks) > 0 and known.ranks[0] == 1
             block.values.first_level[n] = known.levels[0] if is_first_positive else 0
@@ -160,6 +168,8 @@ class FastColumns:
     """The metrics of a block as sums over the ranks, all taken at once."""
 
     def __init__(self, block: Block, plan: MetricPlan) -> None:
+        """Sums of 0 for every group of metrics that `plan` takes together; the block writes the
+        metrics when it is finished."""
         self.block = block
         self.plan = plan
         self.batches = [(group, group.batch(block.counts)) for group in plan.groups]
@@ -187,7 +197,8 @@ class FastColumns:
                 )
                 self._rank(scores[at], parts.of(at), ranked, workspace)
                 levels = _levels_at_rank_1(ranked)
-                # then the item ranked first may be a positive that is not listed
+                # positives below the lowest level that a metric needs are not ranked, but one of
+                # them may come first: where no ranked one does, all scores are looked at
                 if self.plan.lowest > 1:
                     pessimistic = self.plan.rule.pessimistic
                     unknown = levels == 0
@@ -204,8 +215,8 @@ class FastColumns:
         out: RankedPositives,
         workspace: Workspace,
     ) -> None:
-        """Rank the positives of rows of scores, as many rows at once as can be sorted in the
-        workspace.
+        """Write the ranks of the positives of rows of scores (n, G) to `out`; `parts`: where they
+        lie in the rows. As many rows at once as can be sorted in the workspace.
         """
         by_score = workspace.by_score
         for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
@@ -215,7 +226,8 @@ class FastColumns:
             )
 
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
-        """Compute the values of the queries `at` these places by the ranks of their positives."""
+        """Sum up for the queries `at` these places of the block by the ranks of their positives,
+        for every group of metrics."""
         block = self.block
         # under partial labels the level at rank 1 is that of the block's own reading, which some
         # group of metrics may have read anyway
@@ -234,7 +246,8 @@ class FastColumns:
             block.values.first_level[at] = first
 
     def add_sequences(self, ranked: RankedPositives, at: slice) -> None:
-        """Compute the metrics that are no sums over ranks, one level sequence after another."""
+        """Write the metrics that are no sums over ranks, for the queries `at` these places of the
+        block, from one level sequence after another; `ranked` has their positives."""
         block = self.block
         for n in range(at.start, at.stop):
             part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])
@@ -245,27 +258,33 @@ class FastColumns:
                 block.values.values[row, n] = other(int(block.queries[n]), sequence)
 
     def finish(self) -> None:
-        """Write the metrics of every query."""
+        """Make the metrics of the block's queries out of their sums, and write them to its values;
+        called once, when every query was added."""
         for group, batch in self.batches:
             group.put(batch, self.block.values.values)
         self.block.skip_partial(self.plan.partial_rows)
 
 
 def _levels_at_rank_1(ranked: RankedPositives) -> NDArray[np.uint8]:
-    """The level of the positive at rank 1, 0 where there is none; (n,)."""
+    """The level (n,) of each query's positive at rank 1; 0 where a distractor is ranked first, or
+    nothing."""
     some = ranked.ends > ranked.starts
+    # ranks increase: only the first positive can have rank 1; without any, place 0 is not looked at
     place = np.where(some, ranked.starts, 0)
     return np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
 
 
 def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
-    """Compute the values by name of the queries that the tree does not show as their names do, in
-    place of those by the tree.
+    """Have the block replace the values of some queries: labels that form no tree are put into one,
+    where a name may then stand for several nodes; queries that this affects are measured by the
+    names themselves.
     """
-    named_scorers = scorers_by_name(scorers)
-    values: dict[int, list[float]] = {}
+    named_scorers = scorers_by_name(scorers)  # by their row among the values
+    values: dict[int, list[float]] = {}  # by the place of the query in the block
 
     def add(scores: NDArray[np.floating], start: int) -> None:
+        """Compute the values by name of the queries from place `start` on; `scores` (n, G):
+        finished rows."""
         for n, row in enumerate(scores, start):
             query = block.first + n
             if by_name.affected[query]:
@@ -275,6 +294,7 @@ def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColum
                 ]
 
     def finish() -> None:
+        """Write them over the values by the tree, which have been written by then."""
         for n, of_query in values.items():
             block.values.values[list(named_scorers), n] = of_query
 

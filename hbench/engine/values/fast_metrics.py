@@ -32,11 +32,15 @@ NEEDS: dict[
 
 
 def fast(base: str, needs: str = "") -> Callable[[Callable[..., Floats]], Callable[..., Floats]]:
-    """Register the fast twin of the metric of this base name. `needs`: "graded", sums weighted by
-    relevance; "binary", the intersections of the binary labels of every level; "gain"; or
-    "overlap", with the ideal order."""
+    """A decorator that registers a function as the fast twin of the metric of this base name.
+
+    `needs`: what must be summed beside hits and precisions: "graded", sums weighted by relevance;
+    "binary", the intersections of the binary labels of every level; "gain"; or "overlap", with the
+    ideal order.
+    """
 
     def add(value: Callable[..., Floats]) -> Callable[..., Floats]:
+        """Register this function, and return it unchanged."""
         FAST[base], NEEDS[base] = value, needs
         return value
 
@@ -54,7 +58,9 @@ class Batch:
 
     @classmethod
     def empty(cls, request: SumRequest) -> Batch:
-        """Sums of 0, which is what a query without positives keeps."""
+        """A batch for the queries of a request before anything is summed: sums of 0, which a query
+        without positives keeps."""
+        # columns: the cuts, then R, the number of positives, then the whole list
         (queries, graded, levels), columns = request.relevance.shape, len(request.cuts) + 2
         shape = (queries, levels - 1, columns)
         hits = np.zeros(shape, np.int64)
@@ -67,15 +73,17 @@ class Batch:
 
     @property
     def depth(self) -> int:
+        """L, the number of levels of the tree; counts have one column more, for level 0."""
         return int(self.request.counts.shape[1]) - 1
 
     def positives(self, level: int) -> NDArray[np.int64]:
-        """|P_l| (Q,)."""
+        """|P_l| (Q,): how many items of each query's list are of this level, from 1, or a finer
+        one."""
         total: NDArray[np.int64] = self.request.counts[:, level:].sum(axis=1)
         return total
 
     def at_cut(self, sums: NDArray[Any], level: int, cut: int) -> NDArray[Any]:
-        """The sums of a level up to a cut (Q,)."""
+        """The sums (Q,), out of (Q, L, C + 2), of a level, from 1, up to one of the cuts."""
         at: NDArray[Any] = sums[:, level - 1, int(np.searchsorted(self.request.cuts, cut))]
         return at
 

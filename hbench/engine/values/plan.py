@@ -41,7 +41,8 @@ class Workspace(NamedTuple):
 
 
 def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> RankedPositives:
-    """Ranked codes as ranks and levels, in the workspace."""
+    """The ranked lists as one reading of partial labels has them, in the workspace: `ranked` holds
+    codes, two for each level, and the reading tells which stay in a list, and as which level."""
     ranks, levels = workspace.read
     out = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
     rank_positives.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, out)
@@ -61,7 +62,8 @@ class MetricGroup:
 
     @property
     def grades(self) -> dict[int, Grade]:
-        """The rows of the metrics by relevance, in the order of the graded sums."""
+        """The relevance of each metric that is a sum weighted by relevance, such as H-AP, by the
+        metric's row among the values; in the order of the graded sums of a batch."""
         return {
             row: s.grade
             for row, s in self.scorers.items()
@@ -69,7 +71,8 @@ class MetricGroup:
         }
 
     def batch(self, counts: NDArray[np.int64]) -> Batch:
-        """A batch without sums, for queries of these counts by code (n, K)."""
+        """A batch with sums of 0 for n queries, and what the group needs summed; `counts` (n, K):
+        the items in each query's list by code."""
         counts = counts if self.reading is None else self.reading.counts(counts)
         # (C,): the k of R@k and others
         cuts = np.unique(
@@ -100,8 +103,11 @@ class MetricGroup:
         queries: NDArray[np.int64],
         at: slice,
     ) -> RankedPositives:
-        """Sum up for the queries `at` these places of the batch, whose input positions are
-        `queries` (n,). Return the list as it was read, valid until the workspace is used again."""
+        """Add the sums of n queries to the batch, `at` these places; `queries` (n,): their
+        positions in the input, which grades go by. `ranked`: their positives by code.
+
+        Return the lists as they were summed, valid until the workspace is used again.
+        """
         counts = batch.request.counts[at]
         if self.reading is not None:
             ranked = read_by(self.reading, ranked, workspace)
@@ -112,8 +118,9 @@ class MetricGroup:
         return ranked
 
     def grade(self, batch: Batch, *, queries: NDArray[np.int64], at: slice) -> None:
-        """Write the relevance and the weight of the levels for the queries `at` these places of the
-        batch, whose input positions are `queries` (n,)."""
+        """Write the relevance and weight of every level to the batch's request, for the queries
+        `at` these places; `queries` (n,): their positions in the input. They differ by query, for
+        some go by how many items of each level its list has."""
         request = batch.request
         for place, grade in enumerate(self.grades.values()):
             request.relevance[at, place], request.weight[at, place] = grade(
@@ -121,7 +128,9 @@ class MetricGroup:
             )
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
-        """Write the metrics of a batch to their rows of the values (M, n)."""
+        """Make the group's metrics out of the sums of a batch of n queries, and write each to its
+        row of the values (M, n)."""
+        # a graded metric is told which of the graded sums is its own
         graded = {row: {"graded": place} for place, row in enumerate(self.grades)}
         for row, scorer in self.scorers.items():
             values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
@@ -160,7 +169,8 @@ class MetricPlan:
 
     @classmethod
     def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
-        """The plan of an evaluation."""
+        """The plan by which the metrics of these scorers, each a row of the values, are computed of
+        the ranker's queries."""
         fast = {
             row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST
         }
@@ -187,8 +197,9 @@ class MetricPlan:
         return cls(ranker, rule, len(scorers), groups, others, lowest, partial_rows(scorers))
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
-        """Return the parts to be sorted of the rows of these canonical queries: the positives and
-        the query itself.
+        """The part of each row of scores that is to be sorted, the positives with the query itself:
+        of the queries from `first` to `last` in canonical order, where the items of each level lie
+        side by side.
         """
         starts = self.ranker.starts[first:last]
         ends = self.ranker.ends[first:last]
@@ -200,8 +211,8 @@ class MetricPlan:
         return sort_keys.Parts(begins, offsets, sizes, starts, ends, self.lowest)
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
-        """The parts of these canonical queries as they are sorted: by the codes of their items,
-        where these differ from the levels."""
+        """The parts of the queries from `first` to `last`, in canonical order, with the ranges of
+        codes in place of levels; under partial labels there are two codes for each level."""
         if self.ranker.known is None:
             return parts
         starts, ends = (bounds[first:last] for bounds in self.ranker.coded)
@@ -215,7 +226,8 @@ class MetricPlan:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of one thread's workspace, with the buffer that looks distractors up."""
+        """Bytes of one thread's workspace, as `workspace` makes it, with the tables in which a
+        kernel looks distractors up."""
         most = self.most_positives
         items = max(most + 1, ITEMS)
         lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
@@ -226,10 +238,10 @@ class MetricPlan:
 
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:
-        """A workspace for one thread, which is used again afterwards."""
+        """A workspace for one thread, for use inside of `with`; other threads use it afterwards."""
         try:
             workspace = self.spare.pop()
-        except IndexError:
+        except IndexError:  # rather than looking first, for another thread may take it meanwhile
             size = max(self.most_positives, RANKS)
             read = 0 if self.ranker.known is None else size
             workspace = Workspace(
@@ -243,17 +255,20 @@ class MetricPlan:
         self.spare.append(workspace)
 
     def _by_score(self, items: int) -> sort_keys.SortedKeys:
+        """Buffers in which the positives of some rows, this many items together, are sorted."""
         return sort_keys.empty(items, self.ranker.scores.dtype, self.ranker.code_ties)
 
 
 def plan_of(job: Job) -> MetricPlan | None:
-    """The plan of an evaluation; None for a small one, which goes by the formulas."""
+    """The plan by which a job's metrics are summed up; None for a small job, whose metrics go by
+    the formulas, since loading compiled code would take longer."""
     pairs = len(job.ranker.queries) * len(job.ranker.columns)
     return MetricPlan.of(job.ranker, job.scorers) if compiling_pays(pairs) else None
 
 
 def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
-    """The metrics, by row, that skip queries whose labels end above a level, and that level."""
+    """The metrics that skip queries whose labels end above a level: from the row of the metric
+    among the values to that level, from 1."""
     return {
         row: scorer.level_required
         for row, scorer in enumerate(scorers)

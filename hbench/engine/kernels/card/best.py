@@ -18,13 +18,19 @@ from hbench.engine.kernels.card.ranks import INFINITY, THREADS, CardRanges, code
 
 @card_kernel
 def codes_of_best(rows: Float32s, ranges: CardRanges, first: Uint8s) -> None:
-    """Write the code (n,) of the best item of n rows (n, G), 0 where it is a distractor; of several
-    with this score the lowest code counts, or the highest. `ranges`: of all codes from 1 on."""
+    """Write to `first` (n,) the code of the item that has the best score in each row (n, G), one
+    query per block of threads; 0 where it is a distractor.
+
+    A code is a level, or under partial labels one of two per level. Of several items with the best
+    score the lowest code counts if `ranges.pessimistic`, else the highest. `ranges`: the columns of
+    each code from 1 on.
+    """
     extremes = cuda.shared.array(THREADS, float32)
     codes = cuda.shared.array(THREADS, int32)
     query = cuda.blockIdx.x
     scores = rows[query]
 
+    # each thread takes every T-th column, and `largest` compares what the T threads found
     own = -INFINITY
     for column in range(cuda.threadIdx.x, len(scores), cuda.blockDim.x):
         own = max(own, scores[column])

@@ -28,14 +28,15 @@ class Span(NamedTuple):
 
 @card_part
 def span_from(start: Number, size: Number) -> Span:
-    """The numbers of this thread among those that a block takes at once from `start` on."""
+    """The places of the AT_ONCE numbers that this thread takes, of `size` in all, when its block
+    takes `at_once()` numbers from place `start` on; empty behind the end."""
     begin = start + cuda.threadIdx.x * AT_ONCE
     return Span(begin, min(size, begin + AT_ONCE))
 
 
 @card_part
 def at_once() -> Number:
-    """How many numbers a block takes at once."""
+    """How many neighbouring numbers a block of threads takes at once, AT_ONCE by each thread."""
     return cuda.blockDim.x * AT_ONCE
 
 
@@ -52,6 +53,7 @@ def running(value: Number, shared: Number) -> tuple[Number, Number]:
     # each adds the sum that stands `step` threads before it: sums of 2, 4, 8 … values
     step = 1
     while step < threads:
+        # value − value: a 0 of the same type; all read before one of them writes
         added = shared[thread - step] if thread >= step else value - value
         cuda.syncthreads()
         shared[thread] += added
@@ -126,8 +128,9 @@ def sum_up_before(numbers: Number, size: Number, shared: Number) -> None:
     """Make each of `numbers` (size + 1,) the sum of those before it; the last becomes that of
     all. `shared` (T,): memory that the T threads have in common.
     """
-    done = int32(0)
+    done = int32(0)  # the sum of all numbers before `start`
     for start in range(0, size, at_once()):
+        # each thread sums up some neighbours, and learns the sum of the threads before it
         span = span_from(start, size)
         own = int32(0)
         for place in range(span.begin, span.end):

@@ -46,15 +46,15 @@ def place_among(unsorted: Slotted, slot: Number, first: Number, last: Number) ->
 
 @card_part
 def copy(unsorted: Slotted, slot: Number, ordered: Slotted, place: Number) -> None:
-    """Write the positive in a slot to its place."""
+    """Write the positive in a slot of `unsorted`, its score and code, to a place of `ordered`."""
     ordered.scores[place] = unsorted.scores[slot]
     ordered.codes[place] = unsorted.codes[slot]
 
 
 @card_call
 def sort_part(positives: Slotted, first: Number, last: Number) -> None:
-    """Sort the many positives of one part in place, by one thread: so many fall together only where
-    scores are equal, or nearly."""
+    """Sort the positives in the slots from `first` to `last`, best first, in place; called by one
+    thread alone. So many fall into one part only where scores are equal, or nearly."""
     equal = True
     for slot in range(first + 1, last):
         equal &= positives.scores[slot] == positives.scores[first]
@@ -66,7 +66,8 @@ def sort_part(positives: Slotted, first: Number, last: Number) -> None:
 
 @card_part
 def comes_first(positives: Slotted, slot: Number, score: Number, code: Number) -> bool:
-    """Whether the positive in a slot comes before one of this score and code."""
+    """Whether the positive in a slot ranks before one of this score and code: by a higher score, or
+    by the lower tie key of its code where scores are equal."""
     other = positives.scores[slot]
     keys = positives.keys
     return bool(other > score or (other == score and keys[positives.codes[slot]] < keys[code]))
@@ -74,7 +75,8 @@ def comes_first(positives: Slotted, slot: Number, score: Number, code: Number) -
 
 @card_call
 def sort_equal(positives: Slotted, first: Number, last: Number) -> None:
-    """Move the codes of equal scores to the front, one code after another by its key."""
+    """Order the codes in the slots from `first` to `last`, whose scores are all equal, by their tie
+    keys: one pass per key swaps the codes with this key to the front of what is left."""
     codes = positives.codes
     place = first
     for key in range(len(positives.keys)):
@@ -88,7 +90,8 @@ def sort_equal(positives: Slotted, first: Number, last: Number) -> None:
 
 @card_call
 def sort_many(positives: Slotted, first: Number, last: Number) -> None:
-    """Heap sort: the last in order is taken off the top of a heap, again and again."""
+    """Sort the slots from `first` to `last` by heap sort, in place, which takes no more memory and
+    n·log n steps at worst. The top of the heap is the last in order, and goes to the end."""
     size = last - first
     for top in range(size // 2 - 1, -1, -1):
         sink(positives, first, top, size)
@@ -99,13 +102,17 @@ def sort_many(positives: Slotted, first: Number, last: Number) -> None:
 
 @card_call
 def sink(positives: Slotted, first: Number, top: Number, size: Number) -> None:
-    """Move the positive at a place of the heap down, until what lies below it comes first."""
+    """Move the positive at place `top` of a heap down, until both that lie below it rank before it.
+
+    The heap has `size` places, from slot `first` on; below place p lie 2p + 1 and 2p + 2.
+    """
     scores = positives.scores
     codes = positives.codes
     place = top
     while 2 * place + 1 < size:
         below = first + 2 * place + 1
         other = below + 1
+        # the one that is later in order moves up
         if other < first + size and comes_first(positives, below, scores[other], codes[other]):
             below = other
         if not comes_first(positives, first + place, scores[below], codes[below]):

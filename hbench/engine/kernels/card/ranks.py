@@ -130,7 +130,8 @@ class Sorted(NamedTuple):
 
 @card_kernel
 def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list."""
+    """Rank the positives of n rows of scores (n, G), −inf where left out of the list; a block of
+    threads per query. Writes the ranks and codes to `slots`, the rest to `found`."""
     pool = cuda.shared.array(POOL, int32)
     firsts = cuda.shared.array(FIRSTS, int32)
     sums = cuda.shared.array(THREADS, int32)
@@ -150,7 +151,8 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
     sort_positives(row, buckets, slots)
     scores = slots.scores[query]
     codes = slots.codes[query]
-    # two calls of one function: which memory it counts in is known where it is written out
+    # two calls of one function: the compiler writes it out twice, and so knows in each which memory
+    # it counts in, the block's own where there is room, else the card's
     if parts + 1 + positives <= POOL:
         listed = Sorted(positives, low, scores, codes, pool[parts + 1 :])
         count_and_add_up(row, buckets, listed, slots.ranks[query])
@@ -191,12 +193,15 @@ def score_range_of_positives(row: RankedQuery, extremes: Float32s) -> tuple[Numb
             positives += int32(1)
             if not score < INFINITY:  # also of NaN; the host refuses such a query later
                 row.found.overflows[row.query] = 1
+    # each thread has seen some columns: the results are those of all threads
     return -largest(-low, extremes), largest(high, extremes), total(positives, row.sums)
 
 
 @card_part
 def scale_of(low: Number, high: Number) -> Number:
-    """Buckets per unit of score; 0 where all are equal, or too far apart to be divided."""
+    """How many buckets one unit of score takes, so that those of equal width reach from the best
+    score, `high`, to the worst, `low`; 0, a single bucket, where all scores are equal, or too far
+    apart for float32."""
     span = high - low
     if span > 0 and span < INFINITY:
         return min(float32(BUCKETS - 1) / span, WIDEST)
@@ -205,7 +210,8 @@ def scale_of(low: Number, high: Number) -> Number:
 
 @card_part
 def place_of(score: Number, buckets: Buckets) -> Number:
-    """The bucket of a score, and how far in it the score lies, as one number."""
+    """The bucket of a score, and how far into the bucket the score lies, as one number: 3.25 is a
+    quarter into bucket 3. Buckets count from the best score down."""
     place = (buckets.high - score) * buckets.scale
     # written so that what is no number has a place, too: the query is refused later
     return min(place, float32(BUCKETS - 1)) if place > 0 else float32(0)
@@ -216,7 +222,7 @@ def part_of(score: Number, buckets: Buckets) -> Number:
     """Return the number of the part in which a score falls; higher scores never fall in later
     parts, whatever is rounded. A bucket is cut into parts of equal width (`divide`).
     """
-    # places without sign, here and below, for the compiler need not look for those from the end
+    # unsigned places, here and below: numba then adds no code for indices from the end (−1)
     place = place_of(score, buckets)
     bucket = uint32(place)
     first = buckets.firsts[bucket]
@@ -227,7 +233,8 @@ def part_of(score: Number, buckets: Buckets) -> Number:
 
 @card_part
 def start_of(part: Number, buckets: Buckets) -> Number:
-    """The first slot of a part, once each has moved on to its end."""
+    """The first slot of a part: where the part before ends, for the table holds the ends of the
+    parts by now (`sort_positives`)."""
     return uint32(buckets.table[part - uint32(1)] if part > 0 else int32(0))
 
 
@@ -317,26 +324,30 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
 
 @card_part
 def code_of(ranges: CardRanges, query: Number, column: Number) -> Number:
-    """The code of an item: the last range in which it lies, for each is written over those
-    before."""
+    """The code of the item in a column, for a query: the number, from 1, of the last of the ranges
+    in which it lies, since each is written over those before; 0 for a distractor."""
     code = uint8(0)
     for each in range(ranges.lowest - 1, ranges.starts.shape[1]):
         if ranges.starts[query, each] <= column < ranges.ends[query, each]:
             code = uint8(each + 1)
-        elif ranges.nested:
+        elif ranges.nested:  # what lies outside of one lies outside of all later ones
             break
     return code
 
 
 @card_part
 def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Number:
-    """Count in `listed.above` every distractor that comes before some positive; of this thread's,
-    the number that are left out of the list."""
+    """Add every distractor that comes before some positive to `listed.above`, at the first positive
+    behind it; return how many of the items this thread looked at are left out of the list.
+
+    Also marks the query where a distractor ties with a positive, or a score overflows.
+    """
     left_out = int32(0)
     size = uint32(listed.size)
     pessimistic = row.ranges.pessimistic
     others = len(row.scores) - (row.end - row.begin)
     for place in range(cuda.threadIdx.x, others, cuda.blockDim.x):
+        # the columns before the range of the positives, then those behind it
         column = place if place < row.begin else place + row.end - row.begin
         score = row.scores[uint32(column)]
         if score >= listed.low:
@@ -354,14 +365,16 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
                 cuda.atomic.add(listed.above, slot, 1)
         elif score == -INFINITY:
             left_out += int32(1)
-        elif not score < INFINITY:
+        elif not score < INFINITY:  # NaN
             row.found.overflows[row.query] = 1
     return left_out
 
 
 @card_part
 def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) -> Number:
-    """The first positive that a distractor of this score comes before."""
+    """The slot, its place among the sorted positives, of the first positive that a distractor of
+    this score comes before: found by halving the part of this score. At equal scores the distractor
+    comes first if `pessimistic`."""
     part = part_of(score, buckets)
     low = start_of(part, buckets)
     high = uint32(buckets.table[part])
@@ -377,14 +390,17 @@ def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) 
 
 @card_part
 def add_up(row: RankedQuery, listed: Sorted, ranks: Int32s) -> None:
-    """The rank of every positive, from the distractors between it and the one before; and what the
-    order says of the query."""
+    """Write the rank, from 1, of every positive of one query: the positives and distractors before
+    it, the latter summed up over `listed.above`. Also write the code of the item at rank 1, and
+    whether positives of different codes tie."""
+    # the best positive is at rank 1 where no distractor comes before it
     if cuda.threadIdx.x == 0:
         is_first = listed.size > 0 and listed.above[0] == 0
         row.found.first[row.query] = listed.codes[0] if is_first else uint8(0)
 
-    done = int32(0)
+    done = int32(0)  # distractors before `start`
     for start in range(0, listed.size, at_once()):
+        # each thread sums up some neighbours, and learns the sum of the threads before it
         span = span_from(start, listed.size)
         own = int32(0)
         for slot in range(span.begin, span.end):

@@ -56,8 +56,11 @@ class ReadItems(NamedTuple):
 
 @card_kernel
 def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
-    """Read the codes of n queries. An item that does not stay gives its rank up; one that stays and
-    is of level 0 is a distractor."""
+    """Write the lists of n queries with the levels that codes mean, a block of threads per query.
+
+    An item that does not stay gives its rank up to those behind it; one that stays and is of level
+    0 is a distractor from then on, and is not listed.
+    """
     sums = cuda.shared.array(THREADS, int64)
     query = cuda.blockIdx.x
     if cuda.threadIdx.x == 0:
@@ -65,6 +68,8 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
     cuda.syncthreads()
 
     size = coded.sizes[query]
+    # what all items before `start` are; each thread takes some neighbours, and running sums tell it
+    # what those of the threads before it are
     done = Counted(int64(0), int64(0))
     for start in range(0, size, at_once()):
         span = span_from(start, size)
@@ -81,7 +86,8 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
 
 @card_part
 def count_read(codes: Uint8s, span: Span, meaning: Meaning) -> Counted:
-    """Count what some items are."""
+    """Count how many of one query's items in a span are removed from the list, and how many stay
+    with a level above 0; `codes` (P,) of its items."""
     removed = int64(0)
     listed = int64(0)
     for item in range(span.begin, span.end):

@@ -159,11 +159,13 @@ def sum_lists(lists: Listed, spare: Spare, request: CardRequest, out: CardSums) 
 
 @card_part
 def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
-    """Take all sums of one query, level after level."""
+    """Write all sums of one query, level after level, and leave in its list only the positives of
+    the levels above. The higher ones go to two buffers in turns, since one is read meanwhile."""
     number = query.number
     for level in range(work.request.lowest, work.request.counts.shape[1]):
         if query.size == 0:
             break
+        # the last two columns are R, the number of positives, and the whole list
         for column in range(work.out.hits.shape[2] - 2):
             sum_up_to(query, level, column, work)
         higher = Higher(spare.ranks[level % 2, number], spare.levels[level % 2, number])
@@ -210,7 +212,7 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
     the positives of upper levels; return the precision sum of the whole list."""
     sums = LevelSums(0.0, 0.0, 0, 0.0, 0.0)
     overlap = 0.0
-    done = int64(0)
+    done = int64(0)  # the items before `start` that are exactly of this level
     for start in range(0, query.size, at_once()):
         span = span_from(start, query.size)
         exactly = int64(0)
@@ -229,6 +231,7 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
     own[3] = sums.gain
     own[4] = sums.binary
     own[5] = overlap
+    # the sums of all threads come to stand in the first thread's row
     add_up_columns(work.shared.sums)
     whole = work.shared.sums[0, 0]
     if cuda.threadIdx.x == 0:
@@ -239,7 +242,11 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
 
 @card_part
 def with_items(sums: LevelSums, query: SummedQuery, span: Span, request: CardRequest) -> LevelSums:
-    """The sums with those of some items; R is the number of all items of the level."""
+    """Return the sums of a level with those of the items in a span added.
+
+    Item k, from 0, has precision (k + 1)/rank; items up to rank R, `query.size`, also count for
+    the sums at R. `harmonic` is Σ 1/n by rank.
+    """
     precision, within, hits, gain, binary = sums
     for item in range(span.begin, span.end):
         rank = query.ranks[item]
@@ -257,7 +264,8 @@ def with_items(sums: LevelSums, query: SummedQuery, span: Span, request: CardReq
 
 @card_part
 def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequest) -> Number:
-    """Write the items of upper levels to their list; the part of the ASI of the others."""
+    """Write the items of upper levels to their list; return what the others, exactly of this level,
+    add to the ASI, the mean overlap of ranking and ideal order."""
     overlap = 0.0
     exactly = items.exactly
     above = counted(request.counts, query.number, items.level + 1)
@@ -267,7 +275,8 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
             upper.levels[item - exactly] = query.levels[item]
         else:
             exactly += 1
-            # counts from where both the ranking and the ideal order have it
+            # the overlap counts it in every first-n list with n ≥ position, where both orders have
+            # it: Σ_{n ≥ position} 1/n
             position = max(int64(query.ranks[item]), above + exactly)
             if request.overlap and position <= query.all:
                 overlap += request.harmonic[query.all] - request.harmonic[position - 1]
@@ -276,7 +285,9 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
 
 @card_part
 def write_sums(query: SummedQuery, level: Number, sums: Float64s, out: CardSums) -> None:
-    """Write what was added up of one level: at R and of the whole list, and its intersections."""
+    """Write what was added up of one level, in the order of LevelSums and the overlap: the sums at
+    R, the number of positives, and of the whole list, and the intersections. `out`: levels from 1;
+    the gain at R is NaN, for no metric takes it."""
     at_r = out.hits.shape[2] - 2
     out.hits[query.number, level - 1, at_r] = sums[2]
     out.hits[query.number, level - 1, at_r + 1] = query.size
@@ -290,7 +301,7 @@ def write_sums(query: SummedQuery, level: Number, sums: Float64s, out: CardSums)
 
 @card_part
 def counted(counts: Int64s, query: Number, level: Number) -> Number:
-    """The items of a query that are of a level or above."""
+    """How many items of a query are of this level or a higher one; `counts` (n, L + 1) by level."""
     number = int64(0)
     for each in range(level, counts.shape[1]):
         number += counts[query, each]
@@ -299,7 +310,11 @@ def counted(counts: Int64s, query: Number, level: Number) -> Number:
 
 @card_part
 def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
-    """Add the terms of one graded sum whose lowest level is that of the part."""
+    """Add to one graded sum (t − t')·(precision of {relevance ≥ t}) for the relevances t whose set
+    has the part's lowest level as its lowest; t' is the next smaller relevance.
+
+    Other sets are added at their own lowest level: only the items from there on are in the list.
+    """
     counts = work.request.counts[query.number]
     relevance = work.request.relevance[query.number, part.number]
     weight = work.request.weight[query.number, part.number]
@@ -312,6 +327,7 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
             continue
         previous, is_term, is_whole = threshold_of(level, part.lowest, grades)
         if is_term:
+            # where the set is the whole list, its precision sum is known
             precision = part.whole
             if not is_whole:
                 precision = sum_threshold(query, relevance[level], part.number, work)
