@@ -58,14 +58,15 @@ def meant_by(text: str) -> str | None:
     >>> meant_by("ndcg_at_10")
     "'NDCG@10'"
     """
-    # the name, the mark / or #, and the level behind it
+    # the name, the mark / or #, and the level behind it: "top-5 accuracy", "/", "genus"
     parts = re.fullmatch(r"([^/#]*)([/#]?)(.*)", text, re.DOTALL)
     assert parts is not None  # it matches any text
     name, mark, level = parts.groups()
-    plain = re.sub(r"[\W_]", "", name.casefold())
+    plain = re.sub(r"[\W_]", "", name.casefold())  # small letters and digits: "top5accuracy"
     spelled = WITHOUT_CUT.get(plain)
     k = "1"
 
+    # a number, or the letter k, within or behind the name is the cut: "map at 10", "recall@k"
     if spelled is None and (
         found := re.fullmatch(r"(?P<base>\D+?)(?:at)?(?P<k>[1-9]\d*|k)(?P<rest>\D*)", plain)
     ):
@@ -75,6 +76,7 @@ def meant_by(text: str) -> str | None:
     if spelled is None:
         return None
 
+    # metrics that go by all levels have no spelling for one of them
     at_level = "" if spelled.startswith(OF_ALL_LEVELS) else mark + level
     meant = f"'{spelled.format(k=k)}{at_level}'"
     # "recall" is R@k to metric learning, and another metric, TR@k, to information retrieval

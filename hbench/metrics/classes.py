@@ -67,13 +67,14 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
             found=f"{of_items.dtype} and {query_classes.dtype}",
         )
 
+    # classes of both sides by one numbering from 0
     numbers = np.unique(np.concatenate([of_items, query_classes]), return_inverse=True)[1]
     of_items, query_classes = numbers[: len(of_items)], numbers[len(of_items) :]
     values = np.full(len(rows), np.nan)
     for query, row in enumerate(rows):
         listed = np.flatnonzero(row > -np.inf)
         equal = of_items[listed] == query_classes[query]
-        if equal.any():
+        if equal.any():  # else no vote could be right: NaN
             first = _classes_of_first(of_items[listed], row[listed], query_classes[query], k)
             votes = np.bincount(first)
             # votes[first] (k,): of each item's class; argmax takes the first item of the most
@@ -83,9 +84,10 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
 
 
 def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
-    """Classes as an array of numbers or texts. Raises UsageError for others, and missing ones."""
+    """Classes as an array (N,) of numbers or texts; `name` is the argument's, for the error. Raises
+    UsageError for anything else, and where one is missing (NaN, None)."""
     array = as_array(given, name)
-    if array.dtype == object:
+    if array.dtype == object:  # a column of texts in pandas; numpy finds the type of its elements
         kinds = {type(each).__name__ for each in array.ravel().tolist()}
         array = np.array(array.tolist()) if len(kinds) == 1 else array
         found = ", ".join(sorted(kinds))

@@ -46,9 +46,15 @@ metrics: Registry[Definition] = Registry("metric", group="hbench.metrics", type=
 def metric(
     name: str, *takes: str, full: bool = False, lower_is_better: bool = False, factor: int = 100
 ) -> Callable[[Callable[..., float]], Callable[..., float]]:
-    """Register a function of a level sequence under its name in the field."""
+    """A decorator that registers a function of one query's level sequence as the metric `name`.
+
+    `takes`: the keyword arguments of the function, some of level, cut, relevance, weights and norm;
+    the other options are those of `Definition`. A name ends in @, # or / where that tells it from
+    another metric of the same letters: "NDCG@" has a cut.
+    """
 
     def add(function: Callable[..., float]) -> Callable[..., float]:
+        """Register this function, and return it unchanged."""
         metrics.register(name)(Definition(function, takes, full, lower_is_better, factor))
         return function
 
@@ -57,14 +63,16 @@ def metric(
 
 @metric("AP", "level", full=True)
 def ap(sequence: LevelSequence, *, level: int) -> float:
-    """AP^(l) = 1/|P_l| Σ_m m / r_m: full list, no interpolation (HAPPIER, Eq. 1)."""
+    """AP^(l) = 1/|P_l| Σ_m m / r_m, P_l the items of level l or finer, r_m the rank of the m-th of
+    them: over the full list, without interpolation (HAPPIER, Eq. 1)."""
     ranks = positives(sequence, level)
     return float((np.arange(1, len(ranks) + 1) / ranks).mean()) if len(ranks) else NAN
 
 
 @metric("AP#", "level", full=True)
 def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
-    """AP of Ω^(l) alone, the items of higher level removed from the list (HAPPIER's evaluator)."""
+    """AP whose positives are the items of exactly this level, 1 … L; items of higher levels are
+    removed from the list first (HAPPIER's evaluator)."""
     higher = sequence.levels > level
     # without the higher ones before it an item moves up by as many ranks
     ranks = (sequence.ranks - np.cumsum(higher))[sequence.levels == level]
@@ -74,22 +82,22 @@ def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
 @metric("H-AP", "relevance", full=True)
 def h_ap(sequence: LevelSequence, *, relevance: Relevance) -> float:
     """H-AP = Σ_{k∈Ω+} H-rank(k)/rank(k) / Σ_{k∈Ω+} rel(k), H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)}
-    min(rel(k), rel(j)) (HAPPIER, Eq. 2–3)."""
+    min(rel(k), rel(j)); Ω+ are the positives of all levels (HAPPIER, Eq. 2–3)."""
     return graded_ap(sequence, relevance(sequence.counts))
 
 
 @metric("H-AP@R", "relevance", full=True)
 def h_ap_at_r(sequence: LevelSequence, *, relevance: Relevance) -> float:
-    """H-AP with the first sum over the positives among the first R = |Ω+| items only, as mAP@R is
-    to AP.
+    """H-AP whose sum over ranks ends at rank R = |Ω+|, the number of positives, as that of mAP@R
+    does; the sum of relevances below it is still of all positives.
     """
     within = sequence.ranks <= len(sequence.ranks)
     return graded_ap(sequence, relevance(sequence.counts), first=int(within.sum()))
 
 
 def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None) -> float:
-    """H-AP for the relevances `rel` (L+1,) of the levels, summed over the first `first` positives
-    (all by default).
+    """H-AP for the relevances `rel` (L+1,) of the levels, from level 0; summed over the first
+    `first` positives (all by default), but divided by the relevance of all.
     """
     if not len(sequence.ranks):
         return NAN
@@ -104,11 +112,11 @@ def h_ranks(
     """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of the first `first` positives (all
     by default), (P,).
     """
-    # per positive k and level: how many of that level stand at k or before, times min(rel, rel)
     levels = sequence.levels[:first, None]
-    ranks: NDArray[np.float64] = (
-        np.cumsum(np.arange(len(rel)) == levels, axis=0) * np.minimum(rel[levels], rel)
-    ).sum(axis=1)
+    # (P, L+1), by positive k and level: how many of that level stand at k or before
+    so_far = np.cumsum(np.arange(len(rel)) == levels, axis=0)
+    # each of them adds min(rel(k), relevance of that level)
+    ranks: NDArray[np.float64] = (so_far * np.minimum(rel[levels], rel)).sum(axis=1)
     return ranks
 
 
@@ -134,8 +142,9 @@ def h_pr_curve(
 
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
-    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)), and its limit for rel(k) → 0, the share of
-    positives, at an item without relevance (rank losses, Eq. 31)."""
+    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)) over the items at ranks j up to k, the
+    `cut`. Where the k-th item has no relevance, the limit for rel(k) → 0: the share of positives
+    (rank losses, Eq. 31). NaN for a query without positives."""
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
@@ -148,7 +157,8 @@ def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> floa
 
 @metric("H-R", "relevance", "cut")
 def h_r_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
-    """H-R@k = Σ_{j≤k} rel(j) / Σ_{j∈Ω+} rel(j) (rank losses, Eq. 30)."""
+    """H-R@k = Σ_{j≤k} rel(j) / Σ_{j∈Ω+} rel(j): the share of the relevance of all positives that
+    lies in the first k items, k the `cut` (rank losses, Eq. 30). NaN where none has any."""
     rel = relevance(sequence.counts)
     total = (rel * sequence.counts)[1:].sum()
     return float(rel[sequence.levels[sequence.ranks <= cut]].sum() / total) if total else NAN
@@ -165,8 +175,8 @@ def w_ap(sequence: LevelSequence, *, weights: Sequence[float] | None) -> float:
 
 
 def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
-    """Σ_l w_l·v_l of a value per level, coarse to fine, the weights renormalised over the values
-    that are defined.
+    """Σ_l w_l·v_l of one value per level, coarse to fine. Values that are NaN, undefined, are left
+    out, and the other weights divided by their sum; NaN where none is left. `weights` None: equal.
     """
     of_level = level_weights(weights, len(values))
     terms = [(w, value) for w, value in zip(of_level, values, strict=True) if not np.isnan(value)]
@@ -183,7 +193,8 @@ def asi(sequence: LevelSequence) -> float:
 
 @metric("ASI/", "level", full=True)
 def asi_binary(sequence: LevelSequence, *, level: int) -> float:
-    """ASI of the binary labels at level l: positives P_l, everything else a distractor."""
+    """ASI, the mean overlap with the ideal order, of the binary labels at level l: items of level l
+    or finer are the positives, everything else a distractor."""
     ranks = positives(sequence, level)
     total = positive_count(sequence, level)
     return _set_intersection(
@@ -216,15 +227,18 @@ def _set_intersection(
 
 @metric("NDCG", full=True)
 def ndcg(sequence: LevelSequence) -> float:
-    """NDCG = DCG / ideal DCG, DCG = Σ_{k∈Ω} (2^l − 1)/log2(1 + rank(k)), over the whole gallery."""
+    """NDCG = DCG / ideal DCG, DCG = Σ_k (2^l − 1)/log2(1 + rank(k)) over all items k of the
+    gallery, l the item's level; the ideal order has the finest levels first."""
     return ndcg_at_k(sequence, cut=int(sequence.counts.sum()))
 
 
 @metric("NDCG@", "cut")
 def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
-    """NDCG@k: both sums over the first k items; the ideal order is that of the whole gallery."""
+    """NDCG@k = DCG / ideal DCG, DCG = Σ (2^l − 1)/log2(1 + rank) over the first k items, l an
+    item's level; the ideal order, finest levels first, is that of the whole gallery."""
     gains = 2.0 ** np.arange(len(sequence.counts)) - 1
-    # the finest first; level 0 gains nothing
+    # the gains of the ideal order: each level's as often as it has items, the finest first;
+    # [:0:-1] runs from the last down to index 1, for level 0 gains nothing
     ideal = np.repeat(gains[:0:-1], sequence.counts[:0:-1])[:cut]
     if not len(ideal):
         return NAN
@@ -245,15 +259,17 @@ def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 def tr_at_k(
     sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[int, int], int]
 ) -> float:
-    """TR@k = #positives among the first k / |P_l| (rank losses, Eq. 14); `norm=min` divides by
-    min(k, |P_l|) (Patel et al.)."""
+    """TR@k = #positives among the first k / |P_l|, the number of all items of level l or finer
+    (rank losses, Eq. 14). `norm` makes the divisor of k and that number; `norm=min` takes the
+    smaller one (Patel et al.)."""
     total = positive_count(sequence, level)
     return float((positives(sequence, level) <= cut).sum() / norm(cut, total)) if total else NAN
 
 
 @metric("P", "cut", "level")
 def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """P@k = #positives among the first k / k."""
+    """P@k = #positives among the first k / k, also where the list is shorter than k; NaN for a
+    query without items of this level or finer."""
     return (
         float((positives(sequence, level) <= cut).sum() / cut)
         if positive_count(sequence, level)
@@ -263,23 +279,25 @@ def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 
 @metric("mMP", "cut", "level")
 def modified_mean_precision(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """mMP@k = #positives among the first min(k, R) / min(k, R), R = |P_l|: small classes are not
-    punished for what they cannot fill (Ypsilantis et al. 2023, UnED)."""
+    """mMP@k = #positives among the first min(k, R) / min(k, R), R the number of positives, items of
+    level l or finer: small classes are not punished for what they cannot fill (Ypsilantis et al.
+    2023, UnED)."""
     first = min(cut, positive_count(sequence, level))
     return float((positives(sequence, level) <= first).sum() / first) if first else NAN
 
 
 @metric("P@R", "level", full=True)
 def r_precision(sequence: LevelSequence, *, level: int) -> float:
-    """P@R = #positives among the first R / R, R = |P_l|: R-precision (Musgrave et al. 2020)."""
+    """P@R = #positives among the first R / R, R the number of positives, items of level l or finer:
+    R-precision (Musgrave et al. 2020)."""
     total = positive_count(sequence, level)
     return float((positives(sequence, level) <= total).sum() / total) if total else NAN
 
 
 @metric("consistency", "level", full=True)
 def consistency(sequence: LevelSequence, *, level: int) -> float:
-    """|first R ∩ P_{l−1}| / R, R = |P_l|: the share of the first R results that lie in the class
-    above; undefined at the coarsest level."""
+    """|first R ∩ P_{l−1}| / R: the share of the first R results, as many as the query's class at
+    level l has items, that lie in the class above it; undefined at the coarsest level."""
     total = positive_count(sequence, level)
     if level == 1 or not total:
         return NAN
@@ -300,7 +318,8 @@ def reciprocal_rank(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("mAP@R", "level", full=True)
 def map_at_r(sequence: LevelSequence, *, level: int) -> float:
-    """mAP@R = 1/R Σ_{i≤R} Prec(i)·1[i-th is positive], R = |P_l| (Musgrave et al. 2020)."""
+    """mAP@R = 1/R Σ_{i≤R} Prec(i)·1[i-th is positive], R the number of positives, items of level l
+    or finer; Prec(i) their share of the first i (Musgrave et al. 2020)."""
     total = positive_count(sequence, level)
     return _precision_sum(positives(sequence, level), total) / total if total else NAN
 
@@ -315,6 +334,8 @@ def map_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 
 
 def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
+    """The sum of the precisions at those ranks (P,) of positives, ascending, that are at most
+    `cut`: at the m-th positive it is m / rank."""
     first = ranks[ranks <= cut]
     return float((np.arange(1, len(first) + 1) / first).sum())
 
@@ -323,11 +344,12 @@ def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
 def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
     """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L: the mean height of the lowest common ancestor of
     the query and the first k items, over the tree's height (Bertinetto et al. 2020, average
-    hierarchical distance of top-k)."""
-    if not sequence.counts[-1]:
+    hierarchical distance of top-k). Items that are no positives have level 0 and add L/L."""
+    if not sequence.counts[-1]:  # no item of the query's own class: nothing could be at distance 0
         return NAN
     depth = len(sequence.counts) - 1
     within = min(cut, int(sequence.counts.sum()))
+    # in int64: a sum of uint8 levels would be one of the platform's own width
     return float(1 - sequence.levels[sequence.ranks <= cut].sum(dtype=np.int64) / (depth * within))
 
 
@@ -341,8 +363,9 @@ def hops_at_k(sequence: LevelSequence, *, cut: int) -> float:
 
 @metric("HD-mistake", lower_is_better=True)
 def distance_of_a_mistake(sequence: LevelSequence) -> float:
-    """(L − l_1)/L where the first item is of another fine class; a query whose first item is right
-    has no mistake (Bertinetto et al. 2020, average hierarchical distance of a mistake)."""
+    """(L − l_1)/L, l_1 the level of the first item, where that is of another fine class; NaN for a
+    query whose first item is right: it has no mistake (Bertinetto et al. 2020, average hierarchical
+    distance of a mistake)."""
     first = hierarchical_distance_at_k(sequence, cut=1)
     return first if first > 0 else NAN
 
@@ -356,16 +379,18 @@ def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
     if not sequence.counts[-1] or not sequence.counts[:-1].sum():
         return NAN
     right = positives(sequence, depth)
-    # the fine items before the first other one
+    # right items stand at ranks 1, 2, … until the first other one; it has the next rank, n
     n = int((right == np.arange(1, len(right) + 1)).sum()) + 1
     return float(1 - sequence.levels[sequence.ranks == n].sum() / depth)
 
 
 def positives(sequence: LevelSequence, level: int) -> NDArray[np.int64]:
-    """The ranks of P_l that the sequence holds."""
+    """The ranks (P,), ascending from 1, of the items of this level, 1 … L, or a finer one; of a
+    ranking that was cut, those that are in it."""
     return sequence.ranks[sequence.levels >= level]
 
 
 def positive_count(sequence: LevelSequence, level: int) -> int:
-    """|P_l| in the whole gallery, also of a ranking that is cut."""
+    """How many items of the query's whole gallery are of this level, 1 … L, or a finer one, also
+    where the ranking was cut and holds fewer of them."""
     return int(sequence.counts[level:].sum())

@@ -77,6 +77,7 @@ def evaluate(
         UnknownName: a metric, a relevance or an order of ties that does not exist.
     """
     rows, of_items = _arrays(scores, levels)
+    # max of no levels, or of zeros alone: a tree has one level at least
     highest = int(of_items.max(initial=1))
     if depth is not None and not 0 < depth <= MOST_LEVELS:
         raise UsageError(
@@ -504,24 +505,27 @@ def hierarchical_distance_at_k(
 def _of_each(
     metric: Callable[[LevelSequence], float], sequences: Iterable[LevelSequence]
 ) -> Values:
-    """The values (Q,) of a metric, one for each query."""
+    """The values (Q,) of a metric, one for the level sequence of each query."""
     return np.array([metric(one) for one in sequences], float)
 
 
 def _one(name: str, scores: ArrayLike, levels: ArrayLike, ties: str, depth: int | None) -> Values:
+    """The values (Q,) of the one metric of this name, such as "R@1/2", as `evaluate` gives them."""
     (values,) = evaluate([name], scores, levels, ties=ties, depth=depth).values()
     return values
 
 
 def _at(level: int | None) -> str:
+    """The end of a metric's name that states its level: "/2"; None, the finest, is not stated."""
     return "" if level is None else f"/{level}"
 
 
 def sequences_of(
     scores: NDArray[np.floating], levels: NDArray[np.integer], depth: int, ties: str
 ) -> Iterator[LevelSequence]:
-    """Yield the level sequence of every row of scores and levels (Q, G); −inf leaves an item
-    out."""
+    """Yield the level sequence, ranks and levels of the positives, of every row of scores and
+    levels (Q, G) on a tree of `depth` levels; a score of −inf leaves an item out. `ties`: the name
+    of the order of equal scores."""
     tie_key = ties_policies[ties](depth)
     for row, of_items in zip(scores, levels.astype(np.uint8), strict=True):
         listed = row > -np.inf
@@ -530,7 +534,8 @@ def sequences_of(
 
 
 def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-    """Scores as floats (Q, G) and levels as integers (Q, G)."""
+    """Scores as floats (Q, G) and levels as integers (Q, G), made of what a user gave; one query
+    (G,) becomes (1, G). Raises UsageError where they do not fit together."""
     rows, of_items = np.atleast_2d(as_array(scores, "scores"), as_array(levels, "levels"))
     if rows.shape != of_items.shape or rows.ndim != 2:
         raise UsageError(
@@ -539,6 +544,7 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
             found=f"{rows.shape} and {of_items.shape}",
         )
 
+    # float32 is ranked as it is; float64 would hold the same order in twice the memory
     rows = rows if rows.dtype == np.float32 else real_scores(rows)
     if np.isnan(rows).any():
         raise UsageError(
@@ -569,13 +575,14 @@ def real_scores(scores: NDArray[Any]) -> NDArray[np.float64]:
     """Scores in float64. Raises UsageError for numbers that it does not hold apart: complex ones,
     and larger or finer ones.
     """
-    if scores.dtype.kind not in "fiub":
+    if scores.dtype.kind not in "fiub":  # floats, integers, booleans
         raise UsageError(
             "the scores are not real numbers",
             expected="floats or integers",
             found=str(scores.dtype),
         )
 
+    # float64 holds whole numbers exactly up to 2^53 only: larger ones may become equal
     rounded = scores.astype(np.float64)
     is_finer = scores.dtype.kind == "f" and scores.dtype.itemsize > 8
     if is_finer or (

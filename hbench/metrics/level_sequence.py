@@ -44,14 +44,15 @@ ties: Registry[Ties] = Registry("ties policy")
 
 @ties.register("pessimistic")
 def pessimistic(depth: int) -> NDArray[np.uint8]:
-    """Among equal scores the item of lower level comes first: a constant embedding gets the worst
-    score its ties allow."""
+    """The key (depth + 1,) of each level from 0, by which equal scores are ordered, smaller first:
+    the lower level, so that a constant embedding gets the worst score its ties allow."""
     return np.arange(depth + 1, dtype=np.uint8)
 
 
 @ties.register("optimistic")
 def optimistic(depth: int) -> NDArray[np.uint8]:
-    """Among equal scores the item of higher level comes first."""
+    """The key (depth + 1,) of each level from 0, by which equal scores are ordered, smaller first:
+    the higher level."""
     return np.arange(depth, -1, -1, dtype=np.uint8)
 
 
@@ -64,8 +65,10 @@ def level_sequence(
     """Rank one row of scores (G,), of items of these levels (G,); `counts` (L+1,): the items per
     level; `tie_key` (L+1,): of equal scores the level with the smaller key comes first.
     """
+    # lexsort takes its last key first: the highest score, then the tie key
     order = np.lexsort((tie_key[levels], -scores))
     ordered = levels[order]
+    # place 0 is rank 1; level 0 are the items that are no positives
     positives = np.flatnonzero(ordered)
     tied = _are_tied(scores[order], ordered, positives)
     return LevelSequence(positives + 1, ordered[positives], counts, tied)
@@ -74,8 +77,9 @@ def level_sequence(
 def _are_tied(
     scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDArray[np.int64]
 ) -> bool:
-    """Whether an item of another level has the same score as a positive; scores and levels in
-    ranked order.
+    """Whether an item of another level has the same score as a positive: then another order of
+    equal scores would change the sequence. `scores`, `levels` (G,): in ranked order; `positives`
+    (P,): the places of the positives in it.
     """
     # equal scores stand side by side, so a look at either neighbour is enough
     before = positives[positives > 0]
@@ -87,9 +91,10 @@ def _are_tied(
 
 
 def canonical_order(labels: Labels, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The positions of the items (N,) ordered by their label at each level, coarse to fine, then by
-    content key.
+    """The positions of the items (N,) ordered by their labels (N, L), coarse to fine, then by the
+    key (N,) of their content. So items of a class lie side by side, whatever the input's order was.
     """
+    # lexsort sorts by its last key first: the coarsest level stands last
     return np.lexsort((keys, *labels.T[::-1]))
 
 
@@ -102,6 +107,7 @@ def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], N
         labels = gallery[:, level]
         # where the run of each label begins; runs are in the order of the tree, labels need not be
         first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
+        # the runs ordered by their label, in which each query's label is looked up
         of_label = np.argsort(labels[first])
         places = np.searchsorted(labels[first], queries[:, level], sorter=of_label)
         run = of_label[np.minimum(places, len(first) - 1)]
@@ -140,6 +146,8 @@ def unknown_ranges(
         nodes, first, count = np.unique(
             gallery[here, column], return_index=True, return_counts=True
         )
+        # the node of each query's label, if any item ends there; a label behind the last node is
+        # looked up at the last, which is then not equal
         place = np.searchsorted(nodes, queries[:, column]).clip(max=max(len(nodes) - 1, 0))
         meets_ending = known_of_queries > level
 
@@ -150,6 +158,7 @@ def unknown_ranges(
                 (here[first] + count)[place[meets_ending]],
             )
 
+        # a query that ends here itself: any item of its node may be finer
         whole = known_of_queries == level
         ranges[:, whole, column] = starts[whole, column], ends[whole, column]
 

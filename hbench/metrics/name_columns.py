@@ -39,13 +39,14 @@ def equal_columns(labels: Labels, others: Labels) -> NDArray[np.uint8]:
 def named_sequences(
     scores: NDArray[np.floating], equal: NDArray[np.bool_], gallery: NDArray[np.bool_], ties: Ties
 ) -> NamedSequences:
-    """The sequences of a list with these scores (n,), from the columns in which its items are equal
-    to the query (n, L).
+    """The level sequences of one query's list: of all columns of names, and of each alone.
 
-    `gallery` (G, L): the same of every item that could be in the list, for the counts.
+    `scores` (n,): of the list's items; `equal` (n, L): the columns in which their names are the
+    query's; `gallery` (G, L): the same of every item that could be in the list, for the counts.
     """
 
     def sequence(first: int, last: int) -> LevelSequence:
+        """That of the columns from `first` to `last`: the level is the number of equal ones."""
         levels = equal[:, first:last].sum(axis=1, dtype=np.uint8)
         counts = np.bincount(gallery[:, first:last].sum(axis=1), minlength=last - first + 1)
         return level_sequence(scores, levels, counts, ties(last - first))
@@ -72,15 +73,17 @@ class NameColumns:
     def sequences(
         self, query: int, scores: NDArray[np.floating], left_out: NDArray[np.int64]
     ) -> NamedSequences:
-        """The sequences of a canonical query from its row of scores (G,), without what is left out
-        of its list.
+        """The level sequences by name of one query, its number in canonical order, from its row of
+        `scores` (G,); `left_out` (n,): the columns of items that are not in its list.
         """
+        # after that all items are in the list, so they are also those that are counted
         equal = np.delete(self.gallery == self.queries[query], left_out, axis=0)
         return named_sequences(np.delete(scores, left_out), equal, equal, self.ties)
 
     @property
     def digest(self) -> str:
-        """sha256 of the labels."""
+        """sha256, as hex digits, of the labels by name: values kept for other names are not these.
+        What follows from the labels, such as `affected`, is left out."""
         digest = hashlib.sha256(np.ascontiguousarray(self.queries).data)
         digest.update(np.ascontiguousarray(self.gallery).data)
         return digest.hexdigest()

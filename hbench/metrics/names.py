@@ -69,7 +69,7 @@ class MetricName:
         base = match["base"]
         cut = match["cut"]
         level = match["level"]
-        if cut and len(cut) > MOST_DIGITS:
+        if cut and len(cut) > MOST_DIGITS:  # it would not fit into 64 bits
             raise UnknownName("metric", text, spellings(), meant="a cut that a list may have")
 
         if cut == "R":
@@ -101,6 +101,8 @@ class MetricName:
         )
 
     def __str__(self) -> str:
+        """The metric as it is spelled: base, parameters, cut and level, such as
+        "TR(norm=min)@10/genus"; what marks a registered base (@, #, /) stands where it belongs."""
         base = self.base.rstrip("@/#")
         mark = "#" if self.base.endswith("#") else "/"
         base, at_r = (base[: -len("@R")], "@R") if base.endswith("@R") else (base, "")
@@ -114,6 +116,7 @@ class MetricName:
 
     @property
     def definition(self) -> Definition:
+        """The metric's function, and what it takes, as registered under the base name."""
         return metrics[self.base]
 
     @property
@@ -130,9 +133,11 @@ class MetricName:
         """
         if self.level is None:
             return self
+        # spaces around a name count neither here nor there
         level = next((level for level in levels if level.strip() == self.level.strip()), None)
         if level is None:
             raise UnknownName("level", self.level, levels)
+        # AP is that of the finest level, but AP# and ASI/ without a level would be other metrics
         implied = level == levels[-1] and self.base not in ("AP#", "ASI/")
         return replace(self, level=None if implied else level)
 
@@ -144,6 +149,8 @@ class MetricName:
         taken = self.arguments(levels, relevance)
 
         def metric(sequence: LevelSequence) -> float:
+            """The metric of one query. Raises UsageError where lists stand in for arrays, as users
+            write them, for the formulas would go wrong silently."""
             if not all(isinstance(part, np.ndarray) for part in sequence[:3]):
                 raise UsageError(
                     "a level sequence is not one of arrays",
@@ -171,6 +178,7 @@ class MetricName:
             "norm": NORMS[given.get("norm", "all")],
             "relevance": _relevance(str(self), given, weights) or relevance or alpha(),
         }
+        # of all that a name can state, what this metric's function takes
         return {key: arguments[key] for key in self.definition.takes}
 
 
@@ -252,9 +260,11 @@ def parse_metrics(
 def default_metrics(
     levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)
 ) -> list[MetricName]:
-    """H-AP, wAP, ASI, NDCG, then AP, mAP@R and R@k at every level, finest first."""
+    """The metrics that are computed where none are named, for a tree of these levels (coarse to
+    fine): H-AP, wAP, ASI, NDCG, then AP, mAP@R and R@k, k of `cuts`, at every level, finest
+    first."""
     names = [MetricName("H-AP"), MetricName("wAP"), MetricName("ASI"), MetricName("NDCG")]
-    for level in [None, *reversed(levels[:-1])]:
+    for level in [None, *reversed(levels[:-1])]:  # None: the finest
         names += [MetricName("AP", level=level), MetricName("mAP@R", level=level)]
         names += [MetricName("R", cut=cut, level=level) for cut in cuts]
     return names
@@ -263,10 +273,15 @@ def default_metrics(
 def _parameters(
     text: str, given: str | None, definition: Definition
 ) -> tuple[tuple[str, str], ...]:
-    """The parameters of a name such as H-AP(alpha=2). Raises UnknownName for those that the metric
-    does not take, UsageError where two of them state a relevance."""
+    """The parameters of a metric's name, as (name, value) pairs.
+
+    `text`: the whole name, such as H-AP(alpha=2), for errors; `given`: what stands between its
+    brackets, "alpha=2". Raises UnknownName for parameters that the metric does not take, UsageError
+    where two of them state different relevances.
+    """
     parts = [part.strip().partition("=") for part in given.split(",")] if given else []
     pairs = [(key, value) for key, _, value in parts]
+    # the parameters that state an argument of the metric's function
     allowed = {
         "relevance": ("alpha", "relevance", "weights"),
         "weights": ("weights",),
@@ -280,9 +295,9 @@ def _parameters(
         if key == "norm" and value not in NORMS:
             raise UnknownName("norm", value, NORMS)
         if key == "relevance":
-            named_relevance(value)
+            named_relevance(value)  # raises for a name that is none
         if key in ("alpha", "weights"):
-            _numbers(text, value)
+            _numbers(text, value)  # raises for what is no number
 
     keys = dict(pairs)
     # the relevance that each of these parameters implies: they must agree
@@ -301,6 +316,11 @@ def _parameters(
 
 
 def _relevance(text: str, given: dict[str, str], weights: list[float] | None) -> Relevance | None:
+    """The relevance that a metric's parameters state, `given` by name; None where they state none.
+
+    `text`: the metric's name, for errors; `weights`: those of wAP, parsed, whose relevance is the
+    one under which H-AP equals wAP.
+    """
     if "alpha" in given:
         return alpha(_numbers(text, given["alpha"])[0])
     if weights is not None:
@@ -309,6 +329,8 @@ def _relevance(text: str, given: dict[str, str], weights: list[float] | None) ->
 
 
 def _numbers(text: str, value: str) -> list[float]:
+    """The numbers of a parameter such as "0.2:0.8". Raises UsageError, naming the metric `text`,
+    where one is none."""
     try:
         return [float(number) for number in value.split(":")]
     except ValueError:

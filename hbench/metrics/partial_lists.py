@@ -27,6 +27,7 @@ def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Score
     """
     depth = len(setting.levels)
     graded = [name for name in names if is_graded(name)]
+    # a reading says what an item of unknown level counts as: `known` leaves it out
     exact = [
         _graded(name, setting, known(depth)) if is_graded(name) else _of_level(name, setting)
         for name in names
@@ -38,12 +39,18 @@ def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Score
 
 
 def _graded(name: MetricName, setting: Setting, reading: Reading) -> Scorer:
+    """The scorer of a metric that goes by all levels, for lists of codes, of which `reading` makes
+    levels: unknown ones left out, all wrong or all right."""
     return replace(_by_paper(name, setting), reading=reading)
 
 
 def _of_level(name: MetricName, setting: Setting) -> Scorer:
-    """Score only queries whose label reaches the level. AP of a level alone takes the items that
-    are known to be exactly there; any other metric sees a list of one level."""
+    """The scorer of a metric of one level, for lists of codes; only for queries whose label reaches
+    that level, 1 … L.
+
+    AP# takes the items that are known to be exactly there, and so needs all levels. Any other
+    metric sees a list of one level, with what is at the level or finer as its level 1.
+    """
     depth = len(setting.levels)
     scorer = _by_paper(name, setting)
     level = scorer.arguments["level"]
@@ -62,6 +69,7 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
 
 
 def _by_paper(name: MetricName, setting: Setting) -> Scorer:
+    """The scorer of a metric by the papers' equations, the only protocol for partial labels."""
     scorer = paper(name, setting)
     # the registry types its entries as protocols in general, which may return any function
     assert isinstance(scorer, Scorer)

@@ -65,6 +65,8 @@ class Scorer:
     level_required: int = 0
 
     def __call__(self, query: int, sequence: LevelSequence) -> float:
+        """The metric's value for the query at this position of the input, from its level sequence;
+        under partial labels the sequence holds codes, of which the reading makes levels."""
         levels = sequence if self.reading is None else self.reading.of(sequence)
         return self.function(query, levels)
 
@@ -92,7 +94,7 @@ protocols: Registry[Protocol] = Registry("protocol")
 
 @protocols.register("paper")
 def paper(name: MetricName, setting: Setting) -> Scorer:
-    """The papers' equations on the gallery without the query."""
+    """The scorer of a metric by the papers' equations, on the gallery without the query."""
     function = name.bind(setting.levels, setting.relevance)
     arguments = name.arguments(setting.levels, setting.relevance)
     return Scorer(name, arguments, lambda query, sequence: function(sequence), _by_level(arguments))
@@ -100,14 +102,15 @@ def paper(name: MetricName, setting: Setting) -> Scorer:
 
 @protocols.register("official")
 def official(name: MetricName, setting: Setting) -> Scorer:
-    """The released evaluators of HAPPIER and the rank losses, relevances counted in the query
-    set."""
+    """The scorer of a metric as the released evaluators of HAPPIER and the rank losses compute it:
+    the |Ω^(l)| by which relevances are divided are counted in the query set, not in the list."""
     return _released(name, setting, query_set_counts(setting.labels))
 
 
 @protocols.register("official-landmark")
 def official_landmark(name: MetricName, setting: Setting) -> Scorer:
-    """The released landmark evaluator: relevances counted on the retrieved list."""
+    """The scorer of a metric as the released evaluator of landmark sets computes it: the |Ω^(l)| by
+    which relevances are divided are counted in the list that was retrieved."""
     return _released(name, setting, None)
 
 
@@ -119,7 +122,7 @@ def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
     functions: dict[str, Callable[..., float]] = {"AP": trapezoid_ap, "P": p_at_last}
     if name.base not in functions:
         return paper(name, setting)
-    arguments = name.arguments(setting.levels)
+    arguments = name.arguments(setting.levels)  # level, and the cut of P@k
     return lambda query, sequence: functions[name.base](sequence, **arguments)
 
 
@@ -129,6 +132,7 @@ def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
     ranks = positives(sequence, level)
     total = positive_count(sequence, level)
     hits = np.arange(1, len(ranks) + 1)
+    # the precision just before each positive; at rank 1 nothing stands before it
     before = np.where(ranks == 1, 1.0, (hits - 1) / np.maximum(ranks - 1, 1))
     return float((before + hits / ranks).sum() / (2 * total)) if total else NAN
 
@@ -149,11 +153,13 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
     `own_counts` (Q, L+1): |Ω^(l)| as counted in the query set; None: in each query's list.
     """
     exponent = float(dict(name.parameters).get("alpha", setting.exponent))
+    # the released H-AP knows the relevance alpha alone
     by_value = name.base == "H-AP" and set(dict(name.parameters)) <= {"alpha"}
     function = name.bind(setting.levels, setting.relevance)
     arguments = name.arguments(setting.levels, setting.relevance)
 
     def score(query: int, sequence: LevelSequence) -> float:
+        """The value of the query at this position of the input."""
         listed = sequence if setting.all_pairs else without_last(sequence)
         if not by_value:
             return function(listed)
@@ -162,6 +168,8 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         )
 
     def grade(queries: NDArray[np.int64], counts: Counts) -> tuple[NDArray[np.float64], Counts]:
+        """The relevance and weight (n, L+1) of every level for n queries; `counts` (n, L+1): the
+        items of each level in their lists."""
         rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
         # (Q, L+1): how many levels have the same relevance; an item counts in each of them
         equal_levels = (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
@@ -192,11 +200,13 @@ def _by_name(
     def of_column(query: int, named: NamedSequences) -> float:
         return function(listed(named.columns[arguments["level"] - 1]), **arguments | {"level": 1})
 
+    # wAP: the weighted mean of the APs of all columns
     def of_columns(query: int, named: NamedSequences) -> float:
         return weighted(
             [ap(listed(column), level=1) for column in named.columns], arguments["weights"]
         )
 
+    # all other metrics: the level of an item is its number of columns equal to the query's
     def of_whole(query: int, named: NamedSequences) -> float:
         if exponent is None:
             return function(listed(named.whole), **arguments)
@@ -217,14 +227,17 @@ def _by_name(
 
 
 def _by_level(arguments: Mapping[str, Any]) -> Grade | None:
-    """The relevance that a metric's function takes, every item counted once."""
+    """How a metric's levels are graded: a function that gives the relevance and weight (n, L+1) of
+    every level, from the counts (n, L+1) of the items of each; the weight is 1, an item counts
+    once. None for a metric that takes no relevance. `arguments`: those of the metric's function."""
     if "relevance" not in arguments:
         return None
     return lambda queries, counts: (arguments["relevance"](counts), np.ones_like(counts))
 
 
 def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
-    """Return the scorers that go by name, by their position."""
+    """The functions that value a query ranked by name, from the position of each scorer among all;
+    scorers that go by the tree alone have none."""
     return {
         row: scorer.by_name
         for row, scorer in enumerate(scorers)
@@ -235,6 +248,7 @@ def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
 def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
     """(l/(L−1))^α / counts[l] in float32, 0 for distractors and for levels without items; (…,
     L+1)."""
+    # L − 1 and float32 as in the released code: its rounding decides which levels are equal
     depth = counts.shape[-1] - 1
     weights = np.array(
         [(level / max(depth - 1, 1)) ** exponent for level in range(depth + 1)], np.float32
@@ -247,14 +261,17 @@ def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
 
 
 def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> float:
-    """H-AP as released: relevances in float32, and min(rel(k), rel(j)) summed per level found by
-    value.
+    """H-AP as the released evaluator computes it: relevances in float32, and the items of a level
+    found by their relevance, so that two levels of equal relevance are each counted in both.
+
+    `counts` (L+1,): |Ω^(l)|, by which relevances are divided; `exponent`: α of (l/(L−1))^α.
     """
     rel = released_relevance(counts, exponent)
     gains = rel[sequence.levels]
     total = gains.sum(dtype=np.float64)
     if total == 0:
         return float("nan")
+    # per positive k: Σ of min(rel(k), rel(j)) over those up to rank k
     h_rank = np.zeros(len(gains))
     for value in rel[1:]:
         h_rank += np.cumsum(gains == value) * np.minimum(gains, value)
@@ -262,8 +279,10 @@ def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> f
 
 
 def without_last(sequence: LevelSequence) -> LevelSequence:
-    """The sequence of a list whose last item was dropped."""
+    """The sequence of a list without its last item, which the released evaluators lose; the item is
+    taken off the counts, too."""
     size = int(sequence.counts.sum())
+    # its level: that of the last positive if this has the last rank, else 0
     lost = int(sequence.levels[-1]) if len(sequence.ranks) and sequence.ranks[-1] == size else 0
     counts = sequence.counts - (np.arange(len(sequence.counts)) == lost)
     kept = sequence.ranks < size

@@ -40,7 +40,8 @@ class Reading(NamedTuple):
     level: NDArray[np.uint8]
 
     def of(self, sequence: LevelSequence) -> LevelSequence:
-        """The level sequence of a sequence of codes."""
+        """The level sequence of a sequence of codes, as this reading has it: an item that does not
+        stay gives its rank up to those behind it, one of level 0 is a distractor from then on."""
         stays = self.stays[sequence.levels]
         listed = stays & (self.level[sequence.levels] > 0)
         ranks = sequence.ranks - np.cumsum(~stays)
@@ -51,25 +52,29 @@ class Reading(NamedTuple):
         """Count the items of every level from those of every code: (…, 2L) -> (…, highest level +
         1).
         """
+        # (2L, levels): 1 where a code stays and counts as this level
         of_level = (self.level[:, None] == np.arange(self.level.max() + 1)) & self.stays[:, None]
         counts: NDArray[np.int64] = by_code @ of_level.astype(np.int64)
         return counts
 
 
 def known(depth: int) -> Reading:
-    """Items of unknown level are left out."""
+    """The reading of a tree's codes, `depth` levels deep, that leaves items of unknown level out of
+    the list."""
     lowest, is_known = _codes(depth)
     return Reading("known", is_known, lowest)
 
 
 def wrong(depth: int) -> Reading:
-    """All unknown are wrong: an item is at the lowest level that it may be at."""
+    """The reading, for a tree of `depth` levels, in which all unknown is wrong: an item is at the
+    lowest level that it may be at. It gives a lower bound of a metric."""
     lowest, is_known = _codes(depth)
     return Reading("wrong", np.ones_like(is_known), lowest)
 
 
 def right(depth: int) -> Reading:
-    """All unknown are right: an item is at the highest level that it may be at, the finest."""
+    """The reading, for a tree of `depth` levels, in which all unknown is right: an item is at the
+    highest level that it may be at, the finest. It gives an upper bound of a metric."""
     lowest, is_known = _codes(depth)
     return Reading("right", np.ones_like(is_known), np.where(is_known, lowest, np.uint8(depth)))
 
@@ -83,6 +88,7 @@ def at_level(depth: int, level: int) -> Reading:
 
 
 def _codes(depth: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """The lowest level of every code, and whether it is known; two (2L,)."""
+    """The lowest level of every code, and whether it is known; two (2L,), L the `depth`. Code 0 is
+    a distractor, 2l − 1 an item known to be at level l, 2l one at level l or finer."""
     codes = np.arange(2 * depth)
     return ((codes + 1) // 2).astype(np.uint8), (codes % 2 == 1) | (codes == 0)

@@ -44,6 +44,7 @@ def alpha(exponent: float = 1.0) -> Relevance:
         """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
         depth = counts.shape[-1] - 1
         weights = [0.0] + [(level / depth) ** exponent for level in range(1, depth + 1)]
+        # clip: no division by 0; a level without items has no item to give its relevance to
         return _like(counts, weights) / counts.clip(1)
 
     return relevance
@@ -64,6 +65,7 @@ def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
         depth = counts.shape[-1] - 1
         per_level = _like(counts, [0.0, *level_weights(weights, depth)])
         at_least = counts.sum(-1)[..., None] - counts.cumsum(-1) + counts  # items of level ≥ p
+        # clip: no division by 0; the term of a level without items is 0
         return (per_level * (at_least > 0) / at_least.clip(1)).cumsum(-1)
 
     return relevance
@@ -74,6 +76,7 @@ def exponential() -> Relevance:
     """rel_l = 2^l − 1, the gain of NDCG, whatever the counts."""
 
     def relevance(counts: Any) -> Any:
+        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
         # + 0 · counts: a row for every query, whose values are the same
         return _like(counts, [2.0**level - 1 for level in range(counts.shape[-1])]) + 0 * counts
 
@@ -85,6 +88,7 @@ def table(values: Sequence[float]) -> Relevance:
     """rel_l = values[l−1] for l = 1 … L, coarse to fine, whatever the counts."""
 
     def relevance(counts: Any) -> Any:
+        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
         if len(values) != counts.shape[-1] - 1:
             raise UsageError(
                 "the relevance table does not fit the label tree",
@@ -110,7 +114,7 @@ def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
         return alpha(exponent)
     try:
         return relevances[name]()
-    except TypeError:
+    except TypeError:  # it takes an argument, such as the values of a table
         raise UsageError(
             f"the relevance {name} needs more than its name",
             expected="one of alpha, sum_wap, exponential",
@@ -145,7 +149,8 @@ def relevance_of_pairs(
         >>> pairs.tolist()  # 1/1, (1/2)/1, 0
         [[1.0, 0.5, 0.0]]
     """
-    levels = levels_of_pairs(queries, gallery)
+    levels = levels_of_pairs(queries, gallery)  # (Q, G)
+    # labels (N,) are those of a tree of one level
     depth = 1 if np.ndim(queries) == 1 else np.shape(queries)[-1]
     counts = np.stack([(levels == level).sum(axis=1) for level in range(depth + 1)], axis=1)
     table: NDArray[np.float64] = (relevance or alpha())(counts)
@@ -160,7 +165,8 @@ def relevance_of_pairs(
 
 
 def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
-    """The weights w_1 … w_L of ΣwAP, checked; uniform 1/L when None."""
+    """The weights w_1 … w_L of ΣwAP for a tree of `depth` levels, coarse to fine; 1/L each when
+    None. Raises UsageError unless they are non-negative and sum to 1, but for rounding."""
     if weights is None:
         return [1 / depth] * depth
     if len(weights) != depth or not (min(weights) >= 0 and abs(sum(weights) - 1) <= 1e-6):
@@ -173,10 +179,11 @@ def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
 
 
 def has_inversion(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Find the queries that break rel(k) > rel(k′) for level(k) > level(k′): (Q, L+1), (Q, L+1) ->
-    bool (Q,).
+    """Find the queries, bool (Q,), whose relevances do not grow with the level: rel(k) > rel(k′)
+    for level(k) > level(k′).
 
-    Only levels that have items are compared (HAPPIER, the constraint stated before Eq. 4).
+    `relevance`, `counts` (Q, L+1): of every level, from 0, and how many items it has. Only levels
+    that have items are compared (HAPPIER, the constraint stated before Eq. 4).
     """
     violated = np.zeros(counts.shape[0], dtype=bool)
     highest = np.zeros(counts.shape[0])  # relevance of the levels so far
@@ -188,8 +195,8 @@ def has_inversion(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _like(counts: Any, values: Sequence[float]) -> Any:
-    """`values` as an array of the kind of `counts`: float64 in numpy, the default or own float type
-    and device in torch."""
+    """`values`, one number per level, as an array of the kind of `counts`: float64 in numpy; in
+    torch on the same device, and of the same type unless that is one of integers."""
     if isinstance(counts, np.ndarray):
         return np.asarray(values, dtype=np.float64)
     return counts.new_tensor(values, dtype=counts.dtype if counts.dtype.is_floating_point else None)

@@ -107,7 +107,7 @@ class UnitSums(NamedTuple):
 
     @property
     def units(self) -> Units:
-        """The number of units that each mean has values of, (M,)."""
+        """The number of units, (M,), that each mean has values of: their share of it is not 0."""
         return np.asarray((self.shares > 0).sum(axis=1))
 
     @property
@@ -122,7 +122,8 @@ class UnitSums(NamedTuple):
 
     @property
     def _terms(self) -> Values:
-        """What each unit adds to the variance, (M, G)."""
+        """What each unit adds to the variance of the mean, (M, G); a unit that is all of the mean
+        has share 1, and no variance can be told (NaN)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(self.errors**2 / (1 - self.shares))
 
@@ -139,11 +140,13 @@ class UnitSums(NamedTuple):
         terms = self._terms
         with np.errstate(divide="ignore", invalid="ignore"):
             resting_on = terms.sum(axis=1) ** 2 / (terms**2).sum(axis=1)
+        # fmin, fmax: where no variance tells `resting_on`, the effective units alone decide
         return np.asarray(np.fmax(np.fmin(self.effective_units - 1, 1.5 * resting_on), 1.0))
 
     @property
     def effective_units(self) -> Values:
-        """1 / Σ_g s_g² (M,): how many equal units say as much."""
+        """1 / Σ_g s_g² (M,), s_g the share of unit g in the mean: how many units of equal share say
+        as much."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(1 / (self.shares**2).sum(axis=1))
 
@@ -160,7 +163,7 @@ def _trials(
         has = counts[row] > 0
         if has.sum() > 1 and not np.isnan(shares[row]).any():
             squares = np.bincount(units, of_queries, len(has))[has]
-            own = shares[row][has], counts[row][has]
+            own = shares[row][has], counts[row][has]  # of the units that have values
             found[row] = trials_of(*own, sums=sums[row][has], squares=squares)
     return found
 
@@ -185,6 +188,7 @@ def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) 
         squares: of the squared values of each, (G,).
     """
     means = sums / counts
+    # σ², the variance within units, pooled; the maximum keeps rounding from making it negative
     within = np.maximum(squares - sums * means, 0).sum() / max(counts.sum() - len(counts), 1)
     mean, between = _common(means, within / counts)
     variance = float((shares**2 * (between + within / counts)).sum())
@@ -197,6 +201,7 @@ def _common(means: Values, own: Values) -> tuple[float, float]:
     weights = np.ones(len(means))
     for _ in range(ROUNDS):
         weights = weights / weights.sum()
+        # Σ w (m − μ)² is Σ w(1 − w)(τ² + own variance) in expectation: solved for τ², at least 0
         mean = float(weights @ means)
         spread = weights @ (means - mean) ** 2 - (weights * (1 - weights)) @ own
         between = max(float(spread / (weights @ (1 - weights))), 0.0)
@@ -245,9 +250,11 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
         if sums.units[row] < 2 or np.isnan(mean):
             continue
         t = _t_quantile(freedom, normal)
-        inside = mean * (1 - mean)
+        inside = mean * (1 - mean)  # the variance of a value that is 0 or 1
         all_alike = variance <= SMALLEST and abs(inside) < 1e-9  # all 0 or all 1, but for rounding
-        if not (all_alike or variance <= 2 * inside):  # no mean of fractions
+        # fractions with this mean have a variance of `inside` at most, their mean even less: twice
+        # as much shows values outside of [0, 1]
+        if not (all_alike or variance <= 2 * inside):
             low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
             continue
         n = units if all_alike else inside / max(variance, SMALLEST)
@@ -261,8 +268,9 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
 
 
 def _of_trials(mean: float, n: float, t: float) -> tuple[float, float]:
-    """Agresti and Coull's interval of a mean of n trials: within [0, 1], and with the mean in
-    it."""
+    """Agresti and Coull's interval, low and high, of a mean of n trials of 0 or 1, `t` standard
+    errors wide on each side: cut to [0, 1], and widened to hold the mean itself. As if t²/2 trials
+    of each kind were added, so that it does not collapse at a mean of 0 or 1."""
     if math.isinf(n):
         return mean, mean
     n_more = n + t**2
@@ -309,8 +317,8 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
 
 
 def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
-    """Yield patterns of signs ±1, (n, units): all of few units at once, else FLIPS random ones,
-    some at a time."""
+    """Yield patterns of signs ±1 for the units, (n, units): all that there are for up to EXACT
+    units, else FLIPS random ones, AT_ONCE at a time so that few are held."""
     if units <= EXACT:
         yield np.array([*product((-1.0, 1.0), repeat=units)])
         return
@@ -318,7 +326,7 @@ def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
     rng = np.random.default_rng(seed)
     for start in range(0, FLIPS, AT_ONCE):
         number = min(AT_ONCE, FLIPS - start)
-        # eight signs a byte
+        # one bit a sign, so one random byte gives eight; bits 0 and 1 become −1 and 1
         drawn = rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8)
         bits = np.unpackbits(drawn, axis=1)[:, :units]
         yield np.asarray(2.0 * bits - 1, np.float64)
@@ -340,11 +348,13 @@ SERIES_FROM = 5.0  # degrees of freedom from which the series holds to three dig
 
 
 def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
-    """The quantile of Student's t that the normal distribution has at `normal` (Abramowitz and
-    Stegun 1964, 26.7.5, from 5 degrees of freedom on).
+    """The quantile of Student's t with `freedom` degrees of freedom, of the same probability as
+    `normal` is a quantile of the normal distribution: 1.96, for example, is that of .975.
+
+    By the series of Abramowitz and Stegun (1964, 26.7.5), from 5 degrees of freedom on.
     """
     z = normal
-    nu = max(freedom, 1.0)
+    nu = max(freedom, 1.0)  # below 1 the quantile would explode
     if nu < SERIES_FROM:
         return _small_t_quantile(nu, BESIDE_MEDIAN[normal])
     terms = (
@@ -357,8 +367,9 @@ def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
 
 
 def _small_t_quantile(nu: float, probability: float) -> float:
-    """The same for few degrees of freedom: with t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2))
-    ∫₀^θ cos^(ν−1) u du, by quadrature, and θ by halving."""
+    """The t above 0 with P(0 < T < t) = `probability` for Student's T with ν, few, degrees of
+    freedom: with t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2)) ∫₀^θ cos^(ν−1) u du. The
+    integral by 64 nodes of Gauss and Legendre, θ by 60 halvings, both to the digits of a float."""
     nodes, weights = np.polynomial.legendre.leggauss(64)
     scale = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(math.pi)
     low = 0.0
