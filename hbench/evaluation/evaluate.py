@@ -138,8 +138,8 @@ ZERO = "zero"
 
 
 def without(leave_out: str | None, submission: Submission) -> Submission:
-    """The submission without what is to be left out, None or "zero" vectors. Raises UnknownName for
-    another word.
+    """The submission without the vectors to leave out: none, or "zero" ones. Rankings have no
+    vectors, and stay. Raises UnknownName for another word.
     """
     if leave_out is None or isinstance(submission, RankingSubmission):
         return submission
@@ -167,6 +167,7 @@ def report_on(
     """
     jobs = examined.jobs(memory=memory)
     if top_k:
+        # a submitted ranking has no jobs; of listed pairs the results are not read by label
         if set(jobs) != set(examined.data.tests) or examined.data.lists:
             raise UsageError(
                 "first results cannot be kept for this evaluation",
@@ -204,7 +205,9 @@ def report_on(
 def measure_tests(
     examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None
 ) -> dict[str, Measurement]:
-    """Measure every test, by its job where it has one."""
+    """Measure every test of what was examined: by its job, which the engine ranks, or, of a
+    submitted ranking, by the lists themselves. `execute`: computes the jobs' blocks; `on_test`: is
+    called with each test's name and returns a function for progress."""
     data = examined.data
     conditions = examined.conditions
     measurements = {}
@@ -221,7 +224,8 @@ def measure_tests(
 
 
 def report_of_measurements(examined: Examined, measurements: Mapping[str, Measurement]) -> Report:
-    """The report on the measurements of all tests."""
+    """The report on the measurements of all tests, by the tests' names; with a row of every query,
+    its classes, for intervals and comparisons."""
     queries = pa.concat_tables(
         queries_of(name, manifest) for name, manifest in examined.data.tests.items()
     )

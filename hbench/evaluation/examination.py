@@ -50,7 +50,8 @@ class Examined:
         )
 
     def jobs(self, *, memory: int | None = None) -> dict[str, Job]:
-        """The jobs of the tests that the engine ranks."""
+        """The jobs of the tests that the engine ranks, by the tests' names; none of a submitted
+        ranking. `memory`: the most bytes held beyond the embeddings."""
         return self.submission.jobs(self.data, self.conditions, self.also, memory)
 
     def job(self, test: str, *, fix: str | None = None) -> Job:
@@ -78,12 +79,14 @@ def examine(
     such as identical rows; reports need this, pictures do not."""
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = as_submission(submission)
+    # without the items that the file itself says could not be embedded
     data, left_out = without_items(whole, given.source.left_out)
     _refuse_empty(data)
 
     partial = partial_labels_of(data)
     if partial:
         given.refuse_partial(data)
+    # nobody has said how bytes are to be compared: they may be packed bits
     if settings.similarity is None and data.protocol.similarity != "hamming":
         given.refuse_bits()
     also = _official_protocol(data, settings, partial=bool(partial)) if also_official else None
@@ -119,6 +122,7 @@ def _conditions(
     if similarity is None:
         similarity = data.protocol.similarity
     protocol = protocol_name(settings.protocol, data)
+    # which items are left out is part of the signature: scores without others are not compared
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)
     several = max(test.paths.most for test in data.tests.values())
@@ -130,7 +134,8 @@ def _conditions(
 def _subject(
     given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]
 ) -> Subject:
-    """What is scored, for the report's head."""
+    """What is scored, for the report's head: the file, if there is one, and the whole dataset, with
+    the items that were left out. `method`: the submission's name; `doubts`: sentences."""
     source = None
     if given.source.sha256:  # of arrays there is no file
         source = given.source.model_copy(update={"content": given.content})
@@ -148,7 +153,8 @@ def _remarks_on_paths(data: Dataset) -> list[str]:
 
 
 def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> list[str]:
-    """Say which items are left out, and what is odd about the names."""
+    """Say which items were left out of the whole dataset, and what is odd about the names of an own
+    dataset's classes, such as two spellings of one."""
     remarks = []
     if left_out:
         number = f"{len(left_out):,} items that could not be embedded, or whose vectors are zero,"
@@ -178,7 +184,7 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
 
 
 def _classes_of(data: Dataset, items: Sequence[str]) -> str:
-    """The finest classes of items, those with most first, in words."""
+    """How many of the items are of which finest class, in words, the classes with most first."""
     listed = set(items)
     counts = Counter[str]()
     for test in data.tests.values():
@@ -192,11 +198,12 @@ def _classes_of(data: Dataset, items: Sequence[str]) -> str:
 
 
 def _short_digest(items: Sequence[str]) -> str:
+    """Eight hex digits of the sha256 of ids, for a signature, which should stay short."""
     return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
 
 
 def _refuse_empty(data: Dataset) -> None:
-    """Refuse a test without queries, or without a gallery."""
+    """Raise DataError for a test of the dataset without queries, or without a gallery."""
     for name, test in data.tests.items():
         for side, mask in (("queries", test.query), ("gallery items", test.gallery)):
             if not mask.any():
@@ -224,11 +231,13 @@ def partial_labels_of(data: Dataset) -> list[str]:
     """Say to which levels the queries of each test are known, where some labels end early."""
     remarks = []
     for name, test in data.tests.items():
+        # all paths of all items, those of one item not side by side
         labels, items = test.paths.all_labels()
         known = known_levels(test.tree)[labels[:, -1]]
         if not (known < test.tree.depth).any():
             continue
 
+        # of each item: to how many levels its best known path is known; whether any ends early
         best = np.zeros(len(test), np.uint8)
         ends_early = np.zeros(len(test), bool)
         np.maximum.at(best, items, known)
@@ -262,11 +271,13 @@ def _official_protocol(data: Dataset, settings: Settings, *, partial: bool) -> s
 
 
 def protocol_name(name: str, data: Dataset) -> str:
-    """`official` in the variant that the dataset's released evaluator is."""
+    """The name of a protocol, with "official" replaced by its variant, such as "official-landmark",
+    which the evaluator released for the dataset follows."""
     return data.protocol.official if name == "official" else name
 
 
 def digest_of(data: Dataset) -> str:
-    """sha256 over the digests of the test manifests."""
+    """sha256, as hex digits, over the names and digests of the tests: it tells whether two reports
+    are on the same items and labels."""
     lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(data.tests.items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -51,7 +51,8 @@ class Execution:
     edges: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises UsageError for options that exclude each other, before anything is read."""
+        """Raise UsageError for options that exclude each other, before anything is read. APART has,
+        for an option, what it does, and the options that it cannot be joined with."""
         for option, (does, others) in APART.items():
             joined = [other for other in others if getattr(self, option) and getattr(self, other)]
             if joined:
@@ -60,7 +61,7 @@ class Execution:
         # What few evaluations need is imported by them alone: every command starts a tenth of a
         # second sooner.
         if self.blocks:
-            Share.parse(self.blocks)
+            Share.parse(self.blocks)  # raises for what is no share i/n
         if self.blocks and not self.resume:
             raise UsageError(
                 "a share of the blocks needs a folder to keep them in",
@@ -69,7 +70,7 @@ class Execution:
         if self.trees:
             from hbench.evaluation.variants.trees import parse
 
-            parse(self.trees, self.edges)
+            parse(self.trees, self.edges)  # raises for files that hold no tree
 
     @contextmanager
     def open(
@@ -77,8 +78,11 @@ class Execution:
         files: Sequence[tuple[Path, Path | None]],
         announce: Callable[[str], None] | None = None,
     ) -> Iterator[Execute]:
-        """Yield the executor; a cluster reads the files (and those of their ids) for itself.
-        `announce` is called before kernels are compiled."""
+        """Yield the executor that these options choose; a cluster's workers end with it.
+
+        `files`: those of the embeddings, each with the file of its ids or None, which a cluster
+        reads for itself; `announce` is called before kernels are compiled.
+        """
         execute: Execute = partial(on_threads, threads=self.threads, announce=announce)
         kept = self.resume
         with ExitStack() as stack:
@@ -99,7 +103,8 @@ class Execution:
             yield kept_in(kept, execute) if kept else execute
 
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
-        """Measure every test and report."""
+        """Measure every test of what was examined and report, also under other trees, and with the
+        first results, where these options ask for them; `execute`: what `open` yields."""
         if self.trees:
             from hbench.evaluation.variants.trees import parse, report_under
 

@@ -33,6 +33,7 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
     """
     sizes = np.bincount(units)
     number = int((sizes > 0).sum())
+    # 1/Σ s² with the shares s = size/Σ size; the maximum avoids 0/0 without any query
     effective = sizes.sum() ** 2 / max(1, (sizes.astype(float) ** 2).sum())
     if number == 0 or round(effective, 6) >= MIN_UNITS:
         return []
@@ -43,14 +44,16 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
-    """Count the queries by the level of the item at rank 1, finest first; the rest is
-    `unrelated`."""
+    """How many queries have an item of each level at rank 1, by the level's name, finest first;
+    the last, `unrelated`, counts those whose first item shares no level."""
     counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
     return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
 
 
 def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
-    """Return the doubts about the values: every query of a test is answered rightly at rank 1."""
+    """Return the doubts about the values, by test: where every query is answered rightly at rank 1,
+    with an item of the finest of `levels` levels, labels may have leaked. A test of few queries
+    may be so by chance."""
     perfect = [
         name
         for name, each in measurements.items()
@@ -105,6 +108,7 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
     if conditions.words.partial:
         return []
     asked = len(measurement.counts)
+    # the levels that some R@k among the metrics asks about
     levels = {
         name.level or conditions.levels[-1] for name in conditions.metrics if name.base == "R"
     }

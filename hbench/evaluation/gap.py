@@ -54,8 +54,12 @@ def gap_of(
     margins: tuple[float, float] = (0.9, 0.6),
     on_batch: OnBlock | None = None,
 ) -> Gap:
-    """The gap of every chosen metric; `batches` are gallery positions. `margins`: α and β of
-    ROADMAP's calibration.
+    """The gap of every chosen metric: its mean inside batches against that on the whole gallery,
+    over the queries for which both are defined.
+
+    `batches`: gallery positions (b,) each. `margins`: α and β of ROADMAP's calibration: positives
+    of a cosine above α are on the right side, negatives of one above β on the wrong side.
+    `on_batch`: is told of progress.
     """
     whole = measure(job_of(test, chosen)).values
     totals, defined, counts = _inside_batches(test, chosen, batches, whole.shape, on_batch)
@@ -85,7 +89,7 @@ def _inside_batches(
     these, and its level counts in every batch (b, Q, L+1).
     """
     totals = np.zeros(shape)
-    defined = np.zeros(shape, np.int64)
+    defined = np.zeros(shape, np.int64)  # (M, Q): the batches in which a value is defined
     asked, depth = test.queries.labels.shape
     counts = np.empty((len(batches), asked, depth + 1), np.int64)
     for done, (batch, rows) in enumerate(zip(batches, counts, strict=True), start=1):
@@ -107,8 +111,11 @@ def _mean_bounds(
     counts: Counts,
     margins: tuple[float, float],
 ) -> tuple[float, float | None]:
-    """The mean of `largest_gap` over the queries with a positive in some batch, by their level
-    counts in every batch (b, Q, L+1); and the same with calibration, of cosines alone."""
+    """The mean of `largest_gap` over the queries with a positive in some batch; and the same with
+    calibration by `margins`, α and β: of cosines alone, None for another similarity.
+
+    `counts` (b, Q, L+1): the items of each level in every batch, of which the finest are positives.
+    """
     # (Q, b)
     positives = counts[:, :, -1].T
     negatives = counts[:, :, :-1].sum(axis=2).T
@@ -126,7 +133,8 @@ def _mean_bounds(
 
 
 def _refuse_no_queries(queries: Counts) -> None:
-    """Raise UsageError where some metric is defined for no query, in no batch."""
+    """Raise UsageError where some metric is defined for no query in any batch; `queries` (M,): for
+    how many it is."""
     if not queries.all():
         raise UsageError(
             "no query has a positive in any batch",
@@ -140,6 +148,7 @@ def random_batches(items: int, size: int, seed: int) -> list[Counts]:
     joins the last one.
     """
     shuffled = np.random.default_rng(seed).permutation(items)
+    # cuts end where a whole batch is still left: 10 items by 3 are cut at 3 and 6
     return np.split(shuffled, np.arange(size, items - size + 1, size))
 
 
@@ -168,7 +177,7 @@ def largest_gap(
     equal ones, taken whole, this is ROADMAP's Eq. 8. With the counts of positives above α and
     negatives above β, only those negatives can precede the former (Eq. 9).
     """
-    m = np.arange(1, positives.sum() + 1)
+    m = np.arange(1, positives.sum() + 1)  # the number of each positive, over all batches
     before = _most_before(positives, negatives, m - 1)
     if good_positives is not None and bad_negatives is not None:
         calm = m <= good_positives.sum()
@@ -183,28 +192,34 @@ def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
     `cost`, `gain` (b,). It is the knapsack problem with divisible items, which those of most gain
     for their cost fill first.
     """
-    free = cost == 0
+    free = cost == 0  # batches that cost nothing are all taken
     order = np.argsort(-gain[~free] / cost[~free], kind="stable")
     spent, gained = (
         np.concatenate([[0], np.cumsum(amounts[~free][order])]) for amounts in (cost, gain)
     )
+    # linear between two batches: a part of the cost brings that part of the gain
     gains: Floats = gain[free].sum() + np.interp(capacity, spent, gained)
     return gains
 
 
 def _within(test: Retrieval, batch: Counts) -> Retrieval:
-    """Let the queries rank one batch of the gallery."""
+    """The test whose gallery is one batch (b,), given by positions in the whole gallery; a query
+    that is in the batch is still not in its own list."""
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    # from the whole gallery to the batch, −1 for what is not in it; the last entry answers −1, a
+    # query that is not in the gallery
     position = np.full(len(gallery.labels) + 1, -1)
     position[batch] = np.arange(len(batch))
     return replace(test, gallery=gallery.of(batch), self_rows=position[self_rows], names=None)
 
 
 def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
-    """The values (M, Q), NaN without positives in the batch, where R@k would be 0."""
+    """The values (M, Q) of a batch, NaN where the query has no positive of the metric's level in
+    it: there R@k would be 0, and draw the mean over batches down."""
     values = inside.values.copy()
     for row, name in enumerate(chosen.metrics):
+        # a metric of all levels is defined by positives of the coarsest
         level = name.arguments(chosen.levels).get("level", 1)
         values[row, inside.counts[:, level:].sum(axis=1) == 0] = np.nan
     return values
@@ -218,7 +233,7 @@ def _counts_beyond_margins(
     """
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
-    order = np.concatenate(batches)
+    order = np.concatenate(batches)  # batches side by side, so that each is a range to be summed
     precision = np.float64 if gallery.vectors.dtype == np.float64 else np.float32
     ranked = unit_vectors(gallery.vectors[order], precision)
     fine = gallery.labels[order, -1]

@@ -46,6 +46,7 @@ class Retrieval:
     def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
         """The test with some of its queries alone, by their positions; the gallery stays the
         same."""
+        # where the queries are the gallery, query q is its row q
         rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
         names = None if self.names is None else (self.names[0][some], self.names[1])
         return Retrieval(
@@ -132,8 +133,8 @@ def job_of(
 
 
 def _conditions_in_words(conditions: Conditions, also: Protocol | None) -> str:
-    """What the values depend on beside the ranker: kept blocks of other conditions are not
-    these."""
+    """What the values depend on beside the ranker, as one text: blocks that were kept under other
+    conditions are then not taken for these. `also`: the second protocol."""
     metrics = ",".join(map(str, conditions.metrics))
     words = [str(conditions.signature("", ())), metrics]
     if also is not None:
@@ -142,6 +143,8 @@ def _conditions_in_words(conditions: Conditions, also: Protocol | None) -> str:
 
 
 def _fully_known(side: Side) -> Side:
+    """The side with all of its labels stated to be known to the finest level, where partial labels
+    of another test want it said."""
     depth = side.labels.shape[1]
     more = side.more
     if more is not None:
@@ -150,7 +153,8 @@ def _fully_known(side: Side) -> Side:
 
 
 def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:
-    """The labels by name in the order of the ranker; None where no query is affected."""
+    """The labels by name, queries and gallery each in the order of the ranker; None where no query
+    is affected: that is, has a name that stands for several nodes of the tree."""
     assert test.names is not None
     gallery = test.queries if test.gallery is None else test.gallery
     nodes = np.concatenate([test.queries.labels, gallery.labels])
@@ -209,8 +213,9 @@ def measure(
 def _measurement(
     view: View, values: Values, measured: NDArray[np.int64], *, is_whole: bool
 ) -> Measurement:
-    """The values of a view, to be summed in its canonical order, or, of some blocks alone, in the
-    order of these.
+    """The values of one view of the labels, with the order in which their means are summed: the
+    view's own, or, where it has none or only some blocks were measured, that of `measured` (n,),
+    the input positions of the measured queries.
     """
     canonical = measured if view.canonical is None or not is_whole else view.canonical
     return Measurement(values.values, values.first_level, values.counts, values.tied, canonical)
@@ -235,6 +240,7 @@ def measured_sequences(
         for query, by_name in (named or {}).items():
             values[row][query] = scorer(query, by_name)
 
+    # the level of the item at rank 1, which is a positive or of level 0
     first = [
         int(each.levels[0]) if len(each.ranks) and each.ranks[0] == 1 else 0 for each in sequences
     ]

@@ -97,7 +97,10 @@ def report_of(
 def _few(
     values: NDArray[np.float64], units: NDArray[np.int64], conditions: Conditions
 ) -> list[str]:
-    """Say where intervals go by few units, of those that have a value."""
+    """Say where intervals are taken over too few units to be trusted.
+
+    `values` (M, Q), `units` (Q,): of each query; only queries with some value count.
+    """
     is_scored = ~np.isnan(values).all(axis=0)
     return list(few_units(units[is_scored], conditions.unit, partial=conditions.words.partial))
 
@@ -105,12 +108,13 @@ def _few(
 def _mistakes(
     measurements: Mapping[str, Measurement], conditions: Conditions
 ) -> dict[str, dict[str, int]]:
-    """The levels of the first results of every test."""
+    """By test, how many queries have a first result of each level, by the level's name."""
     return {name: first_levels(each, conditions.levels) for name, each in measurements.items()}
 
 
 def _one_order(canonical: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The order in which the values of all tests are summed, one test behind another."""
+    """The order in which the values of all tests are summed as one test: the positions of each
+    test's queries in its own order, counted on from those of the tests before."""
     starts = np.cumsum([0, *map(len, canonical)])[:-1]
     return np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
 
@@ -158,6 +162,7 @@ def summarise(
     metric lie in [0, 1], as they do where nothing is said."""
     sizes = list(map(len, canonical))
     starts = np.cumsum([0, *sizes])[:-1]
+    # the positions of each test's queries among all, in the order of its sums
     of_tests = [start + own for start, own in zip(starts, canonical, strict=True)]
     order = np.concatenate(of_tests)
     sums = UnitSums.of(values[:, order], units[order], np.repeat(np.arange(len(sizes)), sizes))
@@ -175,7 +180,9 @@ def summarise(
 
 
 def _score(by_test: Sequence[NDArray[np.float64]], interval: Sequence[float], units: int) -> Score:
-    """The score of one metric: the mean over the tests of their means, if each has one."""
+    """The score of one metric: the mean over the tests of their means; undefined where a test has
+    none. `by_test`: the values of each test's queries; `interval`: low and high, NaN where none;
+    `units`: over how many the interval is taken."""
     defined = [part[~np.isnan(part)] for part in by_test]
     queries = sum(map(len, defined))
     score = Score(

@@ -31,7 +31,8 @@ from hbench.evaluation.arrays.labels import (
     names_of_columns,
     sides_with_numbers,
 )
-from hbench.evaluation.by_name.nodes import path_text, read
+from hbench.evaluation.by_name.nodes import path_text
+from hbench.evaluation.by_name.nodes import read as read_nodes
 from hbench.evaluation.by_name.queries import asked_of, conditions_by_name, report_of_names
 from hbench.evaluation.measurement import Retrieval, job_of, measure, several_in_words
 from hbench.evaluation.summary import Subject, report_of
@@ -130,6 +131,7 @@ def score(
     )
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     sides = [side for side in (test.queries, test.gallery) if side is not None]
+    # the right paths of the item that has most
     most = max(Paths(side.labels, side.more).most for side in sides)
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
     subject = Subject("arrays", "1", _digest_of(tree, sides))
@@ -155,25 +157,29 @@ def score(
 
 
 def _vectors_of(nodes: Mapping[str | tuple[str, ...], ArrayLike]) -> Embeddings:
-    """The vectors of nodes, which are named by a text or by the names from the top. Raises
-    UsageError for what has no names."""
+    """The vectors (D,) of nodes of the label tree as embeddings, whose ids are the nodes' names.
+
+    A key is the name of a node, "owl", or, where several nodes share it, the names from the top to
+    the node, ("Birds", "owl"), which become one text. Raises UsageError for what is no dictionary.
+    """
     if not isinstance(nodes, Mapping):
         raise UsageError(
             "nodes must be vectors by name",
             expected='{"owl": (D,), …}',
             found=type(nodes).__name__,
         )
-    return read(
-        {
-            path_text(tuple(map(str, name))) if isinstance(name, tuple) else str(name): vector
-            for name, vector in nodes.items()
-        },
-        levels=(),
-    )
+    vector_by_text = {}
+    for name, vector in nodes.items():
+        is_path = isinstance(name, tuple)
+        text = path_text(tuple(map(str, name))) if is_path else str(name)
+        vector_by_text[text] = vector
+    # levels are for files, whose columns may be named as them; a dictionary has none
+    return read_nodes(vector_by_text, levels=())
 
 
 def _all_items(test: Retrieval) -> Side:
-    """The items that names rank; raises UsageError where they are in two parts."""
+    """The items that nodes of the tree rank: all of them. Raises UsageError where a gallery was
+    given, too: the nodes are the queries, so the vectors are the gallery."""
     if test.gallery is not None:
         raise UsageError(
             "nodes rank the vectors", expected="no gallery", fix="give the gallery as vectors"
@@ -182,8 +188,10 @@ def _all_items(test: Retrieval) -> Side:
 
 
 def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
-    """sha256 of the tree and of the labels of both sides."""
+    """sha256, as hex digits, of the tree and of the labels of queries and gallery: it stands for
+    the dataset in a report, and reports on other labels are not compared with it."""
     parts: list[np.ndarray] = [tree.paths, *(side.labels for side in sides)]
+    # the further paths of items that have several, and whose they are
     parts += [
         part
         for side in sides
@@ -196,9 +204,11 @@ def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
 
 
 def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
+    """Say what is odd about the names of the labels, such as two spellings of one class; by how
+    many items, of queries and gallery, each finest class has."""
     sides = [side for side in (test.queries, test.gallery) if side is not None]
     labels = np.concatenate([Paths(side.labels, side.more).all_labels()[0] for side in sides])
-    items = tree.counts(labels)[-1].tolist()
+    items = tree.counts(labels)[-1].tolist()  # of the finest level
     return remarks_on(NameTable(tree.levels, dict(zip(class_rows(tree), items, strict=True))))
 
 
@@ -221,7 +231,11 @@ def _retrieval_of_arrays(
     policies: Sequence[str],
     needs_direction: bool,
 ) -> tuple[Retrieval, LabelTree]:
-    """The test of queries and, if there is one, a gallery, with the tree of their labels."""
+    """The test of queries and, if there is one, a gallery, with the tree of their labels.
+
+    `given`: the queries, then the gallery; `needs_direction`: whether vectors of length 0 are
+    refused, which have no cosine. Labels that are names are mended by the policies, and numbered.
+    """
     names = None
     if any(side.are_names for side in given):
         given, names = sides_with_numbers(given, level_names, policies)
@@ -236,11 +250,14 @@ def _retrieval_of_arrays(
     _refuse_unknown(numbers)
     # one tree of both sides' labels, so that equal numbers mean the same class
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
+    # paths that end early are known to fewer levels than the tree has
     known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
+    # the queries' labels come first, then the gallery's
     queries = given[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
     gallery = None
     if len(given) > 1:
         gallery = given[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
+    # arrays have no ids: the position of a row stands for one
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
     return _without_nameless_queries(Retrieval(queries, gallery, None, ids), tree), tree
 
@@ -261,18 +278,21 @@ def _without_nameless_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
 
 
 def _is_named(tree: LabelTree, labels: Labels) -> NDArray[np.bool_]:
-    """Which items (N,) have a label, and are no distractors."""
+    """Which items (N,), by their labels (N, L), are of a class, and no distractors: those have the
+    name NO_CLASS at every level, so the finest one tells."""
     finest = np.array([name != NO_CLASS for name in tree.names[-1]])
     return np.asarray(finest[labels[:, -1]])
 
 
 def _part(labels: Labels, known: Known | None, at: slice) -> tuple[Labels, Known | None]:
-    """The labels of one side, and how many levels of each are known."""
+    """The rows `at` of labels (N, L), those of queries or gallery, and how many levels of each are
+    known (N,); None where all are known to the finest."""
     return labels[at], None if known is None else known[at]
 
 
 def _refuse_unknown(numbers: NDArray[np.int64]) -> None:
-    """Raise SubmissionError for labels that the losses take for unknown."""
+    """Raise SubmissionError where a label in `numbers` (N, L) is −1: the losses take it for
+    unknown, and here it would be a class like any other."""
     if unknown := int((numbers == UNKNOWN).any(axis=1).sum()):
         raise SubmissionError(
             "some labels are -1, which stands for an unknown class",
@@ -300,12 +320,13 @@ def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
 
 
 def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
-    """The vectors of a side. Raises SubmissionError for another number of labels, and for vectors
-    without a direction.
+    """The vectors (N, D) of the queries or of the gallery. Raises SubmissionError for another
+    number of labels, and, if `needs_direction`, for vectors of length 0, which have no cosine.
     """
     what = side.what
     array = as_vectors(side.vectors, what)
     rows = SelectedRows(array, np.arange(len(array)))
+    # behind the first paths of all items stand the further paths of some, the `owners`
     items = len(side.labels) - len(side.owners)
     if len(rows) != items:
         raise SubmissionError(

@@ -33,12 +33,16 @@ class GivenSide(NamedTuple):
 
     @property
     def are_names(self) -> bool:
-        """Whether the labels are names, and not numbers."""
+        """Whether the labels are names, and not numbers: by numpy's kind of array, O (objects) or U
+        (texts)."""
         return np.asarray(self.labels).dtype.kind in "OU"
 
     def placed(self, vectors: Any, labels: Labels, known: Known | None) -> Side:
-        """The side of a test, of labels (N + E, L) in a tree and how many levels of each are
-        known."""
+        """The side of a test, queries or gallery, once its labels are placed in a tree.
+
+        `labels` (N + E, L): the first paths of the N items, then their E further ones, numbered by
+        the tree; `known` (N + E,): to how many levels each is known, None where all are to the end.
+        """
         items = len(labels) - len(self.owners)
         of_items = None if known is None else known[:items]
         if not len(self.owners):
@@ -53,7 +57,7 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
 
     Raises SubmissionError for paths of different lengths.
     """
-    if hasattr(labels, "detach"):
+    if hasattr(labels, "detach"):  # a torch tensor
         labels = as_array(labels, what)
     paths = _paths_of_items(labels)
     if paths is None:
@@ -92,14 +96,15 @@ def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
 
 
 def _columns_of(labels: Any) -> tuple[str, ...] | None:
-    """The columns of a DataFrame, if all are texts."""
+    """The names of the columns of a DataFrame, if all are texts: pandas numbers columns that nobody
+    named. None for anything else."""
     names = tuple(labels.columns) if hasattr(labels, "columns") else ()
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _paths_of_items(labels: Any) -> list[list[Any]] | None:
-    """The paths of every item, where labels give several: (N, P, L), or lists of paths; else
-    None."""
+    """The paths of every item, where the labels give several: an array (N, P, L), or for each item
+    a list of paths, [[("Birds", "Owl"), ("Pets", "Owl")], …]. None where each has one path."""
     if hasattr(labels, "to_numpy"):
         labels = labels.to_numpy()
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype == object:
@@ -110,6 +115,7 @@ def _paths_of_items(labels: Any) -> list[list[Any]] | None:
         return None
     if not all(isinstance(of_item, list | tuple) for of_item in labels):
         return None
+    # one path of an item is a list of names; several are a list of lists
     is_several = all(isinstance(path, list | tuple) for of_item in labels for path in of_item)
     return [list(of_item) for of_item in labels] if is_several else None
 
@@ -126,6 +132,7 @@ def as_paths(labels: Any, what: str) -> Any:
             expected="a list or an array, with a class at every level",
             found=f"{labels!r:.60}",
         )
+    # a list of torch tensors
     if isinstance(labels, list | tuple) and len(labels) and hasattr(labels[0], "detach"):
         return as_array(labels, what)
     if isinstance(labels, np.ma.MaskedArray) and np.ma.is_masked(labels):
@@ -134,6 +141,7 @@ def as_paths(labels: Any, what: str) -> Any:
         return named
 
     given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    # a column of lists in pandas is an array of objects, of one dimension
     is_flat = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
     if is_flat and len(given) and all(map(_is_path, given)):
         given = given.tolist()
@@ -164,6 +172,7 @@ def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
     """
     kinds, names = [], []
     for side in sides:
+        # 7 and "7" are other classes, though they read alike
         finest = side[:, -1].tolist()
         kinds.append(sorted({type(name).__name__ for name in finest}))
         names.append(set(map(str, finest)))
@@ -198,6 +207,7 @@ def sides_with_numbers(
     policy mends.
     """
     sides = [np.asarray(side.labels, dtype=object) for side in given]
+    # (N,) are labels of one level
     columns = [names[:, None] if names.ndim == 1 else names for names in sides]
     if any(names.ndim != 2 or names.shape[1] != columns[0].shape[1] for names in columns):
         raise SubmissionError(
@@ -221,6 +231,7 @@ def sides_with_numbers(
             "what is known",
         )
 
+    # one numbering for both sides, then each side's own rows again
     tree, numbers = LabelTree.from_names(rows, levels=levels)
     parts = np.split(numbers, np.cumsum([len(names) for names in columns])[:-1])
     return [side._replace(labels=part) for side, part in zip(given, parts, strict=True)], tree.names
@@ -230,7 +241,7 @@ def _text_of(name: Any) -> str:
     """The text of a name; "" for what Python, numpy and pandas write for a missing one."""
     is_missing = (
         name is None
-        or type(name).__name__ in ("NAType", "NaTType")
+        or type(name).__name__ in ("NAType", "NaTType")  # pandas', which need not be installed
         or (isinstance(name, float | np.floating) and np.isnan(name))
         or (isinstance(name, np.datetime64 | np.timedelta64) and np.isnat(name))
     )
@@ -244,6 +255,7 @@ def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[l
     Raises UsageError for a policy that would leave out a row: each row belongs to a vector.
     """
     named = [row for row in rows if row[0] != NO_CLASS]
+    # `final`: what every row became, None where a policy left it out
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
     final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}
     kept = [after for row in rows if (after := final[stripped(row)]) is not None]

@@ -42,7 +42,8 @@ class Asked:
     items: tuple[str, ...] | None = None
 
     def naming(self, named: NamedPictures) -> NamedPictures:
-        """The names, with the choice in their signature, and a remark on items without a label."""
+        """The names that were given, with the chosen items counted in their signature, and a remark
+        on those without a label; unchanged for the queries of the dataset's own test."""
         if self.items is None:
             return named
         digest = hashlib.sha256("\n".join(sorted(self.items)).encode()).hexdigest()
@@ -54,7 +55,8 @@ class Asked:
 
 
 def asked_of(dataset: str | Path | Dataset, items: Sequence[str] | None) -> Asked:
-    """The dataset, whose queries are the items, if they are chosen."""
+    """What is asked of a dataset, its name, path or content: the queries of its test, or, by their
+    ids, any `items` in their place."""
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     if items is None:
         return Asked(whole, whole)
@@ -62,7 +64,8 @@ def asked_of(dataset: str | Path | Dataset, items: Sequence[str] | None) -> Aske
 
 
 def test_of(data: Dataset) -> Manifest:
-    """The test of a dataset. Raises UsageError for several, and for pairs without labels."""
+    """The one test of a dataset. Raises UsageError where it has several, or lists positives pair by
+    pair, without labels: names are those of one label tree."""
     if len(data.tests) > 1 or data.lists:
         raise UsageError(
             "pictures are named in one label tree",
@@ -77,9 +80,10 @@ def _asking(data: Dataset, items: Sequence[str]) -> Dataset:
     """The dataset with a test that asks for these items: with their labels in any split, or of no
     class where no split has one."""
     test = test_of(data)
-    labels = _labels_in_splits(data, items)
+    labels = _labels_in_splits(data, items)  # by item, its paths
     nothing = (NO_CLASS,) * len(test.levels)
     rows = [labels[item][0] if item in labels else nothing for item in items]
+    # the further paths of items that have several, each with the place of its item
     more = [
         (place, path)
         for place, item in enumerate(items)
@@ -116,18 +120,20 @@ def splits_of(data: Dataset) -> dict[str, Manifest]:
 
 
 def _labels_in_splits(data: Dataset, items: Sequence[str]) -> dict[str, list[Row]]:
-    """The paths of those items that a split has labels of."""
+    """The paths of names, by item, of those items that a split of the dataset has labels of; where
+    several splits have an item, the first of them counts, the tests before the train split."""
     wanted = set(items)
     found: dict[str, list[Row]] = {}
     for manifest in splits_of(data).values():
         rows = class_rows(manifest.tree)
         nodes, owners = manifest.paths.all_labels()
         own: dict[str, list[Row]] = {}
+        # every path of every item, by its finest node
         for node, owner in zip(nodes[:, -1].tolist(), owners.tolist(), strict=True):
             item = manifest.items[owner]
             if item in wanted and rows[node][0] != NO_CLASS:
                 own.setdefault(item, []).append(rows[node])
-        found = {**own, **found}
+        found = {**own, **found}  # what an earlier split says of an item stays
     return found
 
 
@@ -160,14 +166,15 @@ def _without_labels(data: Dataset, items: Sequence[str]) -> tuple[str, ...]:
 
 
 def rows_of_items(embedded: Embeddings, items: Sequence[str]) -> Embeddings:
-    """The embeddings of some items alone. Raises SubmissionError where one is missing."""
+    """The embeddings of these items alone, by id and in this order. Raises SubmissionError where
+    one is missing."""
     rows = align(embedded, items)
     return replace(embedded, ids=embedded.ids[rows], vectors=embedded.vectors[rows])
 
 
 def order_of_names(manifest: Manifest) -> NDArray[np.int64]:
-    """The order of the queries by name, in which they have the same bits however a table is
-    sorted."""
+    """The positions of the queries in the order of their ids. Products and means that are taken in
+    this order have the same last bits, however the rows of a file are sorted."""
     return np.argsort(manifest.items[manifest.query].astype(str), kind="stable")
 
 
@@ -188,7 +195,8 @@ Calibration = float | list[str] | Others | None  # a share, ids, other items, or
 
 
 def ids_of(given: Named) -> list[str]:
-    """The ids of the items in a file, each once."""
+    """The ids of the items in what was read from a file, in its order, each once: a table of
+    predictions may have several rows of an item."""
     if isinstance(given, Embeddings):
         return [str(item) for item in given.ids]
     return list(dict.fromkeys(row.item for row in given.rows))
@@ -243,6 +251,7 @@ def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) 
 
 def refuse_labels(named: NamedPictures, source: str) -> None:
     """Raise SubmissionError where what was given as predictions is the labels themselves."""
+    # (n, L): of the nodes on the path of each item with a label, whether right, and the mass
     right, masses = named.judged.right[named.has_truth], named.climb.masses[named.has_truth]
     if len(right) and np.all((right == 1) & (masses == 1)):
         raise SubmissionError(
@@ -254,7 +263,8 @@ def refuse_labels(named: NamedPictures, source: str) -> None:
 
 
 def _ids_alone(path: Path) -> list[str] | None:
-    """The ids in a table of one column; None for another file."""
+    """The ids in a table that has one column alone; None for any other file, such as one of
+    embeddings. Of a parquet file the columns are looked at first: it may hold large vectors."""
     if not is_table(path):
         return None
     if suffix_of(path) == ".parquet":
@@ -266,7 +276,10 @@ def _ids_alone(path: Path) -> list[str] | None:
 
 
 def _of_file(path: Path, data: Dataset, given: Named) -> Others:
-    """Those items of another file that the dataset has labels of."""
+    """The items of another file, to set the threshold on: those that the dataset has labels of.
+
+    `given`: what was read from the file at `path`. Raises SubmissionError where it has none.
+    """
     ids = ids_of(given)
     labelled = labelled_among(data, ids)
     if not labelled:
@@ -280,7 +293,8 @@ def _of_file(path: Path, data: Dataset, given: Named) -> Others:
 
 
 def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
-    """The items of a split, by the first of some sources that has any."""
+    """The items of a split, to set the threshold on: those with labels, by the first of some
+    `sources` that has any of them. Raises SubmissionError where none has."""
     split = set(splits_of(data)[name].items.tolist())
     for source in sources:
         items = [item for item in ids_of(source) if item in split]
@@ -296,7 +310,8 @@ def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
 
 
 def _others(given: Named, labelled: list[str], ids: list[str], source: str) -> Others:
-    """The labelled items, with a remark on the rest."""
+    """The `labelled` ones of the items `ids`, to set the threshold on, with a remark that counts
+    them and the rest; `given` names them, `source` is how messages call that."""
     remark = f"the threshold is set on {len(labelled):,} items of {source}"
     if len(labelled) < len(ids):
         known = set(labelled)
@@ -306,7 +321,8 @@ def _others(given: Named, labelled: list[str], ids: list[str], source: str) -> O
 
 
 def _share(text: str) -> float | None:
-    """The share that a text says; None for another text."""
+    """The share, more than 0 and less than 1, that a text such as ".5" says; None for any other
+    text."""
     try:
         share = float(text)
     except ValueError:

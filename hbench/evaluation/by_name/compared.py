@@ -38,6 +38,7 @@ class NamesCompared:
         return iter(self.differences)
 
     def __getitem__(self, value: str) -> Difference:
+        """The difference of one value, such as "hF1"; UnknownName for one that not both have."""
         for each in self.differences:
             if each.metric == value:
                 return each
@@ -55,7 +56,8 @@ class NamesCompared:
 
 
 def _cells(difference: Difference) -> tuple[str, ...]:
-    """A difference as the cells of a table: points, but hops as they are."""
+    """A difference as the cells of a table: shares in percent and their difference in points; hops,
+    the edges of the tree, as they are."""
     factor = 1 if difference.metric == HOPS else 100
     return (
         difference.metric,
@@ -79,7 +81,8 @@ class ValuesByItem:
     signature: str
 
     def table(self) -> pa.Table:
-        """A row of every item, by its name: the item, its classes, its values."""
+        """A row of every item, in the order of the keys (test and item): its classes by level, and
+        a column of each value. So the tables of two namings have the same rows side by side."""
         table = queries_of("test", self.manifest)
         for name, values in self.values.items():
             table = table.append_column(name, pa.array(values))
@@ -94,6 +97,7 @@ def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesC
     """
     first, second = one.table(), other.table()
     found = tuple(differences_of(first, second, unit=unit))
+    # the columns before the values: the item, and its class of each level
     classes = queries_of("test", one.manifest).column_names
     if second.column_names[: len(classes)] != classes or not _same(first, second, classes):
         raise ComparisonError(

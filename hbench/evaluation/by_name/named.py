@@ -79,18 +79,21 @@ class NamedPictures:
 
     @cached_property
     def judged(self) -> JudgedClimb:
-        """The masses beside the truth."""
+        """The masses of the nodes along each item's path, with whether each node is right, and how
+        much of the tree an answer with it leaves open (its coverage)."""
         right = verdicts(self.climb.nodes, *truth_of(self.manifest))
         return JudgedClimb(self.climb, right, coverage_of(self.manifest.tree, self.climb.nodes))
 
     @cached_property
     def has_truth(self) -> NDArray[np.bool_]:
-        """Of which items (N,) something is known."""
+        """Of which items (N,) some right path is known, to the coarsest level at least."""
         _, owners, known = truth_of(self.manifest)
+        # per item, how many of its paths are known
         return np.bincount(owners, known > 0, len(self.items)) > 0
 
     def reliability(self) -> dict[str, tuple[Reliability, ...]]:
-        """Masses in ten bins beside what is right of them, by level: they are no chances."""
+        """By level, masses in ten bins beside the share of them that is right: it shows how far a
+        mass, a sum of shares, is from being a chance."""
         columns = zip(self.climb.masses.T, self.judged.right.T, strict=True)
         return {
             level: reliability_of(masses, right)
@@ -105,7 +108,7 @@ class NamedPictures:
         masses, right = self.climb.masses[:, -1], self.judged.right[:, -1]
         large = masses >= 0.9
         known = large & ~np.isnan(right)
-        large = large[self.has_truth]
+        large = large[self.has_truth]  # how many have one is counted of labelled items alone
         if not known.any():
             return "masses are shares, no chances: none of .9 or more at the finest level"
         return (
@@ -151,7 +154,8 @@ class NamedPictures:
         return trusted_of(named, target, calibrate, chosen)
 
     def _refuse_to_calibrate(self, other: NamedPictures) -> None:
-        """Raise ComparisonError for a naming whose masses are of another kind."""
+        """Raise ComparisonError for a naming whose masses are of another kind: other readers, or
+        other levels. A threshold that was set on those would promise nothing here."""
         mine, theirs = (
             f"{', '.join(each.scores)} down to {' › '.join(each.manifest.levels)}"
             for each in (self, other)
@@ -185,17 +189,20 @@ class NamedPictures:
 
     @property
     def _by_item(self) -> ValuesByItem:
-        """The values of every item by the reader that sums, or the only one."""
+        """The values of every item by one reader, a way to get from similarities to a path: SUM,
+        where there are several, else the only one."""
         reader = SUM if SUM in self.values else next(iter(self.values))
         return ValuesByItem(self.manifest, self.values[reader], self.signature)
 
     def part(self, share: float, *, unit: str | None = None) -> NDArray[np.bool_]:
-        """The items (N,) of a share of the classes, to calibrate on."""
+        """Which items (N,) are of a share of the classes, such as 0.5, to set a threshold on; whole
+        classes, of the level `unit`, and the same ones each time."""
         units = units_of(queries_of("test", self.manifest), self.unit if unit is None else unit)
         return part_of_units(units, share)
 
     def _named_items(self, unit: str) -> NamedItems:
-        """What is known of the items, with their units."""
+        """What thresholds are set and measured by: the items, with the unit of each, a class of
+        this level or, for "query", the item itself."""
         units = units_of(queries_of("test", self.manifest), unit)
         return NamedItems(
             items=self.items,
@@ -209,8 +216,10 @@ class NamedPictures:
 
 
 def truth_of(manifest: Manifest) -> tuple[Labels, Positions, Positions]:
-    """The true paths (E, L) of the queries, whose each is, and to how many levels it is known."""
+    """The true paths (E, L) of a test's queries, whose each is (E,), by its place among the
+    queries, and to how many levels it is known (E,), 0 for items without a class."""
     labels, owners = manifest.paths.of(np.flatnonzero(manifest.query)).all_labels()
     known = known_levels(manifest.tree)[labels[:, -1]].astype(np.int64)
+    # by node of the coarsest level: whether it stands for no class
     nothing = np.array([name == NO_CLASS for name in manifest.tree.names[0]])
     return labels, owners, np.where(nothing[labels[:, 0]], 0, known)

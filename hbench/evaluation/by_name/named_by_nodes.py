@@ -20,7 +20,8 @@ from hbench.evaluation.by_name.naming import (
     Readings,
     are_consistent,
 )
-from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in, read
+from hbench.evaluation.by_name.nodes import PlacedNodes, placed_in
+from hbench.evaluation.by_name.nodes import read as read_nodes
 from hbench.evaluation.by_name.queries import refuse_vectors
 from hbench.evaluation.by_name.scores import scores_of
 from hbench.evaluation.examination import Examined
@@ -38,9 +39,13 @@ from hbench.trust.numbering import Numbering
 
 
 def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures:
-    """Name items by the vectors of the tree's nodes; `nodes`: what `hbench.name` takes."""
+    """Name the queries of a test, whose vectors were examined, by the vectors of the tree's nodes.
+
+    `nodes`: a file of them, embeddings, or a dictionary by name, as `hbench.name` takes it;
+    `scale`: of the cosines in a softmax, 100 as CLIP has it.
+    """
     manifest = test_of(examined.data)
-    vectors = read(nodes, manifest.levels)
+    vectors = read_nodes(nodes, manifest.levels)
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
     placed = placed_in(manifest.tree, vectors.ids.tolist())
@@ -55,7 +60,8 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
 
 
 def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
-    """Raise SubmissionError where no class of the finest level has a vector."""
+    """Raise SubmissionError where none of the nodes is of the finest level, 1 … L: a path ends
+    there, and shares are summed from there upwards."""
     if placed.depths.max() == tree.depth:
         return
     given = [tree.levels[depth - 1] for depth in np.unique(placed.depths).tolist()]
@@ -68,11 +74,12 @@ def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
 
 
 def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) -> NodeVectors:
-    """The vectors of the nodes, level by level."""
+    """The vectors of the nodes at length 1, level by level from the coarsest, each level's in the
+    order in which the tree numbers its nodes. `placed.rows`: the rows of `vectors`."""
     nodes, of_nodes = [], []
     for level in range(manifest.tree.depth):
         here = placed.of(placed.depths == level + 1)
-        at = here.labels[:, level].astype(np.int64)
+        at = here.labels[:, level].astype(np.int64)  # the node itself: the end of the path to it
         order = np.argsort(at)
         nodes.append(at[order])
         of_nodes.append(unit_vectors(vectors.vectors[here.rows[order]], np.float32))
@@ -86,7 +93,10 @@ def _naming_of_readings(
     placed: PlacedNodes,
     vectors: Embeddings,
 ) -> NamedPictures:
-    """The names and their scores."""
+    """The names that the readers give, with their scores, and remarks on classes without a vector.
+
+    `readings`: the paths of the test's queries; `placed`: which of `vectors` are of which node.
+    """
     tree = manifest.tree
     units = units_of(queries_of("test", manifest), examined.conditions.unit)
     depths = np.bincount(placed.depths, minlength=tree.depth + 1)[1:].tolist()
@@ -102,6 +112,7 @@ def _naming_of_readings(
             "picture gets them"
         )
     values = _values_by_reader(manifest, readings)
+    # the climb and the table are those of the reader SUM, whose masses are shares
     return NamedPictures(
         table=_table_of_paths(manifest, readings),
         scores=_means_by_reader(manifest, values, units),
@@ -144,12 +155,14 @@ def _means_by_reader(
 
 
 def _table_of_paths(manifest: Manifest, readings: Readings) -> pa.Table:
-    """A row per picture: its path by `sum`, and down to which level the readers agree."""
+    """A row per picture: its path by the reader SUM, the mass of the path's end, and the finest
+    level down to which all readers give the same nodes, "" where not even the coarsest."""
     tree = manifest.tree
     nodes = readings.nodes[SUM]
     agreed = np.ones(nodes.shape, bool)
     for other in readings.nodes.values():
         agreed &= other == nodes
+    # levels from the top until the first at which they differ: [1, 1, 0, 1] is 2
     down_to = np.cumprod(agreed, axis=1).sum(axis=1)
     paths = np.array([JOINED.join(row) for row in class_rows(tree)], dtype=object)
     levels = np.array(["", *tree.levels], dtype=object)

@@ -41,11 +41,12 @@ class Readings(NamedTuple):
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """The probability (N,) of the finest node of `sum`."""
+        """The probability (N,) of the finest node of each picture by the reader SUM: the mass at
+        the end of its path."""
         return self.climb.masses[:, -1]
 
     def of(self, rows: NDArray[np.int64]) -> Readings:
-        """Those of some pictures, in this order."""
+        """The readings of some pictures, by their positions, in this order."""
         nodes = {name: nodes[rows] for name, nodes in self.nodes.items()}
         return Readings(nodes, self.climb.of(rows))
 
@@ -55,6 +56,8 @@ class NodeVectors:
     `vectors` (n, D)."""
 
     def __init__(self, tree: LabelTree, nodes: list[Positions], vectors: list[Floats]) -> None:
+        """`nodes`, `vectors`: by level from the coarsest, the numbers (n,) of the nodes that have a
+        vector, ascending, and these vectors (n, D), of length 1."""
         self.tree = tree
         self.nodes = nodes
         self.vectors = vectors
@@ -110,6 +113,7 @@ class NodeVectors:
             if len(nodes) == number:
                 scores = own
             elif by_level:
+                # the children of a node lie side by side: one maximum from each start to the next
                 scores = np.maximum.reduceat(by_level[0], self.edges[level][:-1], axis=1)
                 scores[:, nodes] = own
             else:
@@ -128,6 +132,7 @@ class NodeVectors:
             edges = self.edges[level - 1]
             scores = by_level[level - self.first]
             for row, above in enumerate(path[:, level - 1].tolist()):
+                # the children of a node are numbered from begin to end
                 begin, end = edges[above : above + 2].tolist()
                 path[row, level] = begin + scores[row, begin:end].argmax()
         return path
@@ -145,7 +150,7 @@ class NodeVectors:
         rows = np.arange(len(finest))
         finest -= finest[rows, best][:, None]
         finest *= np.float32(scale)
-        # in proportion to the probabilities, 1 for the most probable
+        # in proportion to the probabilities, 1 for the most probable: no exponential overflows
         shares: NDArray[np.floating] = np.exp(finest, out=finest)
         whole = shares.sum(axis=1, dtype=np.float64)
         above = self.tree.paths[best]
@@ -158,14 +163,16 @@ class NodeVectors:
             shares = np.add.reduceat(shares, starts, axis=1, dtype=np.float64)
             nodes[:, level] = shares.argmax(axis=1)
             masses[:, level] = shares[rows, above[:, level]]
-        return nodes, np.minimum(masses / whole[:, None], 1.0)
+        return nodes, np.minimum(masses / whole[:, None], 1.0)  # sums may round above the whole
 
 
 def product_of(pictures: Floats, vectors: Floats) -> Floats:
-    """The scores (n, nodes) of pictures (n, D) for vectors (nodes, D)."""
+    """The products (n, nodes) of pictures (n, D) and vectors (nodes, D), in pieces of PIECE nodes
+    by all threads: pieces of one size have the same bits by any number of threads."""
     scores = np.empty((len(pictures), len(vectors)), np.float32)
 
     def multiply(piece: slice) -> None:
+        """Write the products with the vectors of one piece."""
         scores[:, piece] = pictures @ vectors[piece].T
 
     with one_blas_thread(), ThreadPoolExecutor(available_threads()) as pool:
@@ -174,13 +181,14 @@ def product_of(pictures: Floats, vectors: Floats) -> Floats:
 
 
 def slices(number: int, at_once: int) -> Iterator[slice]:
-    """Cut a range into slices of `at_once`, or of 1 where that is less."""
+    """Yield slices that cover 0 … number − 1, of `at_once` each, at least 1, but for the last."""
     step = max(1, at_once)
     for start in range(0, number, step):
         yield slice(start, min(number, start + step))
 
 
 def are_consistent(tree: LabelTree, nodes: Nodes) -> NDArray[np.bool_]:
-    """Whether the nodes (N, L) of every picture lie on one path of the tree."""
+    """Whether the nodes (N, L) of each picture, coarse to fine, lie on one path of the tree: that
+    to the finest of them."""
     on_path: NDArray[np.bool_] = (tree.paths[nodes[:, -1]] == nodes).all(axis=1)
     return on_path

@@ -42,7 +42,9 @@ def climb_by_neighbours(
 ) -> Climb:
     """The paths of the largest shares of items with vectors (N, D) of length 1.
 
-    Of equal cosines the item counts that comes first in the gallery.
+    Each of the `k` nearest items of the gallery has the weight exp(sharpness · (cosine − 1)), and
+    gives its class that share of the sum; shares add up along the paths. Of equal cosines the item
+    counts that comes first in the gallery.
     """
     owners, found, scores = _nearest_in_gallery(vectors, gallery, k)
     weights = np.exp(sharpness * (scores - 1))
@@ -65,6 +67,7 @@ def _nearest_in_gallery(
         # an item that is named and in the gallery, too, is not its own neighbour
         here = (place >= block.start) & (place < block.stop)
         scores[place[here] - block.start, own[here]] = -np.inf
+        # a candidate's row counts from the block's first vector
         rows, _, columns, values = candidates(scores, k).best(k, _by_column)
         parts.append((rows + block.start, columns))
         cosines.append(values.astype(np.float64))
@@ -73,7 +76,8 @@ def _nearest_in_gallery(
 
 
 def _by_column(rows: Positions, columns: Positions) -> Positions:
-    """The key of equal scores: the column."""
+    """The keys (n,) that order equal scores of a row, lower first: the columns themselves, so that
+    the item counts that comes first in the gallery."""
     return columns
 
 
@@ -85,6 +89,7 @@ def gallery_of(
 
     Raises SubmissionError where the dataset has labels of none.
     """
+    # by id, so that the order of the file's rows decides nothing among equal cosines
     order = np.argsort(source.ids.astype(str), kind="stable")
     ids = source.ids[order]
     paths = _paths_of(ids, data, numbering)
@@ -110,11 +115,14 @@ def gallery_of(
 
 
 def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> Labels:
-    """The paths (M, L) of items by the labels of any split; BELOW of items without a label."""
+    """The paths (M, L) of items, given by their ids, by the labels of any split, of the last that
+    has one; in the numbers of `numbering`, and BELOW for unknown ends and items without a label."""
     paths = np.full((len(ids), len(data.levels)), BELOW, np.int32)
     for manifest in _manifests(data):
+        # (M,): the row of each item in this split, −1 where it is not there
         place = pc.index_in(text_array(ids), value_set=text_array(manifest.items))
         rows = place.fill_null(-1).to_numpy(zero_copy_only=False)
+        # the split's own classes may be numbered otherwise: they are placed by their names
         names = [known_part(row) for row in class_rows(manifest.tree)]
         nodes = numbering.paths(names)[manifest.labels[:, -1]]
         paths[rows >= 0] = nodes[rows[rows >= 0]]
@@ -122,7 +130,8 @@ def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> 
 
 
 def _manifests(data: Dataset) -> Iterator[Manifest]:
-    """Those that have labels: the train split, then the tests."""
+    """Yield the splits of a dataset that have labels: the train split, if any, then the tests,
+    whose labels count where both have an item."""
     if data.train is not None:
         yield data.train
     yield from data.tests.values()

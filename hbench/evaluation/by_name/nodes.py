@@ -56,7 +56,7 @@ class PlacedNodes:
         return [f"{share} are no nodes of the tree, and left out: {examples(self.unknown)}"]
 
     def of(self, chosen: NDArray[np.bool_]) -> PlacedNodes:
-        """Some of them."""
+        """The nodes at which `chosen` (n,) is true; the unknown names are not carried on."""
         return PlacedNodes(self.rows[chosen], self.depths[chosen], self.labels[chosen])
 
 
@@ -115,11 +115,13 @@ def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None
 
 
 def _ids_of(path: Path, levels: Sequence[str], rows: Iterable[tuple[str | None, ...]]) -> list[str]:
-    """The path of each row of names as one text."""
+    """The path to the node of each row of names, as one text; `rows`: a name or None at each of the
+    levels, from the top. Raises SubmissionError for a row without a name, or with a gap."""
     ids: list[str] = []
     for row in rows:
         names = [(name or "").strip() for name in row]
         path_here = tuple(name for name in names if name)
+        # a name behind as many cells as there are names: an empty one stands between
         if not path_here or any(names[len(path_here) :]):
             raise SubmissionError(
                 f"{path}: row {len(ids):,} is not the path to a node",
@@ -156,7 +158,8 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
 
 
 def paths_of(tree: LabelTree) -> list[Row]:
-    """The names from the top to every node, those that stand for an unknown name left out."""
+    """The names from the top to every node of the tree, of all levels, but for nodes that stand for
+    an unknown name."""
     return list(_nodes_by_path(tree))
 
 
@@ -176,7 +179,8 @@ Node = tuple[int, int]  # a depth, and a fine class below the node
 
 
 def _nodes_by_path(tree: LabelTree) -> dict[Row, Node]:
-    """The nodes by the names from the top to them, but for those that stand for an unknown name."""
+    """Every node of the tree, as its depth 1 … L and the number of a fine class below it, by the
+    names from the top to it; without nodes that stand for an unknown name."""
     nodes: dict[Row, Node] = {}
     for fine, row in enumerate(class_rows(tree)):
         for depth in range(1, tree.depth + 1):
@@ -191,7 +195,7 @@ def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
     """
     of_path = _nodes_by_path(tree)
     of_name: dict[str, list[Node]] = {}
-    brought: dict[Row, list[Node]] = {}
+    brought: dict[Row, list[Node]] = {}  # by the path as it was written in the table
     for path, node in of_path.items():
         of_name.setdefault(path[-1], []).append(node)
         if (written := as_written(path)) != path:
@@ -200,6 +204,7 @@ def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
     of_written_name: dict[str, list[Node]] = {}
     for written, nodes in brought.items():
         of_written_name.setdefault(written[-1], []).extend(nodes)
+    # a written path that two nodes had before names neither; the tree's own spellings go first
     alone = {written: nodes[0] for written, nodes in brought.items() if len(nodes) == 1}
     return {**alone, **of_path}, {**of_written_name, **of_name}
 
@@ -208,7 +213,8 @@ def _nodes_meant_by(
     name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]
 ) -> list[Node]:
     """The nodes that a text may name: those of this very name, or else the one of this path, with
-    any of the separators that people write."""
+    any of the separators that people write. `of_path`: a node by the names from the top to it;
+    `of_name`: all nodes of a name."""
     if name in of_name:
         return of_name[name]
     bare = name.removeprefix(FROM_THE_TOP)

@@ -31,20 +31,26 @@ class NamesBelow:
     """The nodes of a tree by the names that people write for them."""
 
     def __init__(self, tree: LabelTree) -> None:
+        """`below`: for the path to a node, () for the root, the paths to its children by their
+        names, folded; `of_name`: all paths that end in a name, folded."""
         self.below: dict[Row, dict[str, Row]] = {}
         self.of_name: dict[str, set[Row]] = {}
         for row in map(known_part, class_rows(tree)):
             if row[0] == NO_CLASS:
                 continue
+            # a name that was told apart by its parents is also known as it was written
             for path, written in zip(prefixes(row), as_written(row), strict=True):
                 for name in {path[-1], written}:
                     self.below.setdefault(path[:-1], {})[_folded(name)] = path
                     self.of_name.setdefault(_folded(name), set()).add(path)
 
     def place(self, names: Row) -> Row:
-        """The path of names, in the spelling of the tree; behind it those it does not have."""
+        """The path in the tree of predicted names, coarse to fine, in the tree's spelling, and
+        behind it the names after the last one found. Names between that the tree lacks are passed
+        over: a prediction may have more ranks than the tree has levels.
+        """
         named = [name for name in names if name]
-        if len(named) == 1:
+        if len(named) == 1:  # a name alone may be of any level, if only one node has it
             nodes = self.of_name.get(_folded(named[0]), set())
             return next(iter(nodes)) if len(nodes) == 1 else tuple(named)
         path: Row = ()
@@ -63,11 +69,13 @@ class NamesBelow:
 
 
 def _folded(name: str) -> str:
+    """A name as names are compared: without case, underscores, and space around it."""
     return name.strip().casefold().replace("_", " ")
 
 
 def predictions_in(source: Path, manifest: Manifest) -> Predictions:
-    """Read what is predicted in a file for the tree of a test, by its form."""
+    """Read the predictions in a file, whose form is told by its content: which column or text is a
+    name is known from the names of the test's tree."""
     names = NamesBelow(manifest.tree)
     known = {path[-1] for paths in names.of_name.values() for path in paths}
     return read(source, manifest.levels, known)
@@ -98,7 +106,7 @@ def climb_of_predictions(
 
 
 def _remarks_on_names(unknown: Sequence[str]) -> list[str]:
-    """Say which names the tree does not have."""
+    """Say which predicted names the tree does not have; nothing where it has all."""
     if not unknown:
         return []
     number = f"{len(unknown):,} names"
@@ -108,7 +116,10 @@ def _remarks_on_names(unknown: Sequence[str]) -> list[str]:
 def _remarks(
     every: Sequence[Prediction], kept: Sequence[Prediction], place: dict[str, int]
 ) -> list[str]:
-    """Say which items are not predicted, and which are none of the test's."""
+    """Say which items are not predicted, and which predicted ones are none of the test's.
+
+    `every`: all rows of the file; `kept`: those of the test's items, whose places are `place`.
+    """
     remarks = []
     predicted = {row.item for row in kept}
     missing = [item for item in place if item not in predicted]
@@ -121,7 +132,8 @@ def _remarks(
 
 
 def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
-    """The rows with chances in 0 … 1 that are at most 1 in sum of an item; and what was done.
+    """The rows with chances in 0 … 1, those of one item at most 1 in sum, since they become masses;
+    and remarks on what was done to them. Percent is told by the largest number.
 
     Raises SubmissionError for negative ones, such as logits.
     """
@@ -161,13 +173,18 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
 def _climb(
     rows: Sequence[Prediction], place: dict[str, int], names: NamesBelow, numbering: Numbering
 ) -> Climb:
-    """The masses along the paths of the largest shares."""
+    """The masses along the path of the largest share of each item; an item without any is left
+    without a node.
+
+    `rows`: with chances; `place`: of each item in the test; `names`: finds nodes by names. Where a
+    row states a chance for each level (`by_level`), these are the masses along its path.
+    """
     depth = numbering.tree.depth
     placed = {row.names: names.place(row.names)[:depth] for row in rows}
     paths = numbering.paths([placed[row.names] for row in rows])
     owners = np.array([place[row.item] for row in rows], np.int64)
     shares = np.array([row.score for row in rows], np.float64)
-    some = paths[:, 0] >= 0
+    some = paths[:, 0] >= 0  # below 0 is no node: nothing is predicted in this row
     climb = climb_of(Shares(owners[some], paths[some], shares[some]), len(place))
     for row, path in zip(rows, paths, strict=True):
         if row.by_level:

@@ -54,9 +54,11 @@ class NodeTest:
     has_parent: NDArray[np.bool_]
 
     def job(self, conditions: Conditions, *, memory: int | None = None) -> Job:
-        """The ranking of the gallery for these nodes, in the tree that is cut at their depth."""
+        """The ranking of the gallery for these nodes, in the tree that is cut at their depth: below
+        it a node says nothing. `memory`: the most bytes to hold."""
         cut = replace(conditions, levels=conditions.levels[: self.depth])
         job = job_of(self.retrieval, cut, memory=memory)
+        # kept blocks of another depth, whose conditions may read alike, are not these
         return replace(job, conditions=f"{job.conditions} {self.name}")
 
 
@@ -149,7 +151,11 @@ def asked_of(
     nodes: Embeddings,
     conditions: Conditions,
 ) -> AskedByName:
-    """Place the nodes in the trees of galleries; a key goes before the names of their tests."""
+    """Make the tests of nodes of each depth against galleries.
+
+    `galleries`: each with its label tree, by what goes before the names of its tests, "" or
+    "TEST/"; `nodes`: vectors whose ids are names of nodes, or paths to them.
+    """
     tests: list[NodeTest] = []
     remarks: list[str] = []
     for prefix, (tree, gallery) in galleries.items():
@@ -157,7 +163,7 @@ def asked_of(
             nodes, gallery.vectors.shape[1], cosine=conditions.words.similarity == "cosine"
         )
         placed = placed_in(tree, nodes.ids.tolist())
-        some = _in_gallery(gallery, placed)
+        some = _in_gallery(gallery, placed)  # a node without an item below it has no positive
         remarks += _remarks(nodes, placed, some)
         tests += _tests(tree, placed.of(some), nodes, gallery=gallery, prefix=prefix)
 
@@ -167,8 +173,9 @@ def asked_of(
 
 
 def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None) -> Conditions:
-    """The conditions of queries by name: metrics of all levels, and of the node's own; by default
-    the usual ones.
+    """The conditions of queries by name: metrics of all levels and of the node's own level, by
+    default the usual ones. Raises UsageError for metrics of another level, and for the released
+    evaluators. `asked`: names of metrics. Every node stands for itself, so intervals go by queries.
     """
     if conditions.words.protocol != "paper":
         raise UsageError(
@@ -176,6 +183,8 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
             expected="a label tree, and --protocol paper",
         )
     names = USUAL if asked is None else asked
+    # in the tree that is cut at a node's depth, the finest level is the node's own: AP/species of
+    # the whole tree means the same as AP
     finest = conditions.levels[-1]
     metrics = [
         replace(name, level=None if name.level == finest else name.level)
@@ -194,7 +203,8 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
 
 
 def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
-    """Raise SubmissionError for vectors of names that cannot be ranked by."""
+    """Raise SubmissionError for vectors of names that cannot be ranked by: broken ones, of length 0
+    if `cosine`, or of another dimension than the items' vectors."""
     known = set(nodes.ids.tolist())
     problems = embedding_files.problems(nodes, wanted=nodes.ids, known=known, cosine=cosine)
     refuse(nodes.source, problems)
@@ -220,7 +230,8 @@ def _in_gallery(gallery: Side, nodes: PlacedNodes) -> NDArray[np.bool_]:
 
 
 def _remarks(nodes: Embeddings, placed: PlacedNodes, some: NDArray[np.bool_]) -> Iterator[str]:
-    """Say which names are left out."""
+    """Say which names are left out: those that are no nodes, and those of nodes without an item in
+    the gallery. `some` (n,): which of the placed nodes have one."""
     yield from placed.remarks(len(nodes))
     if not some.all():
         empty = nodes.ids[placed.rows[~some]].tolist()
@@ -245,6 +256,7 @@ def _tests(
         rows: Any = SelectedRows(vectors.vectors, here.rows)
         asked = Side(rows, paths, None, known)
         names = _names_along(tree, paths)
+        # a node's id is the path of names to it, "Birds > Owl"
         ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]
         yield NodeTest(
             prefix + tree.levels[depth - 1],
@@ -256,7 +268,8 @@ def _tests(
 
 
 def _names_along(tree: LabelTree, paths: Labels) -> list[list[str]]:
-    """The names of nodes (n, m) at every level of the tree; "" below them."""
+    """The names along the paths (n, m) to nodes of depth m: for every level of the tree a list (n,)
+    of names, "" below level m, so that tests of all depths have the same columns."""
     names = [[""] * len(paths) for _ in tree.levels]
     for level, column in enumerate(paths.T):
         of_level = tree.names[level]
@@ -265,7 +278,8 @@ def _names_along(tree: LabelTree, paths: Labels) -> list[list[str]]:
 
 
 def _cut_side(side: Side, depth: int) -> Side:
-    """The gallery under the tree that is cut at a depth."""
+    """The gallery under the tree that is cut at a depth, 1 … L: the labels of all paths end there,
+    and are known no further. `ignore` is dropped: no node is in a group with items."""
     known = None if side.known is None else np.minimum(side.known, np.uint8(depth))
     more = side.more
     if more is not None:
@@ -275,7 +289,8 @@ def _cut_side(side: Side, depth: int) -> Side:
 
 
 def _of_edges(measured: Measurement, test: NodeTest, conditions: Conditions) -> Measurement:
-    """The measurement with consistency between nodes alone that both have a vector."""
+    """The measurement without the consistency, NaN, of nodes whose parent has no vector: it
+    compares the lists of the two ends of an edge."""
     values = measured.values.copy()
     for row, name in enumerate(conditions.metrics):
         if name.base == CONSISTENCY:

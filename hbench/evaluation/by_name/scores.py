@@ -38,11 +38,12 @@ def scores_of(
         known: to how many levels each is known (E,).
     """
     depth = tree.depth
-    is_known = np.arange(1, depth + 1) <= known[:, None]
+    is_known = np.arange(1, depth + 1) <= known[:, None]  # (E, L)
     same = (nodes[items] == labels) & is_known
     number = len(nodes)
     scores = {}
     for level, name in enumerate(tree.levels):
+        # the first `number` paths are the pictures' first ones
         correct = np.where(is_known[:number, level], same[:number, level], np.nan)
         scores[f"accuracy/{name}"] = correct.astype(np.float64)
 
@@ -72,6 +73,7 @@ def scores_of_path(
     number = len(nodes)
     is_known = np.arange(1, nodes.shape[1] + 1) <= known[:, None]
     said = nodes != BELOW
+    # right from the top on: cumprod ends at the first level that differs
     same = np.cumprod((nodes[items] == labels) & is_known & said[items], axis=1).astype(bool)
     common = same.sum(axis=1)
     # of a finer node than what is known, nobody knows whether it is right
@@ -91,13 +93,15 @@ def scores_of_path(
 
 
 def _where_known(scores: dict[str, Values], known: Known) -> dict[str, Values]:
-    """The scores of items of which something is known (N,); NaN of others."""
+    """The scores with NaN for the items of which nothing is known; `known` (N,): the levels of the
+    first true path of each."""
     return {name: np.where(known > 0, values, np.nan) for name, values in scores.items()}
 
 
 def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values]:
-    """hP, hR and hF1 (E,) of paths of which `common` (E,) nodes are right, of so many of the path
-    and of the truth."""
+    """hP, hR and hF1 (E,), hierarchical precision, recall and their harmonic mean, of paths with
+    `of_path` (E,) nodes, of which `common` (E,) are right, against truths with `known` (E,) nodes.
+    A path without a node has no hP."""
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.where(of_path > 0, common / of_path, np.nan)
         return dict(
@@ -110,7 +114,13 @@ def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values
 
 
 def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dict[str, Values]:
-    """hops, too shallow and too deep (N,); `lengths` (N,), of the whole paths."""
+    """How paths end, (N,) each: hops, the edges of the tree from the path's end up to where the
+    truth branches off, and down to its end; too shallow, right but above the truth's end; too deep,
+    below a truth that ends there.
+
+    In nodes: `common` of path and truth, `of_path` as far as the truth is known, `known` of the
+    truth, `lengths` of the whole paths.
+    """
     ends_right = common == of_path
     values = {
         "hops": of_path + known - 2 * common,
@@ -121,15 +131,17 @@ def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dic
 
 
 def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
-    """The largest of the values (E,) of each of a `number` of pictures."""
+    """The largest of the values (E,) of each picture (number,): by the true path that fits best;
+    `items` (E,): whose each value is."""
     best = np.zeros(number)
     np.maximum.at(best, items, values)
     return best
 
 
 def _hierarchical(both: NDArray[np.int64], known: Known) -> tuple[Values, ...]:
-    """hP, hR and hF1 of paths of which `both` (E,) nodes are right, of `known` (E,) true ones, and
-    of as many of the reader's: it has one a level."""
+    """hP, hR and hF1 (E,), hierarchical precision, recall and their harmonic mean, of paths of
+    which `both` (E,) nodes are right, of `known` (E,) true ones. The reader has a node at every
+    level, so as many of its nodes count, and hP equals hR."""
     precision = both / np.maximum(known, 1)
     recall = both / np.maximum(known, 1)
     total = precision + recall

@@ -106,6 +106,7 @@ def name(
             found=f"{k}, {sharpness}",
         )
     _refuse_sources(nodes, gallery, predictions)
+    # the dataset with a test whose queries are the items that are named
     asked = asked_of(dataset, items)
     if nodes is None and gallery is None:
         given = pictures if predictions is None else predictions
@@ -115,6 +116,7 @@ def name(
         source = joined(as_ids(ids, "ids"), as_vectors(source, "vectors"))
     if items is not None:
         source = rows_of_items(_as_embeddings(source, "pictures"), items)
+    # this checks the vectors against the test; of the metric nothing is computed here
     examined = examine(as_submission(source), asked.data, Settings(metrics="R@1", unit=unit))
     if nodes is None:
         return asked.naming(
@@ -124,7 +126,8 @@ def name(
 
 
 def _as_embeddings(given: Any, what: str) -> Embeddings:
-    """Embeddings, read where a file is given. Raises UsageError for anything else."""
+    """Embeddings, read where the path of a file is given; `what` names them in the error. Raises
+    UsageError for anything else."""
     source = embedding_files.read(Path(given)) if isinstance(given, str | Path) else given
     if not isinstance(source, Embeddings):
         raise UsageError(
@@ -172,7 +175,8 @@ def _name_by_neighbours(
 
 
 def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPictures:
-    """Name items as a table of predictions does."""
+    """Name the queries of a dataset's test as predictions do: a file of them, or what was read from
+    one. `unit`: what intervals are taken over, None for the classes of the finest level."""
     if not isinstance(given, str | Path | Predictions):
         raise UsageError(
             "without nodes and without a gallery, names come from a table of predictions",
@@ -204,7 +208,8 @@ class Source:
 
 
 def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPictures:
-    """The names along the paths of the largest shares, and their scores."""
+    """The names of a test's queries along the paths of the largest shares, and their scores, with
+    intervals over the classes of the level `unit`, or over items for "query"."""
     units = units_of(queries_of("test", manifest), unit)
     values = scores_of_path(manifest.levels, source.climb.nodes, *truth_of(manifest))
     means = summarise(np.stack(list(values.values())), [order_of_names(manifest)], units)

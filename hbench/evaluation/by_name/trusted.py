@@ -96,7 +96,7 @@ class Trusted:
 
     @property
     def said(self) -> float:
-        """The share of items of which something is said."""
+        """The share of the measured items of which something is said; NaN if none is measured."""
         return self.outcome.said
 
     @property
@@ -111,17 +111,19 @@ class Trusted:
 
     @property
     def risk(self) -> float:
-        """The share of all items whose answer is not right."""
+        """The share of all measured items whose answer is wrong; to say nothing is not wrong."""
         return self.outcome.risk
 
     @property
     def coverage(self) -> float:
-        """The mean of 1 − log2 leaves / log2 F over the answers."""
+        """The mean over the measured items of 1 − log2 leaves / log2 F: `leaves` fine classes lie
+        below the answer, F below the root. 1 for a fine class, 0 for nothing said."""
         return self.outcome.coverage
 
     @property
     def haurc(self) -> float:
-        """The area under risk against coverage over all thresholds."""
+        """The area under the curve of risk (wrong answers) against coverage (how fine answers are)
+        over all thresholds; smaller is better."""
         return area_under(self.curve)
 
     @property
@@ -159,7 +161,7 @@ class Trusted:
         return {name: document[name] for name in ("said", "coverage", "by_level")}
 
     def _points(self) -> list[list[float]]:
-        """Coverage and risk along the curve."""
+        """Coverage and risk along the curve, as pairs, at POINTS places at most."""
         _, coverage, risk = self.curve.thinned(POINTS)
         points: list[list[float]] = np.stack([coverage, risk], axis=1).tolist()
         return points
@@ -192,7 +194,11 @@ class Trusted:
 
 
 def in_words(target: float, unit: str, promise: Promise) -> str:
-    """What is promised, or why nothing is."""
+    """What is promised of answers by a threshold, in a sentence, or why nothing is.
+
+    `target`: the share of what is said that is to be right; `unit`: a level whose classes it is
+    promised for, or "query".
+    """
     of = "items" if unit == "query" else f"classes ({unit})"
     if math.isfinite(promise.threshold):
         kind = "for other items of the same classes" if unit == "query" else "for new classes"
@@ -217,6 +223,7 @@ def _json(value: float) -> float | None:
 
 
 def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int, float]]:
+    """By the name of a level, how many answers end there, and the share of them that is right."""
     return {levels[each.level - 1]: (each.items, each.right) for each in outcome.by_level}
 
 
@@ -236,10 +243,17 @@ def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, An
 
 
 def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, unit: str) -> Trusted:
-    """Set the threshold of a target, and answer; raises as `NamedPictures.trust`."""
+    """Set a threshold on some items, and answer all of them down to where it lets pass.
+
+    `target`: the share of what is said that is to be right; `calibrate`: the items to set the
+    threshold on, as a mask (N,) or ids, None for halves of the units, each by the other's;
+    `unit`: how the promise calls the units. Raises as `NamedPictures.trust`.
+    """
     _refuse_target(target)
     has_truth = named.has_truth
     if calibrate is None:
+        # every labelled item is measured, by the threshold of the half that it is not in; what is
+        # promised for new items is set on all of them, and so are the answers without a label
         chosen = has_truth
         halves, thresholds = _thresholds_of_halves(named, target, has_truth)
         promise = threshold_for(*_of(named, chosen), target)
@@ -255,7 +269,11 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
 
 
 def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit: str) -> Trusted:
-    """Set the threshold of a target on other items, and answer; raises as `NamedPictures.trust`."""
+    """Set a threshold on other items, with labels, and answer `named` down to where it lets pass.
+
+    `target`: the share of what is said that is to be right; `unit`: how the promise calls the
+    units. Raises as `NamedPictures.trust`.
+    """
     _refuse_target(target)
     promise = threshold_for(*_of(others, others.has_truth), target)
     thresholds = np.full(len(named.items), promise.threshold)
@@ -266,7 +284,8 @@ def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit
 
 
 def _refuse_target(target: float) -> None:
-    """Raise UsageError for a target that is no share."""
+    """Raise UsageError for a target, the share that is to be right, outside of 0 … 1; 0 promises
+    nothing, and 1 nobody can promise."""
     if not 0 < target < 1:
         raise UsageError(
             "the target is no share", expected="more than 0, less than 1", found=f"{target}"
@@ -286,10 +305,11 @@ class _Setting:
 def _answer_at(
     named: NamedItems, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
 ) -> Trusted:
-    """The answers at a threshold of each item (N,), measured on the tested ones."""
+    """The answers at a threshold of each item (N,), inf to say nothing, measured on the `tested`
+    items (N,) alone: on others the threshold may have been set, or their truth is not known."""
     judged = named.judged
     levels = judged.climb.levels_at(thresholds)
-    answers = answers_of(levels, judged.right)
+    answers = answers_of(levels, judged.right)  # 1 right, 0 wrong, NaN where nobody knows
     rows = np.arange(len(levels))
     # (N, L+1): level 0, where nothing is said, has the mass 1
     masses = np.concatenate([np.ones((len(levels), 1)), judged.climb.masses], axis=1)
@@ -328,6 +348,7 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
     rows = np.arange(len(nodes))
     # a node has one path: each is written once
     own = np.where(levels > 0, nodes[rows, levels - 1], 0).astype(np.int64)
+    # a number for each pair of a node and its level, 0 … L
     keys = own * (nodes.shape[1] + 1) + levels
     _, first, of_item = np.unique(keys, return_index=True, return_inverse=True)
     texts = [named.numbering.text(nodes[row, : levels[row]].tolist()) for row in first.tolist()]
@@ -346,7 +367,8 @@ def fixed_thresholds(depth: int) -> Values:
 
 
 def _of(named: NamedItems, chosen: NDArray[np.bool_]) -> tuple[Any, Values, Positions]:
-    """What a threshold is set on."""
+    """What a threshold is set on, of the chosen items (N,): the masses along their paths, whether
+    each node of these is right, and the unit of each item."""
     return named.judged.climb.of(chosen), named.judged.right[chosen], named.units[chosen]
 
 
@@ -360,7 +382,7 @@ def _thresholds_of_halves(
     whose truth is known. Units, such as classes, are never cut, so that none judges itself.
     """
     is_first = in_first_half(named.units)
-    thresholds = np.full(len(named.items), np.inf)
+    thresholds = np.full(len(named.items), np.inf)  # inf: nothing is said
     halves = []
     for half in (is_first, ~is_first):
         promise = threshold_for(*_of(named, has_truth & ~half), target)
@@ -370,7 +392,8 @@ def _thresholds_of_halves(
 
 
 def _is_to_calibrate(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArray[np.bool_]:
-    """Which items are calibrated on, by a mask or by their ids."""
+    """Which items (N,) a threshold is set on, by a mask (N,) or by some of their ids. Raises
+    UsageError for a mask of another length, UnknownName for an id that is none of the items'."""
     given = as_array(calibrate, "calibrate")
     if given.dtype == bool:
         if given.shape != items.shape:
@@ -384,6 +407,7 @@ def _is_to_calibrate(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArra
     chosen = np.zeros(len(items), bool)
     for item in map(str, given.ravel().tolist()):
         if item not in place:
+            # of the known ids, 50 are enough to be listed and compared with the wrong one
             raise UnknownName("item to calibrate on", item, list(place)[:50])
         chosen[place[item]] = True
     return chosen

@@ -56,7 +56,7 @@ def passed_over(folder: Path, files: Collection[Path]) -> list[str]:
     """The files of a folder that are none of those to score, and not what hbench wrote beside them:
     a report, values by query, results, ids.
     """
-    stems = {file.stem for file in files}
+    stems = {file.stem for file in files}  # what is written beside a file begins with its stem
     names = []
     for path in sorted(folder.iterdir()):
         is_hidden = path.name.startswith(".")
@@ -69,8 +69,8 @@ def passed_over(folder: Path, files: Collection[Path]) -> list[str]:
 
 
 def earlier(path: Path, examined: Examined) -> Document | None:
-    """The report at `path` where it is of this very file and dataset, under whichever
-    conditions."""
+    """The report at `path` where it is of the very file and dataset that were examined, by their
+    digests, under whichever conditions; None where it is of others, or there is none."""
     if not path.exists():
         return None
     try:
@@ -146,7 +146,7 @@ class ModelStanding:
     behind: Difference | None
 
     def record(self) -> dict[str, Any]:
-        """The fields for a machine."""
+        """The model as `--json` has it: its file, scores, and difference from the best."""
         source = self.document.embedding
         return {
             "method": self.document.method,
@@ -164,6 +164,7 @@ def main_metric(documents: Collection[Document], preferred: Sequence[str]) -> st
     the one that most have.
     """
     counts = Counter(metric for document in documents for metric in document.scores)
+    # more than half of the reports have it
     usual = [name for name in preferred if 2 * counts[name] > len(documents)]
     return usual[0] if usual else counts.most_common(1)[0][0]
 
@@ -190,6 +191,7 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
     paths = sorted(documents, key=lambda path: (-_goodness(documents[path], metric), path.name))
     best = _values(paths[0], documents[paths[0]], metric)
     unit = documents[paths[0]].unit
+    # each a list of one difference: `_values` has one metric
     differences = [
         differences_of(_values(path, documents[path], metric), best, unit=unit)
         for path in paths[1:]
@@ -202,10 +204,12 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
 
 
 def _values(path: Path, document: Document, metric: str) -> pa.Table:
+    """The values by query that lie beside the report at `path`, of one metric alone."""
     table = reports.read_by_query(path.with_suffix(BY_QUERY), document)
     return with_metrics_alone(table, table, [metric])
 
 
 def _goodness(document: Document, metric: str) -> float:
+    """A report's score so that higher is better, distances negated; undefined is the worst."""
     value = document.scores[metric].value
     return -float("inf") if value is None else goodness(metric, value)

@@ -63,7 +63,8 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
 def _best_in_bold(
     standings: Sequence[ModelStanding], metric: str, others: Sequence[str]
 ) -> list[list[int]]:
-    """For the line of every model, the columns in which it is best."""
+    """For the line of every model, the numbers of the columns in which it is best: of the metric
+    that ranks, in column 1 beside the model's name, and of the others, behind its difference."""
     first_of_others = 2 + len(PAIRED)
     columns = {metric: 1}
     columns |= {name: column for column, name in enumerate(others, start=first_of_others)}
@@ -91,7 +92,8 @@ def _behind(metric: str, standing: ModelStanding) -> tuple[str, str, str]:
 
 
 def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
-    """The models with the best value as it is printed; none where all have it."""
+    """The models, by their place, with the best value of a metric as it is printed: rounded, so
+    that several may have it. None where all have it, for bold would say nothing."""
     values = [
         standing.document.scores[name].value if name in standing.document.scores else None
         for standing in standings
@@ -135,7 +137,8 @@ def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
 def models_as_text(
     standings: Sequence[ModelStanding], metric: str, asked: Sequence[str], *, form: str
 ) -> str:
-    """The models as csv, markdown or latex."""
+    """The models as a text in a `form`: "csv", for programs, or a table as "markdown" or "latex";
+    `metric` ranks them, `asked` are the metrics that are shown."""
     if form == "csv":
         return as_csv(standings, metric, asked)
     content = table(standings, metric, asked)

@@ -56,7 +56,7 @@ class EmbeddingSubmission:
 
     @property
     def source(self) -> SubmittedFile:
-        """The file or files, for the report's head."""
+        """The file or files, for the report's head; of two files, the digest of their digests."""
         joined = hashlib.sha256("".join(part.sha256 for part in self.parts).encode()).hexdigest()
         return SubmittedFile(
             file=" + ".join(part.source for part in self.parts),
@@ -70,12 +70,16 @@ class EmbeddingSubmission:
 
     @property
     def content(self) -> str:
-        """The sha256 of its ids and vectors, whatever files they lie in."""
+        """The sha256 of the submission's ids and vectors, the same for any format of file and order
+        of its rows."""
         return content.of_parts([part.content for part in self.parts])
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
-        """Everything that is wrong with it for a dataset, in one pass; remarks have `fatal`
-        False."""
+        """Everything that is wrong with the submission for a dataset, in one pass; mere remarks
+        have `fatal` False. `cosine`: whether it is ranked by cosine, which zero vectors have not.
+
+        Raises SubmissionError where the files of queries and gallery are swapped.
+        """
         tests = data.tests.values()
         known = data.known_items
         asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
@@ -106,24 +110,28 @@ class EmbeddingSubmission:
         )
 
     def _are_swapped(self, asked: set[str], ranked: set[str]) -> bool:
+        """Whether the items that a dataset asks for are all in the file of the gallery, and those
+        that are ranked in the file of the queries, while they do not fit as they were given."""
         of_queries = set(self.queries.ids)
         of_gallery = set(self.gallery.ids)
         fit = asked <= of_queries and ranked <= of_gallery
         return not fit and asked <= of_gallery and ranked <= of_queries
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
-        """The doubts that can be seen before it is scored, one sentence each."""
+        """The doubts that vectors raise before they are scored, such as identical rows, one
+        sentence each."""
         return doubts_of(self.queries, self.gallery, data)
 
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """The metrics that it can give, and a remark on the others. Raises SubmissionError for
-        impossible ones that were `chosen` by name."""
+        """The metrics that the submission can give, and remarks on the others: vectors give all.
+        (A ranking that is cut cannot, and raises for impossible ones that were `chosen`.)"""
         return tuple(names), []
 
     def refuse_partial(self, data: Dataset) -> None:
-        """Raise SubmissionError where it cannot be scored by partial labels."""
+        """Raise SubmissionError where partial labels cannot score the submission: positives that
+        are listed pair by pair have a level of their own, which no label leaves open."""
         if data.lists:
             raise SubmissionError(
                 "partial labels are scored by embeddings alone",
@@ -144,15 +152,16 @@ class EmbeddingSubmission:
                 )
 
     def embeddings(self, purpose: str) -> EmbeddingSubmission:
-        """Return itself if it holds vectors. Raises SubmissionError, which names the purpose, for
-        rankings.
+        """Return the submission itself: it holds vectors. (A ranking raises SubmissionError, which
+        names the purpose.)
         """
         return self
 
     def jobs(
         self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None
     ) -> dict[str, Job]:
-        """The jobs of the tests that are ranked by the engine, by name."""
+        """The jobs of the dataset's tests, by name, each with how a worker of a cluster makes it
+        again from the files. `also`: the name of a second protocol; `memory`: bytes to hold."""
         movable = self.movable and len(data.tests) == 1  # several share the vectors
         of_all = partial(build_job, conditions=conditions, also=also, memory=memory)
         jobs = {}
@@ -220,6 +229,7 @@ def retrieval_of(
     side = _side(manifest, queries, asked, movable)
     if gallery is None and np.array_equal(asked, ranked):
         return Retrieval(side, None, None, manifest.items[asked])
+    # from an item of the manifest to its row in the gallery, −1 for what is not there
     position = np.full(len(manifest), -1)
     position[ranked] = np.arange(len(ranked))
     return Retrieval(
@@ -231,13 +241,14 @@ def retrieval_of(
 
 
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], movable: bool) -> Side:
-    """The queries or the gallery: the items (n,) of a manifest, by their rows in the file."""
+    """The queries or the gallery: these items (n,), positions in a manifest, with their vectors out
+    of a file, found by id. `movable`: whether the vectors may be reordered in place."""
     rows = embedding_files.align(source, manifest.items[items])
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
     more = None if manifest.more is None else manifest.more.of(items)
     known: NDArray[np.uint8] | None = None
-    if is_partial(manifest.tree):
+    if is_partial(manifest.tree):  # some paths end early: how many levels of each class are known
         of_class = known_levels(manifest.tree)
         known = of_class[manifest.labels[items, -1]]
         more = None if more is None else more._replace(known=of_class[more.labels[:, -1]])

@@ -56,7 +56,8 @@ class RankingSubmission:
 
     @property
     def understood(self) -> tuple[Understood, ...]:
-        """What its file was taken for."""
+        """What the file of the lists was taken for, in sentences; they begin with the file's name,
+        which `Understood` states by itself."""
         prefix = f"{self.ranking.source}: "
         return tuple(
             Understood(self.ranking.source, text.removeprefix(prefix))
@@ -65,6 +66,7 @@ class RankingSubmission:
 
     @property
     def source(self) -> SubmittedFile:
+        """The file of the lists, for the report's head; `items`: the number of lists."""
         return SubmittedFile(
             file=self.ranking.source,
             sha256=self.ranking.sha256,
@@ -73,21 +75,28 @@ class RankingSubmission:
 
     @property
     def content(self) -> str:
-        """The sha256 of its lists, whatever file they lie in."""
+        """The sha256 of the lists, the same for any format of file and order of its rows."""
         return self.ranking.content
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
+        """Everything that is wrong with the lists for a dataset, each problem once although several
+        tests may have it; mere remarks have `fatal` False. `cosine` is of vectors, not of lists."""
         known = data.known_items
         tests = data.tests.values()
         of_tests = (run_levels.problems(self.ranking, manifest, known=known) for manifest in tests)
         return list(dict.fromkeys(problem for problems in of_tests for problem in problems))
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
+        """The doubts before the lists are scored: of lists alone only that the dataset's training
+        set shares items with a test."""
         return tuple(trained_on(data))
 
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
+        """The metrics that the lists can give for a dataset, and remarks on the others: full lists
+        give all. `chosen`: whether somebody named these metrics; then SubmissionError is raised
+        for impossible ones."""
         tests = data.tests.values()
         if all(run_levels.is_full(self.ranking, test) for test in tests):
             return tuple(names), []
@@ -101,8 +110,11 @@ class RankingSubmission:
     def feasible(
         self, names: Sequence[MetricName], *, chosen: bool, missing: Sequence[str] = ()
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """The metrics that lists of this depth can give, and a remark on the others; `missing`: the
-        queries without a list.
+        """The metrics that lists of this depth, the length of the longest, can give, and a remark
+        on the others: those cut at k, k up to the depth. In place of what is impossible mAP and
+        NDCG are cut at the depth. `missing`: the queries without a list.
+
+        Raises SubmissionError where none is possible, or impossible ones were `chosen` by name.
         """
         depth = self.ranking.depth
         possible = [
@@ -131,6 +143,8 @@ class RankingSubmission:
         ]
 
     def refuse_partial(self, data: Dataset) -> None:
+        """Raise SubmissionError: under partial labels items are left out of each list, which only
+        vectors can be ranked for."""
         raise SubmissionError(
             "partial labels are scored by embeddings alone",
             expected="an embedding file",
@@ -138,7 +152,7 @@ class RankingSubmission:
         )
 
     def refuse_bits(self) -> None:
-        """Do nothing: lists hold no bytes."""
+        """Do nothing: lists hold no vectors whose bytes could be packed bits."""
 
     def embeddings(self, purpose: str) -> NoReturn:
         """Raise SubmissionError, which names the purpose: lists hold no vectors."""
@@ -151,6 +165,7 @@ class RankingSubmission:
     def jobs(
         self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None
     ) -> dict[str, Job]:
+        """No jobs: the engine has nothing to rank, since the lists are ranked already."""
         return {}
 
     def measured(
@@ -180,6 +195,7 @@ class RankingSubmission:
 
 
 def _judged(data: Dataset, name: str) -> list[pair_labels.Judged]:
+    """The items that a test lists for each of its queries, with their levels."""
     manifest = data.tests[name]
     return pair_labels.judged(
         data.lists[name], manifest.items[manifest.query], manifest.items[manifest.gallery]
@@ -196,8 +212,10 @@ def _measured(
     named: dict[int, NamedSequences] | None = None,
     all_pairs: bool = True,
 ) -> Measurement:
-    """The measurement of a test's level sequences, one for each query; `all_pairs`: whether the
-    queries are their own gallery.
+    """The measurement of a test's level sequences, one for each query of the test called `name`.
+
+    `also`: the name of a second protocol; `named`: the sequences by name of the queries whose names
+    the tree does not show, by query; `all_pairs`: whether the queries are their own gallery.
     """
     manifest = data.tests[name]
     names = data.labels_by_name(manifest)

@@ -78,15 +78,17 @@ class PrintedValue(NamedTuple):
         return cls(float(decimal), unit, "." in text and decimal <= 1)
 
     def of(self, value: float, factor: int = 100) -> float:
-        """A value of hbench in the unit of the print."""
+        """A value of hbench in the unit of the print: times `factor`, 100 for percent, unless a
+        fraction was printed."""
         return value if self.is_fraction else factor * value
 
     def is_given_by(self, value: float, factor: int = 100) -> bool:
-        """Whether a value is printed so, rounded."""
+        """Whether a value is printed so, rounded to the last digit; `factor`: see `of`."""
+        # a billionth more, for half a unit itself may come out larger by the rounding of floats
         return abs(self.of(value, factor) - self.value) <= self.unit / 2 * (1 + 1e-9)
 
     def is_cut_from(self, value: float, factor: int = 100) -> bool:
-        """Whether a value is printed so, its further digits cut off."""
+        """Whether a value is printed so, its further digits cut off; `factor`: see `of`."""
         return 0 <= self.of(value, factor) - self.value < self.unit * (1 - 1e-9)
 
 
@@ -133,6 +135,8 @@ def tried(
         yield from _by_exponents(vectors, data, metric, report)
     if len(given.parts) > 1:
         return  # the sides may be of unlike models, which nobody ranks together
+    # whether a query's own item is in its list can only be changed where the gallery has it; where
+    # some tests are of this kind and some of the other, no one change applies to all
     among = [_among_themselves(test) for test in data.tests.values()]
     if all(among):
         yield from _by_lists(vectors, data, metric)
@@ -150,6 +154,7 @@ def _by_settings(
     other metrics of the same name."""
     names = _relatives(metric, data.levels)
     own = data.protocol.similarity
+    # other similarities only where all of them mean something for these vectors
     for similarity in dict.fromkeys([own, *(SIMILARITIES if own in SIMILARITIES else ())]):
         for ties in TIES:
             for protocol in ("paper", "official"):
@@ -187,7 +192,9 @@ def _by_exponents(
 def _of_report(
     report: Report, metric: MetricName, levels: Sequence[str], options: Sequence[str]
 ) -> Iterator[Convention]:
-    """The values of one evaluation: the metric, its mean over classes, and its relatives."""
+    """Yield the values of one evaluation: the metric, its means over classes, and its relatives,
+    metrics that go by the same name. `options`: those of `hbench evaluate` that the evaluation had
+    beside the metric."""
     changed = tuple(option.removeprefix("--") for option in options)
     for name, value in report.scores.items():
         is_asked = name == str(metric)
@@ -201,11 +208,13 @@ def _of_report(
 
 
 def _by_other_name(name: str, metric: MetricName) -> Changes:
+    """The change, in words, of taking the metric called `name` for the one that was asked for."""
     return (f"{name} by the name of {metric}",)
 
 
 def _over_classes(report: Report, name: str, level: str) -> float:
-    """The mean over classes of the means of their queries."""
+    """The mean of a metric over the classes of a level, each the mean of its queries: large classes
+    count no more than small ones. NaN where no query has a value."""
     values = report.values[name]  # (Q,)
     asked = ~np.isnan(values)
     _, classes = np.unique(report.table[CLASS + level].to_pylist(), return_inverse=True)
@@ -217,6 +226,7 @@ def _over_classes(report: Report, name: str, level: str) -> float:
 def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
     """The metric, itself at other levels, and others that go by its name."""
     names = [str(metric)]
+    # AP# and ASI/ are other metrics than AP and ASI, and stay at their level
     if "level" in metrics[metric.base].takes and not metric.base.endswith(("#", "/")):
         names += [str(replace(metric, level=level).at(levels)) for level in levels]
     if metric.base in RECALLS:
@@ -237,8 +247,9 @@ def _among_themselves(test: Manifest) -> bool:
 def _by_lists(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """The conventions of what stands in a query's list: itself, or not even its first result, or
-    no more than the first 1,000; and of vectors from their mean."""
+    """Yield the conventions of what stands in a query's list: itself, or not even its first result,
+    or no more than the first 1,000; and of vectors from which their mean was taken. For tests whose
+    queries are their gallery."""
     found: dict[Changes, list[Values]] = {}
     formulas = _formulas(metric, data.levels)
     for test in data.tests.values():
@@ -253,10 +264,10 @@ def _by_lists(
 def _by_splits(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """The conventions of who is ranked where queries have a gallery of their own: the queries, or
-    all items of the test, among themselves."""
+    """Yield the conventions of who is ranked, for tests whose queries have a gallery of their own:
+    the queries, or all items of the test, among themselves."""
     found: dict[Changes, list[Values]] = {}
-    formula = _formulas(metric, data.levels)[()]
+    formula = _formulas(metric, data.levels)[()]  # the metric itself, with nothing changed
     for test in data.tests.values():
         everything = test.query | test.gallery
         for words, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
@@ -267,14 +278,15 @@ def _by_splits(
 
 
 def _without_options(found: Mapping[Changes, Sequence[Values]]) -> Iterator[Convention]:
-    """Conventions that no option of the evaluation gives: the means over the queries of all
-    tests."""
+    """Yield conventions that no option of the evaluation gives, by what they change: their value is
+    the mean over the queries of all tests. `found`: the values (Q,) of each test."""
     for changes, values in found.items():
         yield Convention(changes, "", float(np.nanmean(np.concatenate(values))))
 
 
 def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formula]:
-    """The metric's function, and those of other metrics of its name at its level."""
+    """Functions of a level sequence, by what they change: () the metric's own, and those of other
+    metrics that go by its name, at its level."""
     formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
     for text in _relatives(metric, levels):
         other = MetricName.parse(text).at(levels)
@@ -303,6 +315,7 @@ def explained(printed: PrintedValue, conventions: Sequence[Convention], metric: 
     rounded = [each for each in known if printed.is_given_by(each.value, factor)]
     cut = [] if rounded else [each for each in known if printed.is_cut_from(each.value, factor)]
     fitting = rounded or cut
+    # the others by how far they are from the print
     others = [each for each in known if each not in fitting]
     others.sort(key=lambda each: abs(printed.of(each.value, factor) - printed.value))
     return Explained(fitting, bool(cut), others[:NEAREST])

@@ -40,7 +40,8 @@ Formula = Callable[[LevelSequence], float]
 
 
 def kept_as_hit(sequence: LevelSequence) -> LevelSequence:
-    """The list with the query itself in front, since a vector is nearest to itself, right."""
+    """The sequence of a list in which the query itself stands first, since a vector is nearest to
+    itself, and counts as right: a positive of the finest level."""
     finest = len(sequence.counts) - 1
     ranks = np.append(1, sequence.ranks + 1)
     levels = np.append(np.uint8(finest), sequence.levels)
@@ -48,30 +49,33 @@ def kept_as_hit(sequence: LevelSequence) -> LevelSequence:
 
 
 def kept_as_miss(sequence: LevelSequence) -> LevelSequence:
-    """The list with the query itself in front, wrong."""
+    """The sequence of a list in which the query itself stands first, since a vector is nearest to
+    itself, and counts as wrong: an item of level 0, behind which all others move one rank down."""
     counts = _with_items(sequence, 0, 1)
     return LevelSequence(sequence.ranks + 1, sequence.levels, counts, sequence.tied)
 
 
 def without_first(sequence: LevelSequence) -> LevelSequence:
-    """The list without its first result, as if that were always the query."""
+    """The sequence of a list without its first result, as tools have it that take this for the
+    query, although the query was left out before."""
     has_first = len(sequence.ranks) > 0 and sequence.ranks[0] == 1
     first_level = int(sequence.levels[0]) if has_first else 0
-    left = slice(int(has_first), None)
+    left = slice(int(has_first), None)  # without the first positive, if that was the first result
     counts = _with_items(sequence, first_level, -1)
     return LevelSequence(sequence.ranks[left] - 1, sequence.levels[left], counts, sequence.tied)
 
 
 def _with_items(sequence: LevelSequence, level: int, number: int) -> NDArray[np.int64]:
-    """The counts (L+1,) of a list with some more items of a level, or less."""
+    """The counts (L+1,) by level of a list with a `number` of items more of a level, 0 … L; less,
+    if it is negative."""
     counts = sequence.counts.copy()
     counts[level] += number
     return counts
 
 
 def cut_short(sequence: LevelSequence) -> LevelSequence:
-    """The list after 1,000 results, as runs of TREC end, for an average precision: positives that
-    are not listed still count."""
+    """The sequence of a list that ends after 1,000 results, as runs of TREC do, for an average
+    precision: positives beyond still count, but at a rank so high that they add nothing."""
     return sequence._replace(ranks=np.where(sequence.ranks <= TREC_DEPTH, sequence.ranks, NEVER))
 
 
@@ -108,12 +112,14 @@ def by_other_lists(
     found: dict[Changes, list[float]] = {}
 
     def add(words: str, sequence: LevelSequence) -> None:
+        """Add the values of one query, by every formula, to what `words` say is changed."""
         for changes, formula in formulas.items():
             found.setdefault((*changes, words), []).append(formula(sequence))
 
     for sequence in among_themselves(test.query, test, embeddings):
         for words, changed in OTHER_LISTS.items():
             add(words, changed(sequence))
+        # a short list is not cut; and only in a mean of precisions does a high rank add nothing
         if is_precision and sequence.counts.sum() > TREC_DEPTH:
             found.setdefault((CUT_SHORT,), []).append(formulas[()](cut_short(sequence)))
     for sequence in among_themselves(test.query, test, embeddings, centred=True):

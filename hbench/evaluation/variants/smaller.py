@@ -53,6 +53,7 @@ class VectorSize(NamedTuple):
         return -(-self.dims * self.bits // 8)
 
     def __str__(self) -> str:
+        """The size as people read it: "64 × 8 bits", "64 components × 32 bits"."""
         unit = "bit" if self.bits == SIGN else "bits"
         components = " components" if self.is_rotated else ""
         return f"{self.dims}{components} × {self.bits} {unit}"
@@ -69,7 +70,8 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, vectors: NDArray[Any], *, of_directions: bool) -> Components:
-        """Fit to vectors (N, D)."""
+        """The principal components of vectors (N, D), in float64; with `of_directions` those of the
+        vectors at length 1."""
         rows = (
             unit_vectors(vectors, np.float64) if of_directions else np.asarray(vectors, np.float64)
         )
@@ -101,7 +103,7 @@ class SmallerScore:
     gained: tuple[tuple[str, float], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
+        """The scores of this size as `--json` has them."""
         return {
             "size": str(self.size),
             "dims": self.size.dims,
@@ -149,7 +151,8 @@ def sizes_of(
 
 
 def whole_size(given: EmbeddingSubmission) -> VectorSize:
-    """The size of the vectors as their file has them."""
+    """The size of the vectors as their files have them; with the larger type where queries and
+    gallery differ, and 32 bits for types that are read as float32."""
     bits = max(STORED_BITS.get(part.dtype, 32) for part in given.parts)
     return VectorSize(given.queries.dim, bits)
 
@@ -159,7 +162,7 @@ def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
     floats (N, dims), or the packed signs, uint8 (N, bytes).
     """
     cut = np.asarray(vectors[:, : size.dims])
-    if size.bits == SIGN:
+    if size.bits == SIGN:  # 8 coordinates a byte, which are ranked by the bits that differ
         return np.packbits(cut > 0, axis=1)
     if size.bits == 8:
         # the largest coordinate of each vector is ±127: no other vector decides how it is rounded
@@ -172,9 +175,11 @@ def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
 def smaller(
     given: EmbeddingSubmission, size: VectorSize, components: Components | None
 ) -> EmbeddingSubmission:
-    """The same submission with vectors of another size."""
+    """The same submission with vectors of another size; `components`: the axes along which they are
+    cut, if the size is one of principal components."""
 
     def of_part(part: Embeddings) -> Embeddings:
+        """The queries or the gallery with smaller vectors."""
         vectors = part.vectors
         if size.is_rotated and components is not None:
             vectors = components.rotated(vectors)
@@ -241,11 +246,12 @@ Shares = tuple[tuple[str, float], ...]
 
 
 def changes(whole: Report, made: Report, levels: Sequence[str]) -> tuple[Shares, Shares]:
-    """By level, the shares of the queries whose first result turned wrong, and right."""
+    """By level, coarse to fine, the shares of the queries whose first result turned wrong, and
+    those whose turned right, from the report on the `whole` vectors to that on smaller ones."""
     lost = []
     gained = []
     for level in levels:
-        name = str(MetricName.parse(f"R@1/{level}").at(levels))
+        name = str(MetricName.parse(f"R@1/{level}").at(levels))  # R@1 of the finest has no level
         if name not in whole.values:
             continue
         before = whole.values[name]  # (Q,), 1, 0, or NaN where the query is not asked

@@ -61,7 +61,7 @@ class OtherTree:
     read: Understood | None = None
 
     def labels(self, manifest: Manifest) -> Labels:
-        """The labels of the items (N, L')."""
+        """The labels (N, L') of a test's items under this tree, by their fine class."""
         labels: Labels = self.paths(manifest.tree)[manifest.labels[:, -1]]
         return labels
 
@@ -114,7 +114,8 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
 
 
 def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
-    """What to do about classes that are not leaves of a tree."""
+    """What to do about classes that are not leaves of a tree, as an error's advice; names without
+    their underscores that are leaves show a file that was written for Newick."""
     leaves = set(tree.names[-1])
     if all("_" in name and name.replace("_", " ") in leaves for name in missing):
         return (
@@ -129,7 +130,7 @@ def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
 
 def _shuffled(word: str) -> OtherTree:
     """The dataset's own tree with its fine classes exchanged at random: a tree of the same shape
-    that means nothing."""
+    that means nothing. `word`: "shuffled", seed 0, or "shuffled:SEED"."""
     _, _, text = word.partition(":")
     if not (text or "0").isdecimal():
         raise UsageError(
@@ -140,6 +141,7 @@ def _shuffled(word: str) -> OtherTree:
     seed = int(text or "0")
 
     def paths(own: LabelTree) -> Labels:
+        """The paths (C, L) of the fine classes of a test's own tree once they are exchanged."""
         # drawn in the order of the names, so that no numbering of classes matters
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
         if NO_CLASS in own.names[-1]:  # distractors are of no class under any tree
@@ -178,7 +180,7 @@ def report_under(
 
     found = {}
     for at, tree in enumerate(trees):
-        first = next(iter(examined.data.tests.values()))
+        first = next(iter(examined.data.tests.values()))  # all tests have the same levels
         conditions = _conditions_under(examined.conditions, tree.levels(first.tree))
         under = {name: measured.others[at] for name, measured in measurements.items()}
         found[tree.name] = _scores_under(report, tree, conditions, under)
@@ -212,7 +214,8 @@ def jobs_under(
 
 
 def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
-    """The job with more views of its ranker, also where it is made again in another process."""
+    """The job with more views, other labels of the same queries and scores; they are made from its
+    ranker, also where the job is made again in another process."""
     rebuild = None if job.rebuild is None else partial(_rebuilt, build=job.rebuild, views=views)
     return replace(job, others=views(job.ranker), rebuild=rebuild)
 
@@ -220,6 +223,8 @@ def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
 def _rebuilt(
     parts: Any, *, build: Callable[[Any], Job], views: Callable[[Ranker], Sequence[View]]
 ) -> Job:
+    """The job with its views, made in another process from the embeddings read there (`parts`). A
+    function of the module, since what travels to a cluster must be found by its name."""
     job = build(parts)
     return replace(job, others=views(job.ranker))
 
@@ -270,11 +275,12 @@ def _conditions_under(conditions: Conditions, levels: tuple[str, ...]) -> Condit
     }
     metrics = (*_graded(conditions), *sorted(of_level, key=str))
     for name in metrics:
-        name.bind(levels)
+        name.bind(levels)  # raises for parameters that do not fit these levels, such as weights
     return replace(conditions, levels=levels, metrics=metrics)
 
 
 def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
+    """The metrics that go by all levels: the others are the same under every tree."""
     return tuple(name for name in conditions.metrics if is_graded(name))
 
 
@@ -289,6 +295,7 @@ def _scores_under(
     scores = summarise(
         values, [measured.canonical for measured in found.values()], units_of(report.table, unit)
     )
+    # two tables of the same queries, with the values under the other tree and under the own
     theirs = report.table
     own = report.table
     for name, column in zip(names, values, strict=True):
