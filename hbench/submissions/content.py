@@ -36,8 +36,9 @@ def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
     named = np.asarray(ids, dtype=object)
     dtype = vectors.dtype.newbyteorder("<")
 
-    # a digest of the digests of pieces, which threads compute at the same time
     def piece(start: int) -> bytes:
+        """The digest of PIECE items, from this place in the order of ids on; the whole is a digest
+        of these, so that threads can compute them at the same time."""
         rows = order[start : start + PIECE]
         digest = hashlib.sha256(json.dumps(named[rows].tolist()).encode() + b"\0")
         digest.update(np.ascontiguousarray(vectors[rows], dtype=dtype).data.cast("B"))
@@ -63,6 +64,7 @@ def of_lists(
     `names` (M,), and scores (n,) or None.
     """
     whole = hashlib.sha256(f"hbench lists {len(queries)}\n".encode())
+    # the zero byte ends the JSON text, which has none in it, before the scores begin
     for query in _by_name(queries).tolist():
         start, end = offsets[query], offsets[query + 1]
         listed = names[items[start:end]].tolist()
@@ -73,7 +75,8 @@ def of_lists(
 
 
 def of_parts(contents: Sequence[str]) -> str:
-    """That of a single part, or of several, such as queries and a gallery, in their order."""
+    """The digest of a submission from those of its parts: of one part its own, of queries and
+    gallery that of both texts, in this order."""
     if len(contents) == 1:
         return contents[0]
     return hashlib.sha256("".join(contents).encode()).hexdigest()

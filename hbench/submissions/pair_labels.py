@@ -56,7 +56,8 @@ def judged(
 def lists_of(
     table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> QueryLists:
-    """The lists of all queries, for the engine."""
+    """The lists of all queries side by side in flat arrays, as the engine takes them; `table`:
+    rows of query, item and level; `asked`, `gallery`: the ids of queries and gallery items."""
     lists = judged(table, asked, gallery)
     bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)
     rows = np.concatenate([each.rows for each in lists] or [np.zeros(0, np.int64)])
@@ -67,8 +68,10 @@ def lists_of(
 def sequence_of(
     scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]
 ) -> LevelSequence:
-    """The level sequence of one query from its scores of the whole gallery (G,), in which what is
-    left out is overwritten with −inf; `tie_key` (L+1,), by level.
+    """The level sequence of one query whose positives are listed item by item.
+
+    `scores` (G,): of the whole gallery, in which what is left out is overwritten with −inf;
+    `tie_key` (L+1,), by level: of equal scores the level of the lower key comes first.
     """
     levels = np.zeros(len(scores), np.uint8)
     positive = judgement.levels > 0
@@ -103,7 +106,7 @@ def sequences_of_ranking(
         lines = list_of.get(query, slice(0, 0))
         # −1 where the judgement leaves an item out of the list; the row −1 is the last, of level 0
         levels = _levels_by_row(judgement, len(gallery))[rows[lines]]
-        levels[again[lines] & (levels > 0)] = 0
+        levels[again[lines] & (levels > 0)] = 0  # a repeat of what is left out stays left out
         if ranking.scores is None:  # the order of the list
             scores = -np.arange(len(levels), dtype=np.float64)
         else:

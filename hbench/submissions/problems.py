@@ -32,6 +32,7 @@ class SubmissionProblem:
     fatal: bool = True
 
     def __str__(self) -> str:
+        """The problem as a line: how many of what, which ones, and what to do or what is done."""
         more = ", …" if self.count > len(self.examples) else ""
         named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
         problem = f"{self.count:,} {self.kind}{named}"
@@ -72,7 +73,8 @@ def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
 
 
 def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
-    """The problems, one a line; their names are cut where many long ones would fill a screen."""
+    """The problems, one a line; their names are cut ever shorter until the message has MESSAGE
+    letters at most, since many long ones would fill a screen; at last the message itself is cut."""
     for width in (81, 30, 12):
         lines = "".join(f"\n  {_shortened(problem, width)}" for problem in problems)
         if len(lines) <= MESSAGE:
@@ -81,5 +83,5 @@ def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
 
 
 def _shortened(problem: SubmissionProblem, width: int) -> SubmissionProblem:
-    """A problem with its examples cut to a width."""
+    """A problem with its examples cut to a width, in letters."""
     return replace(problem, examples=tuple(shorten(name, width) for name in problem.examples))

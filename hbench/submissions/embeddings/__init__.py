@@ -60,6 +60,7 @@ class Embeddings:
 
     @property
     def dim(self) -> int:
+        """D, how many numbers a vector has."""
         return int(self.vectors.shape[1])
 
     @cached_property
@@ -108,7 +109,9 @@ def from_table(table: pa.Table, path: Path) -> Embeddings:
 
 
 def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
-    """The content of a file, checked, with vectors of floats."""
+    """The embeddings that a file holds, once its content has been read: ids and vectors of one
+    number, with vectors widened to floats. `path` names the file in errors. Raises SubmissionError
+    for vectors that are no table, are empty, or have another number of ids."""
     shape = stored.vectors.shape
     if len(shape) != 2 or 0 in shape:
         raise SubmissionError(
@@ -139,7 +142,8 @@ def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
 
 
 def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
-    """Embeddings in memory, without a file."""
+    """Embeddings that were made in memory: ids (N,) and vectors (N, D), with no digest, since there
+    is no file. Raises SubmissionError where their numbers differ."""
     if len(ids) != len(vectors):
         raise SubmissionError(
             "ids and vectors differ in number",
@@ -183,7 +187,7 @@ def write(
             found=f"{len(names):,} ids, {vectors.dtype} of shape {vectors.shape}",
         )
     words = {f"hbench.{key}": value for key, value in (metadata or {}).items()}
-    if left_out:
+    if left_out:  # travels as metadata, which writers put where their format has a place for it
         words["hbench.left_out"] = json.dumps(list(left_out))
     WRITERS[path.suffix](path, names, vectors, words)
 
@@ -193,7 +197,7 @@ def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int6
     is missing.
     """
     rows = pc.index_in(text_array(items), value_set=text_array(embeddings.ids))
-    if rows.null_count:
+    if rows.null_count:  # some item was not found
         refuse(embeddings.source, problems_of_ids(embeddings.ids, wanted=items))
     return numbers(rows, np.dtype(np.int32)).astype(np.int64)
 
@@ -244,7 +248,9 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
 def problems_of_ids(
     ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[str] = ()
 ) -> list[SubmissionProblem]:
-    """Duplicate, missing and unknown ids; those that are merely `known` are a remark."""
+    """Duplicate ids, `wanted` ones that are missing, and unknown ones, as problems; ids of the
+    dataset that are not wanted here (`known`) are a remark. Where missing and unknown ids differ
+    only in spelling, the problem says how."""
     texts = text_array(ids)
     needed = text_array(wanted)
     counts = pc.value_counts(texts)
@@ -285,6 +291,7 @@ def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[Submis
     sound, and the scan has their lengths already.
     """
     rows: dict[str, list[int]] = {kind: [] for kind, _ in FAULTS}
+    # as float32, in which they are ranked: there a tiny length becomes 0, a huge one infinite
     with np.errstate(over="ignore", under="ignore"):
         squares = embeddings.scan.squares.astype(np.float32)
     for row in np.flatnonzero(~np.isfinite(squares) | (cosine & (squares == 0))).tolist():
@@ -315,6 +322,7 @@ def _fault(vector: NDArray[Any]) -> str:
         return "vectors with NaN"
     if np.isinf(vector).any():
         return "vectors with Inf"
+    # the length is beyond the floats although no number of the vector is
     return "vectors whose length leaves float32" if vector.any() else "zero vectors"
 
 
@@ -345,7 +353,8 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def _named(path: Path, files: Sequence[Path]) -> str:
-    """Return the name that a report gives the files; a folder may have a thousand."""
+    """Return the name that a report gives the `files` that were read at `path`: their names, or of
+    a folder, which may have a thousand, its own name and their number."""
     if path.is_dir():
         what = "file" if len(files) == 1 else "files"
         return f"{path.resolve().name} ({len(files):,} {what})"
@@ -353,12 +362,13 @@ def _named(path: Path, files: Sequence[Path]) -> str:
 
 
 def _as_floats(stored: Stored, source: str) -> NDArray[Any]:
-    """Native floats as they are; bfloat16 and integers of one or two bytes as float32, others as
-    float64, blockwise.
+    """The vectors (N, D) of a file as floats in the processor's byte order: such floats as they
+    are, bfloat16 and integers of one or two bytes as float32, which holds them exactly, others as
+    float64. Block by block, so that little more than the result is held. `source` is for errors.
     """
     vectors = stored.vectors
     if stored.dtype == "bfloat16":
-        # a bfloat16 is the upper half of a float32
+        # it was read as uint16; a bfloat16 is the upper half of a float32
         return _widened(
             vectors, np.dtype(np.float32), lambda part: (part.astype("<u4") << 16).view("<f4")
         )

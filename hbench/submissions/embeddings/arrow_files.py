@@ -71,13 +71,15 @@ class VectorColumns(NamedTuple):
 
 
 def read_parquet(path: Path) -> TableRead:
-    """A parquet file, or every *.parquet of a folder in order of name."""
+    """The ids and vectors of a parquet file, or of every *.parquet of a folder, in order of
+    name."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     return _read_parts(files, _parquet_schema, _parquet_columns)
 
 
 def read_table(table: pa.Table, path: Path) -> TableRead:
-    """A table with a column of ids, made from that of the file at `path`."""
+    """The ids and vectors of a table in memory, made from that of the file at `path`; read as a
+    file of one part, by functions that look at the table instead."""
     return _read_parts(
         [path],
         lambda _: table.schema,
@@ -86,7 +88,7 @@ def read_table(table: pa.Table, path: Path) -> TableRead:
 
 
 def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
-    """The items that the metadata of parquet files say could not be embedded."""
+    """The items that could not be embedded, as the metadata of parquet files list them in JSON."""
     listed = (
         (_parquet_schema(file).metadata or {}).get(b"hbench.left_out", b"[]") for file in files
     )
@@ -101,7 +103,8 @@ def image_size_of(files: Sequence[Path]) -> int | None:
 
 
 def read_ipc(path: Path) -> TableRead:
-    """An IPC file or stream, or a folder that Hugging Face's `save_to_disk` wrote."""
+    """The ids and vectors of an Arrow IPC file or stream, or of a folder that Hugging Face's
+    `save_to_disk` wrote."""
     return _read_parts(_saved_files(path) if path.is_dir() else [path], arrow_schema, _ipc_columns)
 
 
@@ -109,16 +112,22 @@ def _read_parts(
     files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches
 ) -> TableRead:
     """Read the ids of all parts of a table, then their vectors, batch by batch: the ids say how
-    large an array is needed. `schema_of`, `batches_of`: how a file's format is read."""
+    large an array is needed, so that none is ever enlarged.
+
+    `schema_of`, `batches_of`: how a file's format is read, its columns with their types, and the
+    batches of chosen columns.
+    """
     ids: list[Ids] = []
     columns = []
     for file in files:
         columns.append(_columns_of_ids_and_vectors(schema_of(file), file, batches_of))
-        ids += [_ids(batch.column(0), file) for batch in batches_of(file, [columns[-1].ids])]
+        for batch in batches_of(file, [columns[-1].ids]):
+            ids.append(_ids_of_column(batch.column(0), file))
 
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
+    # a generator: a batch is read when it is to be copied, and forgotten afterwards
     parts = (
-        (file, _vectors(batch, file))
+        (file, _vectors_of_batch(batch, file))
         for file, found in zip(files, columns, strict=True)
         for batch in batches_of(file, found.vectors)
         if len(batch)
@@ -132,7 +141,8 @@ def _read_parts(
 def _columns_of_ids_and_vectors(
     schema: pa.Schema, file: Path, batches_of: Batches
 ) -> VectorColumns:
-    """The columns of ids and vectors by their usual names, else those that can be nothing else."""
+    """The columns of ids and vectors in a file with this schema: by their usual names, else those
+    that can be nothing else. Raises SubmissionError where none or several can be."""
     kinds = {field.name: storage_type(field.type) for field in schema}
     id_name = _id_column(kinds, file)
     known = [name for name in kinds if words.folded(name) in words.VECTORS]
@@ -148,7 +158,7 @@ def _columns_of_ids_and_vectors(
     ]
     lists = [name for name in lists if words.folded(name) in words.OTHER_VECTORS] or lists
     # a list of one number would be, say, a label
-    if len(lists) == 1 and _width(file, lists[0], batches_of) > 1:
+    if len(lists) == 1 and _length_of_first_list(file, lists[0], batches_of) > 1:
         return VectorColumns(id_name, (lists[0],))
 
     # a column for each dimension: of floats, or where there are none of other numbers
@@ -167,7 +177,7 @@ def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
     """
     sure = [name for name in kinds if words.folded(name) in words.SURE_IDS]
     texts = []
-    numbered_ones = []
+    numbered_ones = []  # columns of whole numbers, which may as well be labels
     for name, kind in kinds.items():
         is_called_so = words.folded(name) in words.OTHER_IDS
         is_index = words.is_index(name, counts_rows=False)
@@ -184,28 +194,33 @@ def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
 
 
 def _are_texts(kind: pa.DataType) -> bool:
+    """Whether values of this type are neither numbers nor lists, and so can be names."""
     return not _are_numbers(kind) and not is_list(kind)
 
 
 def _are_numbers(kind: pa.DataType) -> bool:
+    """Whether values of this type are floats or integers; truth values are none."""
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
-def _width(file: Path, name: str, batches_of: Batches) -> int:
-    """The length of the first list of a column."""
+def _length_of_first_list(file: Path, name: str, batches_of: Batches) -> int:
+    """The length of the first list in the column of this name; 0 where the column is empty, or the
+    first batch with rows lacks some lists."""
     column = next((batch.column(0) for batch in batches_of(file, [name]) if len(batch)), None)
     return 0 if column is None or column.null_count else len(storage(column)[0])
 
 
 def blocks(count: int, dim: int) -> Iterator[slice]:
-    """Slices that cover `count` rows, each at most 16 MiB of float32."""
+    """Slices that cover `count` rows of `dim` numbers, each at most 16 MiB as float32, one row at
+    least."""
     step = max(1, BLOCK_BYTES // (4 * max(1, dim)))
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 def _stack_parts(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
-    """The parts (n, D) as one array (total, D); a single one is returned as it is, in the file's
-    memory map.
+    """The parts (n, D), each with its file for errors, as one array (total, D). A single part is
+    returned as it is, in the file's memory map. Raises SubmissionError where a part has another
+    dimension or type than the first.
     """
     _, first = next(parts, (None, np.zeros((0, 0), np.float32)))
     if len(first) == total:
@@ -227,36 +242,44 @@ def _stack_parts(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDAr
     return vectors
 
 
-def _ids(column: pa.Array, source: Path) -> Ids:
-    """The ids of a column; raises SubmissionError for nulls, and for values that are no ids."""
+def _ids_of_column(column: pa.Array, source: Path) -> Ids:
+    """The ids (n,) in an Arrow column; raises SubmissionError, which names the file, for nulls, and
+    for values that are no ids."""
     return from_texts(texts_of(column, str(source)), source.name)
 
 
-def _vectors(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
-    """One batch of lists as an array (n, D), without a copy; or of the columns of their
-    dimensions."""
+def _vectors_of_batch(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
+    """The vectors (n, D) in a batch of n rows of a table, which holds their columns alone: either
+    one column of lists of D numbers, read without a copy, or D columns, one for each dimension.
+
+    Raises SubmissionError, which names the file, for missing numbers and lists of unequal length.
+    """
     if batch.num_columns == 1:
-        return _vectors_of(batch.column(0), source)
+        return _vectors_of_lists(batch.column(0), source)
     if nulls := sum(column.null_count for column in batch.columns):
         raise SubmissionError(
             f"{source} has {nulls:,} nulls inside its vectors", expected="numbers"
         )
+    # the plain numbers beneath Arrow's extension types, each column in its own numpy type
     columns = [storage(column) for column in batch.columns]
     return np.column_stack(
         [numbers(column, np.dtype(column.type.to_pandas_dtype())) for column in columns]
     )
 
 
-def _vectors_of(column: pa.Array, source: Path) -> NDArray[Any]:
-    """The vectors of a column of lists, (rows, D). Raises SubmissionError for missing rows and
-    numbers, and for rows of unequal length."""
+def _vectors_of_lists(column: pa.Array, source: Path) -> NDArray[Any]:
+    """The vectors (rows, D) in a column of lists, one list of D numbers per row; the numbers lie
+    side by side already, so nothing is copied.
+
+    Raises SubmissionError for missing rows and numbers, and for lists of unequal length.
+    """
     column = lists_of(column, source)
     kind = column.type
     if column.null_count:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without a vector")
 
     width = len(column[0])
-    if not pa.types.is_fixed_size_list(kind):
+    if not pa.types.is_fixed_size_list(kind):  # whose type says that all lengths are equal
         other = pc.list_value_length(column).to_numpy(zero_copy_only=False)
         if (other != width).any():
             raise SubmissionError(
@@ -275,6 +298,7 @@ def _vectors_of(column: pa.Array, source: Path) -> NDArray[Any]:
 
 
 def _parquet_schema(path: Path) -> pa.Schema:
+    """The columns of a parquet file with their types, and its metadata; no values are read."""
     with open_parquet(path) as file:
         return file.schema_arrow
 

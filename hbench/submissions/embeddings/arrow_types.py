@@ -53,13 +53,14 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
     flags and nested values, which have several or none."""
     name = str(column.type)
     plain = storage(column)
+    # 16 bytes, in the spelling that everybody writes: 8-4-4-4-12 hex digits
     if _is_uuid(column.type):
         return pa.array(
             [str(uuid.UUID(bytes=value)) for value in plain.to_pylist()], pa.large_string()
         )
 
     kind = plain.type
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind):  # a table of values, and a number in it for each row
         plain = plain.dictionary_decode()
         return _texts_of(plain, source)
     if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_boolean(kind):
@@ -88,7 +89,8 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def not_taken(source: object, what: str, name: str, expected: str) -> SubmissionError:
-    """The refusal of a type: the file is sound."""
+    """The refusal of ids or vectors (`what`) of an Arrow type that is not taken, by its `name`; it
+    is no damage of the file `source`."""
     return SubmissionError(f"the {what} in {source} are {shorten(name)}", expected=expected)
 
 

@@ -82,7 +82,7 @@ def foreign(path: Path) -> SubmissionError | None:
     """The refusal of a format that is known and not read, with its conversion; None for any other
     suffix.
     """
-    suffix = _suffix(path)
+    suffix = _suffix_of_format(path)
     if suffix in FOREIGN:
         return SubmissionError(
             f"{path}: {suffix} is not read as embeddings",
@@ -116,14 +116,17 @@ def _datasets_of(path: Path) -> str | None:
 
 
 def command(path: Path, programs: dict[str, str]) -> str:
-    """A shell line that writes an .npz (for one array, an .npy) beside `path`, and nothing over
-    it."""
+    """A shell line that runs the program for the suffix of `path`, which writes an .npz (from an
+    .npy, another .npy) beside it, and nothing over it."""
     suffix = path.suffix.lower()
     target = path.with_suffix(".npz")
     if suffix in (".npy", ".npz"):  # of which the target would be the file itself
         target = path.with_name(f"{path.stem}.plain{suffix}")
-    return shlex.join(["python", "-c", programs[_suffix(path)], str(path), str(target)])
+    program = programs[_suffix_of_format(path)]
+    return shlex.join(["python", "-c", program, str(path), str(target)])
 
 
-def _suffix(path: Path) -> str:
+def _suffix_of_format(path: Path) -> str:
+    """The suffix of a file in small letters, by the one under which its format is listed: .pkl for
+    .pickle."""
     return SAME_AS.get(path.suffix.lower(), path.suffix.lower())

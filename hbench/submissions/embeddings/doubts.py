@@ -77,7 +77,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
     allowed = NEAR * float(given.scan.squares.sum())
     mean = np.zeros(given.dim)
-    apart = 0.0
+    apart = 0.0  # Σ |v − mean of its block|²
     for part in parts:
         values = part.astype(np.float64)
         mean += values.sum(axis=0) / len(given)
@@ -219,8 +219,11 @@ def _sums_of_squares(sums: NDArray[np.float64], items: NDArray[np.int64]) -> Sum
 def _class_sums(
     given: Embeddings, rows: NDArray[np.int64], classes: NDArray[np.integer]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The sum of the directions of every class (C, D), in the order of the classes, and how many
-    items it has.
+    """The sum of the directions (vectors at length 1) of every class (C, D), in the order of the
+    classes' numbers, and how many items each has (C,).
+
+    `rows` (N,): of the items in the file; `classes` (N,): of the items. CLASSES_AT_ONCE at a time,
+    so that few vectors are held as float64.
     """
     order = np.argsort(classes, kind="stable")  # items of a class side by side
     sizes = np.unique(classes, return_counts=True)[1]
@@ -229,8 +232,9 @@ def _class_sums(
     for first_class in range(0, len(sizes), CLASSES_AT_ONCE):
         some = slice(first_class, first_class + CLASSES_AT_ONCE)
         starts = ends[some] - sizes[some]
+        # the vectors of these classes' items, class by class
         part = given.vectors[rows[order[starts[0] : ends[some][-1]]]].astype(np.float64)
         length = np.sqrt(np.einsum("nd,nd->n", part, part))
-        directions = part / np.maximum(length, 1e-300)[:, None]
+        directions = part / np.maximum(length, 1e-300)[:, None]  # a zero vector stays zero
         sums[some] = np.add.reduceat(directions, starts - starts[0])
     return sums, sizes

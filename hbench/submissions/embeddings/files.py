@@ -85,7 +85,8 @@ DAMAGED = (
 
 
 def read_npy(path: Path, ids: Path | None) -> Stored:
-    """A NumPy array, mapped, and its ids from the file beside it."""
+    """A NumPy array, mapped from disk, with its ids from the file `ids`, or one that lies beside
+    it."""
     with readable(path):
         vectors = mapped_npy(path, 0, path.stat().st_size)
     return _with_ids(path, vectors, None, ids)
@@ -126,7 +127,8 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
 
 
 def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
-    """An array of an .npz by its header; its values are read where they are asked for."""
+    """An array of the .npz at `path` by its header, to tell what it may be; its values are read
+    only where they are asked for."""
     shape, dtype = header_of(archive, name)
     kind = "O" if dtype.hasobject else dtype.kind
     return ArrayPart(name, shape, kind, lambda: member(archive, name, path).tolist())
@@ -135,7 +137,9 @@ def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
 def _stored_one_by_one(
     path: Path, arrays: Mapping[str, NDArray[Any]], ids: Path | None, *, dtype: str = ""
 ) -> Stored:
-    """A file with one vector under each id."""
+    """What is stored in a file that has one array per item, by its id: these arrays, flattened, are
+    the vectors. `ids`: a file of ids, which such a file must not have (UsageError); `dtype`: the
+    type in the file, where that of the arrays is another."""
     if ids is not None:
         raise UsageError(
             f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out"
@@ -165,7 +169,7 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
         # the library has no way to map: the file is the length of a header, the header in JSON, and
         # the tensors at its offsets
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
+            length = int.from_bytes(file.read(8), "little")  # of the header
             entry = parse_json(file.read(length))[name]
 
         if entry["dtype"] not in SAFETENSORS:
@@ -187,7 +191,8 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
 
 
 def _tensor_parts(file: Any) -> list[ArrayPart]:
-    """The tensors of a safetensors file; its types are such as F32, I64 and BF16."""
+    """The tensors of an open safetensors file, to tell which are vectors: an F in the type, as in
+    F32 and BF16, is that of floats; I64 and others are whole numbers."""
     names = list(file.keys())
     views = [(name, file.get_slice(name)) for name in names]
     return [
@@ -253,7 +258,8 @@ def read_arrow(path: Path, ids: Path | None) -> Stored:
 
 
 def read_parts(path: Path, ids: Path | None) -> Stored:
-    """A parquet file or a folder of parquet files."""
+    """The content of a parquet file, or of a folder of parquet files, with what its metadata say:
+    the items that could not be embedded, and the size of the images."""
     stored = _tabular(path, ids, read_parquet)
     with readable(path):
         return stored._replace(
@@ -262,7 +268,8 @@ def read_parts(path: Path, ids: Path | None) -> Stored:
 
 
 def stored_table(table: pa.Table, path: Path) -> Stored:
-    """A table with a column of ids, made from that of the file at `path`."""
+    """The content of a table in memory with a column of ids, made from that of the file at
+    `path`."""
     return _tabular(path, None, lambda _: read_table(table, path))
 
 
@@ -297,11 +304,14 @@ SAFETENSORS = {
 
 
 def open_stored(path: Path, ids: Path | None) -> Stored:
-    """Read `path` by its suffix, or a folder by the files in it."""
+    """What is stored in an embedding file, read by its suffix, or in a folder, by the files in it;
+    `ids`: the file of ids of vectors alone. Raises SubmissionError for files that cannot be read,
+    UsageError for an unknown suffix."""
     if not path.exists():
         raise SubmissionError(f"{path} does not exist", expected="an embedding file")
     if path.is_dir():
         return _folder_reader(path)(path, ids)
+    # also compressed: suffix_of is .csv for a file called .csv.gz
     if suffix_of(path) in TEXTS and path.stat().st_size:
         return _tabular(path, ids, TEXTS[suffix_of(path)])
     if path.suffix.lower() not in {**READERS, **TEXTS}:
@@ -318,7 +328,8 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
 
 @contextmanager
 def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
-    """Turn what parsers raise on a damaged file into one SubmissionError."""
+    """Turn what parsers raise meanwhile on a damaged file, the errors DAMAGED and these `others`,
+    into one SubmissionError that names the file."""
     try:
         yield
     except (*DAMAGED, *others) as error:
@@ -349,8 +360,8 @@ def _folder_reader(path: Path) -> Reader:
 
 
 def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) -> Stored:
-    """The content of a table, which `read` reads; one without ids takes those of a file beside
-    it."""
+    """The content of a table, read by the function of its format; one without ids takes those of
+    the file `ids`, or of one beside it."""
     with readable(path):
         found = read(path)
     stored = _with_ids(path, found.vectors, found.ids, ids)
@@ -385,6 +396,6 @@ def _with_ids(
 
 
 def _how_many(folder: Path) -> str | None:
-    """What to do with a folder of several embedding files."""
+    """What to do with a folder of embedding files of other formats; None where it has none."""
     files = [path for path in folder.iterdir() if path.suffix.lower() in READERS]
     return f"hbench evaluate-all {folder} scores each of its {len(files)} files" if files else None

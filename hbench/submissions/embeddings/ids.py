@@ -116,10 +116,10 @@ def _is_object(candidate: Path, path: Path) -> bool:
 
 
 def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
-    """Strings or integers as an object array of str (N,); raises SubmissionError for anything else,
-    or broken text.
+    """Strings or integers as an object array of str (N,); raises SubmissionError, which names the
+    file `source`, for anything else, or broken text.
     """
-    # a text is a list, of its letters
+    # a text would be a list of its letters, a mapping one of its keys
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SubmissionError(
             f"the ids in {source} are not a list",
@@ -164,7 +164,7 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
 def rows_in(
     names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]
 ) -> NDArray[np.int64]:
-    """Return the position of each name among others, -1 where it is missing."""
+    """Return the position (n,) of each name among others, −1 where it is missing."""
     column = names if isinstance(names, pa.ChunkedArray) else pa.array(names, pa.string())
     return np.asarray(
         pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64
@@ -172,7 +172,7 @@ def rows_in(
 
 
 def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
-    """Texts as they are, and whole numbers by their digits."""
+    """The ids in an array of texts or whole numbers, numbers by their digits, as texts (N,)."""
     try:
         return array.astype(str).astype(object)
     except SystemError:  # numpy does not look at the letters of a damaged file
@@ -182,12 +182,13 @@ def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
 
 
 def _decoded(array: NDArray[Any], source: str) -> list[str]:
-    """Texts that were kept as bytes of UTF-8."""
+    """The ids in an array of bytes, which are taken for UTF-8, as texts."""
     return [name.decode("utf-8") for name in array.tolist()]
 
 
 def _texts_of_objects(array: NDArray[Any], source: str) -> list[str]:
     """The ids in an array of Python objects, strings or integers, as texts."""
+    # True is an int of Python, but no id
     foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
     if foreign:
         raise SubmissionError(
@@ -207,8 +208,8 @@ TEXTS_OF_KIND: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]
 }
 
 
-def _lines(path: Path) -> Ids:
-    """The lines of a text, an id each; the last line may end or not."""
+def _ids_in_lines(path: Path) -> Ids:
+    """The ids of a text, one in each line; the last line may have an end or not."""
     text = read_text(path, most=MAX_LIST_BYTES)
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines[-1] == "":
@@ -230,6 +231,7 @@ def _ids_in_csv(path: Path) -> Ids:
         )
 
     text.refuse_open_quote()
+    # columns are read by place, for a file without a header has no names
     places = [f"c{place}" for place in range(len(header))]
     column = places[header.index(named[0]) if named else 0]
     table = text.texts(places, header=bool(named))
@@ -268,6 +270,7 @@ def _list_in(value: Any) -> list[Any] | None:
     if all(isinstance(held, dict) for held in value):
         known = words.ids_in(value[0])
         return [held.get(known[0]) for held in value] if len(known) == 1 else None
+    # rows of equal length: their only column, or the only one of different texts
     if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):
         columns = [list(column) for column in zip(*value, strict=True)]
         texts = list(filter(_are_different_texts, columns))
@@ -297,7 +300,7 @@ def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
     return lists[0] if len(lists) == 1 else None
 
 
-def _npy(path: Path) -> Ids:
+def _ids_in_npy(path: Path) -> Ids:
     """The ids of a NumPy array of texts or whole numbers."""
     return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
 
@@ -316,9 +319,9 @@ def _ids_in_parquet(path: Path) -> Ids:
 
 
 READERS: dict[str, Callable[[Path], Ids]] = {
-    ".txt": _lines,
+    ".txt": _ids_in_lines,
     ".csv": _ids_in_csv,
     ".json": _ids_in_json,
-    ".npy": _npy,
+    ".npy": _ids_in_npy,
     ".parquet": _ids_in_parquet,
 }

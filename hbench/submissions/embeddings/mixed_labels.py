@@ -39,13 +39,15 @@ TINY = 1e-300  # instead of 0 where it divides
 
 
 def doubt_of_labels(test: Manifest, given: Embeddings) -> Iterator[str]:
-    """Yield a doubt where labels seem to be mixed into the vectors of a test's gallery."""
-    if given.dim > MOST_DIM:
+    """Yield a doubt where labels seem to be mixed into the vectors of a test's gallery: where much
+    of what tells classes apart lies in directions in which the items of a class hardly differ."""
+    if given.dim > MOST_DIM:  # that would take longer than the evaluation
         return
     ranked = np.flatnonzero(test.gallery)
     classes = test.labels[ranked, -1]
     chosen = _sample(classes, max(SAMPLED_ITEMS, SAMPLED_PER_DIM * given.dim))
     distinct, number = np.unique(classes[chosen], return_inverse=True)
+    # of few classes, or few items beyond one of each, no direction's variance is known well
     beyond = len(chosen) - len(distinct)
     if len(distinct) < FEWEST_CLASSES or beyond < max(FEWEST_BEYOND, FEWEST_PER_DIM * given.dim):
         return
@@ -116,8 +118,11 @@ def _blocks(sizes: NDArray[np.int64]) -> Iterator[slice]:
 
 
 def _sample(classes: NDArray[np.integer], items: int) -> NDArray[np.int64]:
-    """Places of about so many items: the first ones of every class of two and more, or of every
-    second, third … such class."""
+    """The places of about this many items: the first SAMPLED_OF_CLASS of every class of two and
+    more, or of every second, third … such class, where all of them would be too many.
+
+    `classes` (N,): of the items. A class of one item says nothing about what varies within it.
+    """
     order = np.argsort(classes, kind="stable")
     _, starts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
     kept = np.minimum(sizes, SAMPLED_OF_CLASS)

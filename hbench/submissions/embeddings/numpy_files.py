@@ -33,7 +33,7 @@ def member(archive: zipfile.ZipFile, name: str, path: Path) -> NDArray[Any]:
             path, info.header_offset + 30 + name_length + extra_length, info.file_size
         )
     with archive.open(info) as stream:
-        _header(stream, path, info.file_size)
+        _header(stream, path, info.file_size)  # raises for what is missing or pickled
     with archive.open(info) as stream:
         return np.lib.format.read_array(stream, allow_pickle=False)
 
@@ -56,8 +56,9 @@ def mapped_npy(path: Path, offset: int, size: int) -> NDArray[Any]:
 
 
 def _header(file: IO[bytes], path: Path, size: int) -> NpyHeader:
-    """The head of an array in `size` bytes, of which it takes some; raises for pickled objects and
-    missing bytes.
+    """The head of the array at the file's current place, which takes `size` bytes with its head:
+    shape, order and type. Raises SubmissionError for pickled objects, ValueError where the bytes
+    are too few for the shape.
     """
     start = file.tell()
     head = npy_header(file)

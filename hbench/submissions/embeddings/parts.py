@@ -34,10 +34,12 @@ class ArrayPart(NamedTuple):
     values: Sequence[str] | Callable[[], Sequence[str]] = ()
 
     def are_unique(self) -> bool:
+        """Whether all values of a list differ, as ids do; they are read here, if not before."""
         values = self.values() if callable(self.values) else self.values
         return len(set(values)) == self.shape[0]
 
     def __str__(self) -> str:
+        """The part as an error lists it: its name and shape."""
         return f"{shorten(self.name, 40) or '(empty)'} {self.shape}"
 
 
@@ -59,12 +61,14 @@ def named(parts: Sequence[ArrayPart], known: Container[str]) -> list[str]:
 
 
 def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
-    """The name of the part that holds the vectors. Raises SubmissionError, which lists the parts,
-    where none or several may.
+    """The name of the part of a file that holds the vectors: by a usual name, else the only table
+    of floats, (n, D) with D > 1, with other words for vectors going first. Raises SubmissionError,
+    which lists the parts, where none or several may; `source`, `what`: the file, and what is looked
+    for, in its words.
     """
     usual = named(parts, words.VECTORS)
     if usual:
-        return the_one_named(usual, usual, what, source)
+        return the_one_named(usual, usual, what, source)  # raises for several
     fitting = [
         part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1
     ]
@@ -85,6 +89,7 @@ def ids_among(
     none has a usual name and ids are `given` elsewhere. Raises SubmissionError where several have a
     usual name."""
     usual = named(parts, words.SURE_IDS)
+    # the_one_named raises for several
     if usual or given:
         return the_one_named(usual, usual, what, source) if usual else None
     lists = [part for part in parts if part.shape == (count,)]
@@ -101,7 +106,8 @@ def ids_among(
 
 
 def as_words(vectors: str, ids: str | None) -> str:
-    """What was taken, in words, where a name is not a usual one; else ""."""
+    """Which names were taken for vectors and for ids, in words, where one of them is not a usual
+    name; "" where both are. `ids` None: they came from elsewhere."""
     of_usual_ids = ids is None or words.folded(ids) in words.SURE_IDS
     if words.folded(vectors) in words.VECTORS and of_usual_ids:
         return ""
@@ -132,6 +138,7 @@ def dimension_columns(names: Sequence[str]) -> tuple[str, ...]:
     # the text before the number -> number -> name
     families: dict[str, dict[int, str]] = defaultdict(dict)
     for name in names:
+        # longer numbers are no dimensions, but, say, dates
         if (match := NUMBERED.fullmatch(name)) and len(match[2]) < 10:
             families[match[1]][int(match[2])] = name
     counted = [family for family in families.values() if len(family) > 1 and _is_count(family)]

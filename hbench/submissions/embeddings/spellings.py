@@ -54,8 +54,9 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
         return None
 
     shorter, longer = sorted((missing, unknown), key=len)
-    sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]
+    sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]  # evenly over the list
     names, others = _with_same_letters(sample, longer, CANDIDATES)
+    # tried in turn: one rewriting, two at once, row numbers, one that explains half
     search = partial(_pairs_by_first_rewriting, names, others, mirrored=shorter is unknown)
     found = search(REWRITINGS, NEARLY_ALL) or search(
         _rewritings_by_two(names, others, mirrored=shorter is unknown), NEARLY_ALL
@@ -82,8 +83,8 @@ def _are_row_numbers(missing: Sequence[str], unknown: Sequence[str]) -> bool:
 def _with_same_letters(
     sample: Sequence[str], longer: Iterable[str], most: int
 ) -> tuple[list[str], list[str]]:
-    """The sample, and the names of the longer list that have the letters of one of it; fewer of
-    both where these are too many.
+    """The sample, each name once, and the names of the longer list that have the same letters and
+    digits as one of the sample; a smaller sample where these are more than `most`.
     """
     sample = list(dict.fromkeys(sample))
     found = _with_letters_of(sample, longer)
@@ -94,6 +95,8 @@ def _with_same_letters(
 
 
 def _with_letters_of(sample: Sequence[str], names: Iterable[str]) -> list[str]:
+    """Those of the names, each once, that have the same letters and digits as some name of the
+    sample, whatever stands between them: no rewriting could make others equal."""
     known = {key for name in sample for key in _letters_of(name)}
     return list(dict.fromkeys(name for name in names if not known.isdisjoint(_letters_of(name))))
 
@@ -106,12 +109,14 @@ def _pairs_by_first_rewriting(
     *,
     mirrored: bool,
 ) -> tuple[list[tuple[str, str]], str] | None:
-    """The pairs (unknown, wanted) that meet by the first rewriting that makes this share of the
-    sample meet, and its name; None where none does. `mirrored`: the sample is of the unknown ids.
+    """The pairs (unknown, wanted) that become equal by the first rewriting that makes this share of
+    the sample equal to one of the `others`, and its name; None where none does. `mirrored`: the
+    sample is of the unknown ids, the others of the wanted ones.
     """
     if not others:
         return None
     for rewriting in rewritings:
+        # where only half has to meet, a name may have several partners
         pairs = _pairs_that_meet(
             sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL
         )
@@ -123,8 +128,9 @@ def _pairs_by_first_rewriting(
 def _rewritings_by_two(
     sample: list[str], others: list[str], *, mirrored: bool
 ) -> Iterator[Rewriting]:
-    """Yield two rewritings as one, where both together make most of a smaller sample meet: trying
-    all pairs of rewritings on the whole sample would take long."""
+    """Yield two rewritings as one, where both together make most of a smaller sample equal to
+    others: trying all pairs of rewritings on the whole sample would take long. `mirrored`: the
+    sample is of the unknown ids, not of the wanted ones."""
     few, near = _with_same_letters(
         sample[:: max(1, len(sample) // PAIR_SAMPLE)][:PAIR_SAMPLE], others, 10 * PAIR_SAMPLE
     )
@@ -141,6 +147,7 @@ def _rewritings_by_two(
 
 
 def _one_after_the_other(first: Spelling, second: Spelling) -> Spelling:
+    """A function that rewrites a name by both functions in turn."""
     return lambda name: second(first(name))
 
 
@@ -217,11 +224,13 @@ AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
 
 
 def _letters_of(name: str) -> tuple[str, str, str]:
-    """What no rewriting changes in a name: the letters and digits of its last part, with and
-    without the suffix, and of all of it, but for the zeros."""
+    """What no rewriting changes in a name: the letters and digits, but for zeros, of its last part,
+    with and without the suffix, and of all of it. Names that share none of the three cannot become
+    equal; so few are compared."""
+    # what Python or an address prints around a name is taken off first
     if MARKED.search(name):
         name = unquote(_unwrapped(name))
-    if not name.isascii():
+    if not name.isascii():  # one form for letters that Unicode has in several
         name = unicodedata.normalize("NFKD", _as_utf8(name)).casefold()
         name = "".join(letter for letter in name if letter.isalnum() or letter in "/\\.")
     path = name.replace("\\", "/")
@@ -274,11 +283,13 @@ def _without_b(name: str) -> str:
 
 
 def _without_quotes(name: str) -> str:
+    """A name without one pair of equal quotes around it."""
     return name[1:-1] if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"`" else name
 
 
 def _as_utf8(name: str) -> str:
-    """The text whose UTF-8 bytes were read as Latin-1, or as Windows' version of it."""
+    """The text whose UTF-8 bytes were read as Latin-1, or as Windows' version of it: "MÃ¶we" is
+    "Möwe"; a name that is no such text stays."""
     for wrong in ("latin-1", "cp1252"):
         try:
             return name.encode(wrong).decode("utf-8")
@@ -288,59 +299,73 @@ def _as_utf8(name: str) -> str:
 
 
 def _without_suffix(name: str) -> str:
+    """A path without what stands behind the last point of its last part: a/b.jpg becomes a/b."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + (last.rpartition(".")[0] or last)
 
 
 def _below(name: str) -> str:
+    """A path without its first folder: a/b/c.jpg becomes b/c.jpg."""
     return name.partition("/")[2] or name
 
 
 def _last(name: str) -> str:
+    """The last part of a path whose parts are divided by slashes."""
     return name.rpartition("/")[2]
 
 
 def _with_slashes(name: str) -> str:
+    """A path of Windows, with slashes for its backslashes."""
     return name.replace("\\", "/")
 
 
 def _as_is(name: str) -> str:
+    """The name itself, for the side of a rewriting that changes nothing."""
     return name
 
 
 def _composed(name: str) -> str:
+    """A name in Unicode's form NFC: ü as one letter, where macOS writes u and two points."""
     return unicodedata.normalize("NFC", name)
 
 
 def _compatible(name: str) -> str:
+    """A name in Unicode's form NFKC: also ﬁ and full-width letters as plain ones."""
     return unicodedata.normalize("NFKC", name)
 
 
 def _file_name(name: str) -> str:
+    """The last part of a path, with slashes or backslashes."""
     return _last(_with_slashes(name))
 
 
 def _stem(name: str) -> str:
+    """The last part of a path without its suffix: a/b.jpg becomes b."""
     return _without_suffix(_file_name(name))
 
 
 def _with_underscores(name: str) -> str:
+    """A name with underscores for its blanks."""
     return name.replace(" ", "_")
 
 
 def _without_marks(name: str) -> str:
+    """A name with underscores for its blanks and its dashes."""
     return name.translate({ord(mark): "_" for mark in " -"})
 
 
 def _without_dashes(name: str) -> str:
+    """A name without its dashes, as UUIDs are written in two ways."""
     return name.replace("-", "")
 
 
 def _flat(name: str) -> str:
+    """A path as one name, with underscores for its slashes."""
     return name.replace("/", "_")
 
 
 def _without_zeros(name: str) -> str:
+    """A name whose numbers have no leading zeros: img_007 becomes img_7."""
     return ZEROS.sub("", name)
 
 

@@ -47,16 +47,19 @@ class VectorSheet(NamedTuple):
     row names the columns.
     """
 
-    ids: int
-    vectors: tuple[int, ...]
+    ids: int  # places of columns count from 0
+    vectors: tuple[int, ...]  # of each dimension, or of one column with a list in each cell
     header: bool
-    decimal: str
-    said: str
+    decimal: str  # the decimal mark, "." or ","
+    said: str  # what was taken for vectors and ids, in words
 
 
 def read_csv(path: Path) -> TableRead:
-    """Ids and vectors of a table of text, which may be compressed, and separated by commas,
-    semicolons, tabs or bars.
+    """The ids (N,) and vectors (N, D) of a table of text, which may be compressed, with cells
+    between commas, semicolons, tabs or bars: a number in each of D columns, or one column with a
+    list of D numbers in each cell.
+
+    Raises SubmissionError for a table without vectors, and for empty cells inside of them.
     """
     text = TextTable(path)
     if not text.dialect.rows:
@@ -67,11 +70,13 @@ def read_csv(path: Path) -> TableRead:
         )
 
     sheet = _sheet_of(text.dialect, path)
+    # the ids stand in the first column of what is read, whatever their place in the file
     table = _read_cells(text, sheet)
-    columns = [table.column(place) for place in range(1, table.num_columns)]
     ids = from_texts(table.column(0).combine_chunks(), path.name)
-    if pa.types.is_large_string(columns[0].type):
-        return TableRead(ids, _parse_lists(columns[0].to_pylist(), path), [path], sheet.said)
+    columns = table.columns[1:]
+    if pa.types.is_large_string(columns[0].type):  # lists, which are still texts
+        vectors = _parse_lists(columns[0].to_pylist(), path)
+        return TableRead(ids, vectors, [path], sheet.said)
     if nulls := sum(column.null_count for column in columns):
         raise SubmissionError(
             f"{path} has {nulls:,} empty cells inside its vectors", expected="numbers"
@@ -92,14 +97,16 @@ def _decimal_of(dialect: Dialect) -> str:
 
 
 def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
-    """The roles of the columns, by the first rows."""
+    """Which columns of a table hold the ids and the vectors, told from its first rows: by their
+    names, else by what their cells look like. Raises SubmissionError where that is not sure."""
     first, *rest = dialect.rows
     decimal = _decimal_of(dialect)
     number = COMMA if decimal == "," else POINT
     header = _is_header(first, rest, number)
     filled = _filled_columns(rest if header else dialect.rows, len(first))
-    numeric = _places_of(number, filled)
+    numeric = _places_of(number, filled)  # the columns of numbers
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
+    # those of numbers not all of which are whole: whole ones may as well be labels
     fractions = [place for place in numeric if any(map(NOT_WHOLE.search, filled[place]))]
     lists = [place for place, name in enumerate(names) if name in words.VECTORS]
     lists = lists or _places_of(LIST_OF_NUMBERS, filled)
@@ -165,13 +172,18 @@ def _is_header(
 def _place_of_ids(
     names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], *, header: bool
 ) -> int | None:
-    """The column of the ids: a known name, the only text, or, where there is none, the first
-    column.
+    """The place of the column of ids, from 0: by a known name, else the only column of texts, else
+    the first column, if it may number the rows. None where none of these is sure.
+
+    `names`: of all columns, in small letters, "" without a `header`; `numeric`: the places of
+    columns that hold numbers, or vectors, and so no ids; `fractions`: of those whose numbers are
+    not all whole.
     """
     for known in (words.SURE_IDS, words.OTHER_IDS):
         there = [place for place, name in enumerate(names) if name in known]
         if len(there) == 1:
             return there[0]
+    # the name of a class, such as label, may stand above texts, too
     texts = [
         place
         for place, name in enumerate(names)
@@ -179,15 +191,21 @@ def _place_of_ids(
     ]
     if len(texts) == 1:
         return texts[0]
-    is_index = not header or words.is_index(names[0], counts_rows=True)
-    return 0 if not texts and 0 not in fractions and is_index else None
+    # whole numbers in the first column count the rows, without a name or under that of an index
+    may_be_index = not header or words.is_index(names[0], counts_rows=True)
+    return 0 if not texts and 0 not in fractions and may_be_index else None
 
 
 def _places_of_vectors(
     names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], ids: int | None
 ) -> tuple[int, ...]:
-    """The columns that count dimensions, else all numbers but the ids, an index and labels, where
-    these are fractions and no further texts stand beside them, as in a table of labels."""
+    """The places of the columns of numbers that are a vector: those whose names count dimensions
+    (f0, f1 …); else all but the ids, an index and labels, where these are fractions, and no further
+    texts stand beside them, as in a table of labels. Empty where none are.
+
+    `names`: of all columns, "" without a header; `numeric`, `fractions`: the places of columns of
+    numbers, and of numbers not all of which are whole; `ids`: the place of the ids.
+    """
     free = [place for place in numeric if place != ids]
     family = dimension_columns([names[place] for place in free])
     if family:
@@ -208,7 +226,8 @@ def _places_of_vectors(
 
 
 def _may_be_dimension(name: str) -> bool:
-    """Whether a number may be one of a vector: an index and a class are none."""
+    """Whether a column of numbers of this name may be a dimension of vectors: an index and a class
+    are none."""
     is_index = name == "index" or words.is_index(name, counts_rows=False)
     return not is_index and name not in words.CLASS_NUMBERS
 
@@ -216,7 +235,8 @@ def _may_be_dimension(name: str) -> bool:
 def _said_of_columns(
     first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool
 ) -> str:
-    """In words which columns were taken for vectors and ids; "" where their names say it."""
+    """In words which columns were taken for vectors and ids, by their names, or, without a header,
+    by their numbers from 1; "" where their names say it. `first`: the first row of the table."""
     if not header:
         return (
             f"vectors, of the columns {vectors[0] + 1} … {vectors[-1] + 1}, with the ids of "
@@ -231,7 +251,8 @@ def _said_of_columns(
 
 
 def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
-    """The ids and the numbers as an Arrow table; a list in a cell stays a text."""
+    """The ids and the numbers as an Arrow table: the ids in its first column, as texts, then the
+    numbers of the vectors, as float64; a list in a cell stays a text."""
     names = [f"c{place}" for place in range(len(text.dialect.rows[0]))]
     is_list = len(sheet.vectors) == 1
     kind = pa.large_string() if is_list else pa.float64()
@@ -241,13 +262,14 @@ def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
 
 
 def _parse_lists(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
-    """The vectors in cells such as "[0.1, 0.2]" or "0.1 0.2"."""
+    """The vectors (N, D) in cells such as "[0.1, 0.2]" or "0.1 0.2", one a cell."""
     rows = [np.array(_numbers_in(cell), np.float64) for cell in cells]
     return _stack_rows(rows, path)
 
 
 def _numbers_in(cell: str) -> list[str]:
-    """The numbers of a vector that stands in a cell, as they are written there."""
+    """The numbers of a vector that stands in a cell, as they are written there: "[np.float64(0.1),
+    0.2]" is ["0.1", "0.2"]."""
     inner = WRAPPED.sub(r"\1", cell).strip().strip("[](){}")
     return [part for part in re.split(r"[\s,;]+", inner) if part]
 
@@ -286,6 +308,7 @@ def read_jsonl(path: Path) -> TableRead:
         return [record.get(key) for record in records]
 
     records, said = _of_named_vectors(records, path)
+    # the keys of the first object are those of all
     parts = [_part_of_key(key, values_of(key)) for key in records[0]]
     name = vectors_among(parts, path, "list of numbers")
     of_ids = ids_among(parts, len(records), path, "id in each line")
@@ -337,8 +360,8 @@ def _record(line: str, number: int, path: Path) -> dict[str, Any]:
 
 
 def _part_of_key(key: str, values: Sequence[Any]) -> ArrayPart:
-    """The values of a key in all lines as a part, from which vectors and ids are told by its shape
-    and kind."""
+    """The values of a key in all lines as a part of the file; its shape and kind tell whether it
+    holds vectors or ids. Lists of numbers are taken to have the length of the first."""
     first = values[0]
     if (
         isinstance(first, list)

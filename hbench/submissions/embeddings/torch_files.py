@@ -34,12 +34,13 @@ def by_name(content: Any) -> dict[str, Any]:
 
 
 def are_sparse(held: Mapping[str, Any]) -> bool:
-    """Whether a tensor among them is kept as its non-zero entries alone."""
+    """Whether any of these tensors is kept as its non-zero entries alone, and no plain table."""
     return any(str(part.layout) != "torch.strided" for part in held.values())
 
 
 def held_part(name: str, held: Any) -> ArrayPart:
-    """One entry of a torch file: a tensor, or a list of texts or whole numbers."""
+    """One entry of a torch file as a part, whose shape and kind tell whether it holds vectors or
+    ids: a tensor, or a list of texts or whole numbers; anything else can be neither ("?")."""
     if hasattr(held, "is_floating_point"):
         kind = "f" if held.is_floating_point() else "i"
         return ArrayPart(name, tuple(held.shape), kind, lambda: held.tolist())
@@ -49,7 +50,7 @@ def held_part(name: str, held: Any) -> ArrayPart:
 
 
 def numpy_of(tensor: Any) -> NDArray[Any]:
-    """A tensor's numbers; bfloat16 as uint16."""
+    """A tensor's numbers as an array in the same memory; bfloat16 as uint16, its bits."""
     import torch
 
     whole = tensor.detach().contiguous()

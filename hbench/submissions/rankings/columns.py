@@ -59,8 +59,9 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
         return None
 
     header, *rows = first_rows
-    if any(folded(name) in words.VECTORS for name in header):
+    if any(folded(name) in words.VECTORS for name in header):  # embeddings
         return None
+    # a run without a header, a row for each item, a row for each query; else perhaps a mistake
     if _is_run(first_rows):
         return partial(_read_text_run, text=text)
     if roles := roles_of_rows(
@@ -83,6 +84,7 @@ def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
         is_ranking = first_of(header, (*words.LISTS, *ORDERS)) or first_of(header, words.RETRIEVED)
         # a table of labels has these
         return bool(is_ranking) and not {"query", "gallery", "item"} <= set(map(folded, header))
+    # no header: a query with its list, or rows of query, item and score, whose queries repeat
     is_list = len(header) == 2 and are_several(header[1]) and suffix == ".csv"
     repeated = len({row[0] for row in rows}) < len(rows)
     is_rows = len(header) == 3 and repeated and _are_numbers(rows, 2) and not _are_numbers(rows, 1)
@@ -90,14 +92,15 @@ def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
 
 
 def _are_numbers(rows: Sequence[Sequence[str]], place: int) -> bool:
-    """Whether the cells of a column are numbers, perhaps with decimal commas."""
+    """Whether the cells of the column at this place, from 0, are numbers, perhaps with decimal
+    commas; rows may be shorter than others."""
     cells = [row[place] for row in rows if len(row) > place]
     return bool(cells) and all(re.fullmatch(NUMBER, cell.replace(",", ".")) for cell in cells)
 
 
 def _is_run(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the rows are those of a run without a header, but with another delimiter than
-    blanks."""
+    """Whether the rows are those of a TREC run, query Q0 item rank score tag, without a header, but
+    with another delimiter than blanks."""
     fits = all(len(row) == 6 and row[1].casefold() in ("q0", "0") for row in rows)
     return fits and _are_numbers(rows, 3) and _are_numbers(rows, 4)
 
@@ -109,7 +112,8 @@ def _read_text_run(path: Path, text: TextTable) -> Lines:
 
 
 def _why_no_ranking(header: Sequence[str]) -> SubmissionError:
-    """Why a table that was meant as a ranking is none."""
+    """Why a table with this header, which was meant as a ranking, is none: an error for the reader
+    to raise."""
     found = listed(header) or "nothing"
     expected = (
         "the header id,images with the lists between blanks; or columns query, item and "
@@ -137,6 +141,7 @@ def _refusing_reader(error: SubmissionError) -> Callable[[Path], Lines]:
     """A reader that refuses its file for this reason, as soon as somebody reads it."""
 
     def reader(path: Path) -> Lines:
+        """Raise the error, with the file's name."""
         raise SubmissionError(
             f"{path} is not a ranking: {error.problem}",
             expected=error.expected,
@@ -150,7 +155,8 @@ def _refusing_reader(error: SubmissionError) -> Callable[[Path], Lines]:
 def _read_text_rows(
     path: Path, text: TextTable, roles: Roles, *, names: Sequence[str] = ()
 ) -> Lines:
-    """The lines of a table of text; `names` are those of its columns where it has no header."""
+    """The lines of a table of text with a row for each item; `roles`: which of its columns hold
+    what; `names`: of the columns, where it has no header. Decimal commas become points."""
     table = text.texts(names or text.dialect.rows[0], header=not names)
     values = table[roles.value].combine_chunks()
     said = f"rows of {roles.said}"
@@ -170,8 +176,9 @@ def _read_text_rows(
 
 
 def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
-    """The lines of a table with a row of query, item and score, each; `form`: what the table was
-    taken for, in words. Where there is no score, a rank or distance r is the score −r.
+    """The lines of a table with a row for each item; `roles`: which columns hold query, item and
+    score; `form`: what the table was taken for, in words. Where there is no score, a rank or
+    distance r is the score −r, so that the smallest comes first.
     """
     if table[roles.query].null_count or table[roles.items].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
@@ -188,6 +195,8 @@ def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Line
 
 
 def _as_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """A column of numbers, or of texts that are numbers, as floats; NaN for texts that are none.
+    Large integers may be rounded: `safe=False` lets Arrow do so."""
     if pa.types.is_large_string(column.type):
         return as_numbers(pc.ascii_trim_whitespace(column.combine_chunks()))
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64))
@@ -197,20 +206,25 @@ def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
     """Google Landmarks' submission and its kin: no value is ever "missing" ("NA" is an id), an
     empty list is allowed.
     """
-    table = text.texts(text.dialect.rows[0])
+    table = text.texts(text.dialect.rows[0])  # by the names in the header
     cells = table[roles.items].combine_chunks()
     lists, said = _split_cells(cells)
     if text.encoding:
         said += f", in {text.encoding}"
     form = f"lists of items under {roles.said}{said}"
+    # lists have no column of values: `value` carries what the table was taken for
     return _lines_of_lists(
         path, table[roles.query].combine_chunks(), lists, replace(roles, value=form)
     )
 
 
 def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lines:
-    """The lines of a table with one query and its whole list a row. Empty names are places that
-    were not filled."""
+    """The lines of a table with one query and its whole list a row, best first.
+
+    `queries` (Q,): texts; `lists` (Q,): lists of texts, of which empty ones are places that were
+    not filled; `roles.value`: what the table was taken for, in words. Raises SubmissionError for a
+    query with two lists.
+    """
     counts = pc.value_counts(queries)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
@@ -221,6 +235,7 @@ def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles
         )
 
     items = lists.flatten()
+    # of each item the query, its row, as often as the list is long; a missing list has no item
     of = np.repeat(
         np.arange(len(queries)),
         pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False),
@@ -234,7 +249,8 @@ def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles
 
 
 def _split_cells(cells: pa.Array) -> tuple[pa.Array, str]:
-    """The cells as lists of names, and how they were split where not by blanks."""
+    """The cells, one for each query, as lists of names, and in words how they were split, where not
+    by blanks: by what most of the first 100 cells show."""
     filled = cells.filter(pc.not_equal(pc.utf8_trim_whitespace(cells), ""))
     first = filled.slice(0, 100).to_pylist()
     if first and all(IN_BRACKETS.match(cell) for cell in first):
@@ -248,6 +264,7 @@ def _split_cells(cells: pa.Array) -> tuple[pa.Array, str]:
         """Whether more than half of the first cells hold a mark."""
         return 2 * sum(mark in cell for cell in first) > len(first)
 
+    # blanks win, and so do two marks at once: then a mark may be part of the names
     between = list(filter(is_in_most, BETWEEN))
     if not first or has_blanks or len(between) != 1:
         return pc.split_pattern(cells, " "), ""
@@ -273,7 +290,7 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
     """
     fields = _parquet_fields(path)
     names = list(fields)
-    if any(folded(name) in words.VECTORS for name in names):
+    if any(folded(name) in words.VECTORS for name in names):  # embeddings
         return None
 
     texts = [
@@ -303,6 +320,8 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
 
 
 def _read_parquet_rows(path: Path, roles: Roles) -> Lines:
+    """The lines of a parquet file with a row for each item; `roles`: which columns hold query,
+    item, score and perhaps rank. No other column is read."""
     needed = [name for name in (roles.query, roles.items, roles.value, roles.ranks) if name]
     return _lines_of_rows(path, _table(path, needed), roles, f"a table of {roles.said}")
 
@@ -316,7 +335,8 @@ def _is_list_of_names(kind: Any) -> bool:
 
 
 def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
-    """The lines of a parquet file with a query and its list in each row."""
+    """The lines of a parquet file with a query and its list in each row; `roles`: which columns
+    hold them. Raises SubmissionError for a row without a query."""
     table = _table(path, [roles.query, roles.items])
     if table[roles.query].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
@@ -329,6 +349,7 @@ def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
 
 
 def _table(path: Path, columns: list[str]) -> pa.Table:
+    """These columns of a parquet file, or of all parquet files of a folder, one behind another."""
     return pa.concat_tables([parquet_table(file, columns=columns) for file in _parquet_files(path)])
 
 

@@ -105,7 +105,8 @@ def read(path: Path) -> Ranking:
 
 
 def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
-    """Lists by query, each by descending score and then by name."""
+    """The ranking that lines, one per listed item, make: a list for each query, by descending
+    score and then by name; where there are no scores, in the order of the lines."""
     encoded = lines.items.dictionary_encode()
     names = encoded.dictionary
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -117,6 +118,7 @@ def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
         by_name[pc.sort_indices(names).to_numpy()] = np.arange(len(names))
         order = np.lexsort((by_name[codes], -lines.scores, lines.of))
 
+    # where each query's list begins: the running sum of how many lines it has
     offsets = np.concatenate(
         [[0], np.cumsum(np.bincount(lines.of, minlength=len(lines.queries)))]
     ).astype(np.int64)
@@ -144,12 +146,13 @@ def _in_words(lines: Lines, path: Path) -> str:
 
 
 def _number(count: int, one: str, several: str) -> str:
+    """A number with its word, in the singular or the plural: "1 query", "2 queries"."""
     return f"{count:,} {one if count == 1 else several}"
 
 
 def _reader_of(path: Path) -> Reader | None:
-    """The reader of a ranking, which also refuses one that was meant so; None for any other file,
-    or none.
+    """The function that reads the ranking in a file, told by its content; one that raises, for a
+    file that was meant as a ranking and is none. None for any other file, or where there is none.
     """
     if not path.exists():
         return None
@@ -164,8 +167,8 @@ def _reader_of_text(path: Path) -> Reader | None:
     if suffix_of(path) in (".json", *sheet.LINES):
         return json_runs.reader(path)
     text = TextTable(path)
-    head = text.head
-    is_named = suffix_of(path) in trec.SUFFIXES
+    head = text.head  # the first lines, None where the bytes are no text
+    is_named = suffix_of(path) in trec.SUFFIXES  # .run and others, which mean a TREC run
     # a run is read as it lies there, and no program writes one in another encoding
     if head is None or (is_named and text.encoding):
         return _no_text if is_named else None
@@ -177,7 +180,8 @@ def _reader_of_text(path: Path) -> Reader | None:
 
 
 def _no_text(path: Path) -> Lines:
-    """A reader that refuses a file that is called as a run and is no text in UTF-8."""
+    """Raise SubmissionError for a file that is called as a run, such as x.run, and is no text in
+    UTF-8; a reader as those that return lines."""
     if is_compressed(path):
         raise SubmissionError(
             f"{path} is not a ranking: it is no text in UTF-8, compressed by gzip",
@@ -192,8 +196,11 @@ def _no_text(path: Path) -> Lines:
 
 
 def _no_line(path: Path) -> Lines:
+    """Raise SubmissionError for a file that is called as a run, such as x.run, and is empty; a
+    reader as those that return lines."""
     raise SubmissionError(f"{path} is not a ranking: it is empty", expected=FORMS, found="no line")
 
 
 def _objects(texts: pa.Array) -> Ids:
+    """Arrow texts (N,) as an array of Python's texts."""
     return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)

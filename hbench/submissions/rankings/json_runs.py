@@ -20,7 +20,8 @@ Lists = Mapping[str, Any]  # what each query retrieved, as the file has it
 
 
 def reader(path: Path) -> Callable[[Path], Lines] | None:
-    """The reader of a JSON file that is a run; None for any other."""
+    """The reader of a JSON file that is a run; None for any other. The file is read here to tell
+    whether it is one, and so the reader has its content already."""
     try:
         content = _lists_in_lines(path) if suffix_of(path) in sheet.LINES else _content(path)
     except (ValueError, OSError):
@@ -30,6 +31,7 @@ def reader(path: Path) -> Callable[[Path], Lines] | None:
 
 
 def _content(path: Path) -> Any:
+    """The JSON value in a file, which may be compressed by gzip."""
     if is_compressed(path):
         return parse_json(read_gzip(path))
     return read_json(path, most=MAX_LIST_BYTES)
@@ -47,6 +49,7 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     first = parse_json(lines[0]) if lines else None
     if not isinstance(first, dict):
         return None
+    # the keys of the first object that have a name for a query, and for a list
     query = words.first_of(list(first), words.QUERIES)
     held = words.first_of(list(first), words.LISTS)
     if not query or not held:
@@ -56,7 +59,8 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
 
 
 def _as_run(content: Any) -> Lists | None:
-    """The lists of a value that is a run, records in them as scores by item; None for another."""
+    """The lists by query of a JSON value that is a run: items with scores, {"a": 0.9}, or items in
+    their order; records become scores by item. None for any other value."""
     if not isinstance(content, dict) or not content or not any(content.values()):
         return None
     lists = content.values()
@@ -64,6 +68,7 @@ def _as_run(content: Any) -> Lists | None:
         return content
     if all(isinstance(held, list) and _are(NAMES, held) for held in lists):
         return content
+    # all lists must be of one kind
     scores = {query: _scores_of(held) for query, held in content.items()}
     return None if None in scores.values() else scores
 
@@ -96,7 +101,8 @@ def _are(types: Collection[type], values: Iterable[Any]) -> bool:
 
 
 def _lines(path: Path, content: Lists) -> Lines:
-    """The lines of an object from query to its list, best first, or to items with scores."""
+    """The lines, one per listed item, of a run: from each query to its list, best first, or to
+    items with scores; `path` is for errors."""
     pairs = [(query, str(item)) for query, held in content.items() for item in held]
     items = pa.chunked_array([pa.array([item for _, item in pairs], pa.large_string())])
     if isinstance(next(iter(content.values())), list):

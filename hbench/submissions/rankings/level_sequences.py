@@ -68,8 +68,10 @@ def levels_of(
 def named_levels_of(
     ranking: Ranking, manifest: Manifest, names: Labels, *, ties: Ties = pessimistic
 ) -> dict[int, NamedSequences]:
-    """Return the sequences by labels by name (N, L), for the queries that these affect, by their
-    position among the queries.
+    """Return the sequences of lists whose items are compared by name, column by column, for the
+    queries whose names stand for several nodes of the tree, by their position among the queries.
+
+    `names` (N, L): the labels of the manifest's items by name, numbered.
     """
     queries, items = _lines(ranking, manifest)
     counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
@@ -92,7 +94,8 @@ def named_levels_of(
 
 
 def _scores(ranking: Ranking) -> NDArray[np.floating]:
-    """A score of every line (n,): its own, or one that falls from line to line."""
+    """A score of every line (n,): its own, or, where the file states an order alone, one that falls
+    from line to line."""
     if ranking.scores is None:
         return -np.arange(len(ranking.items), dtype=np.float64)
     return ranking.scores
@@ -111,6 +114,7 @@ def _lines_by_query(
     list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
 
     def lines_of(query: str) -> NDArray[np.int64]:
+        """The numbers of the lines of this query's list, from 0, in their order."""
         start, end = list_of.get(query, (0, 0))
         lines: NDArray[np.int64] = start + np.flatnonzero(kept[start:end])
         return lines
@@ -119,8 +123,10 @@ def _lines_by_query(
 
 
 def padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Find the lines that say that there was no further item; `items`: rows of the manifest, -1 for
-    none; bool (n,).
+    """Find the lines (n,), bool, that say −1 where an index found no further item.
+
+    `items` (n,): of every line, as rows of the manifest, −1 for unknown ones: a dataset may have an
+    item called -1, which then is no padding.
     """
     return np.asarray(np.isin(ranking.names, PADDING)[ranking.items] & (items < 0))
 
@@ -135,6 +141,7 @@ def is_full(ranking: Ranking, manifest: Manifest) -> bool:
     """Whether every query's list holds all its positives, so that metrics of the full ranking can
     be computed.
     """
+    # quicker than looking at the lists: some query has more positives than the longest list items
     if _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0) > ranking.depth:
         return False
     return all(
@@ -227,12 +234,13 @@ def _problems_of_items(
 
 
 def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
-    """The list that each line is in; int64 (n,)."""
+    """The list that each line is in, int64 (n,): the place of its query, as often as the list is
+    long."""
     return np.repeat(np.arange(len(ranking)), np.diff(ranking.offsets))
 
 
 def repeats(ranking: Ranking) -> NDArray[np.bool_]:
-    """Find the lines that repeat an item of the same list; bool (n,)."""
+    """Find the lines (n,), bool, whose item stands in the same list before."""
     # one number for each pair of a list and an item
     pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
     _, first_lines = np.unique(pairs, return_index=True)
@@ -253,8 +261,9 @@ def _levels_of_lines(
     items: NDArray[np.int64],
     again: NDArray[np.bool_],
 ) -> NDArray[np.uint8]:
-    """The level of every line (rows of the manifest); 0 for repeats and outside the gallery; uint8
-    (n,).
+    """The level (n,), uint8, of every line's item for its query; 0 for repeats, and for items
+    outside of the gallery. `queries`, `items` (n,): rows of the manifest, −1 for unknown ones;
+    `again` (n,): the repeats. LINES_AT_ONCE at a time, for their labels are gathered.
     """
     levels = np.zeros(len(items), np.uint8)
     counted = np.flatnonzero(~again & (items >= 0) & (queries >= 0) & manifest.gallery[items])
@@ -267,7 +276,8 @@ def _levels_of_lines(
 def _left_out(
     manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Find the pairs of a query with itself, or of one ignore group; bool (n,)."""
+    """Find the pairs (n,), bool, of a query and an item that is left out of its list: itself, or
+    one of its ignore group. `queries`, `items` (n,): rows of the manifest, −1 for unknown ones."""
     out = np.asarray(queries == items)
     if manifest.ignore is None:
         return out
@@ -276,12 +286,13 @@ def _left_out(
 
 
 def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
-    """Count the gallery items of each query per level, without itself and its ignore group; (Q,
-    L+1).
+    """How many gallery items each query has at each level, (Q, L+1), from level 0, without itself
+    and its ignore group.
     """
     asked = np.flatnonzero(manifest.query)
     gallery = np.flatnonzero(manifest.gallery)
     counts = _counts_of_all(manifest, asked, gallery)
+    # each query's counts, in place, less those of what it leaves out
     for query, levels in zip(asked, counts, strict=True):
         # without an ignore group only the query itself can be left out
         near = np.array([query])
@@ -297,7 +308,8 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
 def _counts_of_all(
     manifest: Manifest, asked: NDArray[np.int64], gallery: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Count the gallery items of each query per level, itself too; (Q, L+1)."""
+    """How many gallery items each query has at each level, (Q, L+1), from level 0, itself counted.
+    `asked` (Q,), `gallery` (G,): rows of the manifest."""
     if manifest.more is not None:  # items of several paths are at no range of an order
         nothing = np.zeros(0, np.int64)
         queries, ranked = (KnownPaths(manifest.paths, items, None) for items in (asked, gallery))

@@ -66,13 +66,15 @@ def lines_with_scores(
             fix=fix,
         )
     queries, items = (column.cast(pa.large_string()).combine_chunks() for column in (query, item))
+    # each query once, in the order of its first line, and of every line which of these it has
     encoded = queries.dictionary_encode()
     of = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return Lines(encoded.dictionary, of, items, scores, order=BY_SCORE)
 
 
 def as_numbers(texts: pa.Array) -> NDArray[np.float64]:
-    """The numbers that texts are, NaN for those that are none."""
+    """The numbers (n,) that texts are, such as "+1e-3", NaN for those that are none; Arrow, which
+    reads them, knows no sign +."""
     numbers = pc.if_else(pc.match_substring_regex(texts, NUMBER), pc.ascii_ltrim(texts, "+"), "nan")
     return np.asarray(numbers.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
@@ -85,6 +87,7 @@ def remark_on_rising_scores(lines: Lines) -> tuple[SubmissionProblem, ...]:
     is_within = np.diff(lines.of) == 0  # whether a line is of the same query as the one before it
     is_grouped = bool((np.diff(lines.of) >= 0).all())
     rises = np.diff(lines.scores)[is_within]
+    # lines that are not query by query were not written list by list, and their order says nothing
     if not is_grouped or not len(rises) or not (rises > 0).all():
         return ()
     telling = np.unique(lines.of[1:][is_within])  # queries whose lists have several lines

@@ -33,7 +33,7 @@ class Roles:
 
     @property
     def said(self) -> str:
-        """What was taken for what, in words."""
+        """Which columns were taken for query, item and value, in words."""
         query, items, value = map(in_a_line, (self.query, self.items, self.value))
         return f"query {query}, item {items}, {value}" if self.value else f"{query},{items}"
 
@@ -48,6 +48,7 @@ class Roles:
 
 
 def _is_index(name: str) -> bool:
+    """Whether a column of this name numbers the rows, as pandas writes one without a name."""
     return words.is_index(name, counts_rows=True)
 
 
@@ -64,6 +65,7 @@ def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     item = first_of(names, words.RETRIEVED)
     value, order = _column_that_orders(names)
     others = [name for name in texts if name not in (query, value) and not _is_index(name)]
+    # without a usual name the items are in the only other column of texts
     item = item or (others[0] if len(others) == 1 else "")
     if not (query and item and value):
         return None
@@ -109,9 +111,11 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
     sure = named if is_usual else [place for place in several if place in named]
     of_lists = sure or several
     others = [(place, name) for place, name in enumerate(header) if place not in of_lists]
+    # the query: a column with a usual name, else any other one
     asked = [name for _, name in others if asks(name)]
     asked = asked or [name for _, name in others if not _is_index(name)]
 
+    # a first row of names that are not known may be a header, unless one of its cells is a list
     has_known_name = any(asks(name) or folded(name) in words.LISTS for name in header)
     is_header = has_known_name or not any(map(are_several, header))
     if not is_header or len(of_lists) != 1:
@@ -126,5 +130,6 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
 
 
 def are_several(cell: str) -> bool:
-    """Whether a cell holds several names, not the numbers of a vector."""
+    """Whether a cell holds several names, with blanks between them, and not the numbers of a
+    vector; blanks beside a bracket do not count."""
     return bool(re.search(r"[^\s\]\[]\s+[^\s]", cell.strip())) and not NUMBERS.match(cell)

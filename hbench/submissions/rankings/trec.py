@@ -63,10 +63,11 @@ def is_meant(path: Path, head: Head) -> bool:
 
 
 def read(path: Path) -> Lines:
-    """The lines of a run; a header line, and lines without any letter, are passed over."""
+    """The lines of a TREC run; a header, and empty lines, are passed over. Raises SubmissionError
+    for lines without six columns, and for scores that are no numbers."""
     lines = pc.ascii_trim_whitespace(TextTable(path).lines())
     filled = pc.not_equal(lines, "")
-    numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1
+    numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1  # as an editor counts
     fields = pc.ascii_split_whitespace(
         lines if len(numbers) == len(lines) else lines.filter(filled)
     )
@@ -102,7 +103,8 @@ def read(path: Path) -> Lines:
 
 
 def _ranks(texts: pa.Array) -> NDArray[np.float64]:
-    """The ranks, or none where some are no numbers."""
+    """The ranks (n,) that texts state; none, (0,), where some are no numbers: they only serve a
+    remark."""
     try:
         return np.asarray(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
@@ -110,7 +112,7 @@ def _ranks(texts: pa.Array) -> NDArray[np.float64]:
 
 
 def _is_line(line: str) -> bool:
-    """Whether a line has the columns of a run, with numbers for rank and score."""
+    """Whether a line has the six columns of a run, with numbers for rank and score."""
     fields = line.split()
     return len(fields) == FIELDS and _is_number(fields[3]) and _is_number(fields[4])
 
@@ -133,7 +135,8 @@ def _is_header(fields: list[str]) -> bool:
 
 
 def _about_commas(scores: pa.Array) -> str | None:
-    """What to do about scores with decimal commas; None where there are none."""
+    """What to do about scores with decimal commas, as an error's advice; None where there are
+    none."""
     comma = scores.filter(pc.match_substring_regex(scores, DECIMAL_COMMA))
     if not len(comma):
         return None
@@ -144,8 +147,8 @@ def _about_commas(scores: pa.Array) -> str | None:
 def _refusal(
     path: Path, numbers: NDArray[np.int64], fields: list[str], *, all_of_them: bool
 ) -> SubmissionError:
-    """The refusal of lines without six columns: of the whole file as no ranking where no line has
-    them.
+    """The refusal of lines without six columns; of the whole file as no ranking, if `all_of_them`
+    are such. `numbers` (n,): of these lines in the file; `fields`: of the first of them.
     """
     count = len(fields)
     in_words = COUNTS[count] if count < len(COUNTS) else f"{count:,}"
@@ -167,7 +170,8 @@ def _refusal(
 
 
 def _about_columns(fields: list[str]) -> str | None:
-    """What the columns look like instead, where that can be seen."""
+    """What to do about a line with these columns in place of six, where it can be seen what it is:
+    a run without tag, judgements, or rows of query, item and score. None elsewhere."""
     if (
         len(fields) == 5
         and fields[1].casefold() == "q0"
