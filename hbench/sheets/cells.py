@@ -27,7 +27,8 @@ MOST_LETTERS = 100_000  # of one cell that is parsed as a list
 
 
 def as_list(text: str) -> list[Any] | None:
-    """The list that a text is in JSON or Python; None for any other text."""
+    """The list that a text is in JSON or as Python prints one; None for any other text, and for one
+    so long that parsing it would take long."""
     if not BRACKETS.fullmatch(text) or len(text) > MOST_LETTERS:
         return None
     try:
@@ -41,7 +42,8 @@ def as_list(text: str) -> list[Any] | None:
 
 
 def _type_of_lists(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
-    """Whether lists hold texts or lists of texts; None for anything else."""
+    """The Arrow type of some lists: LISTS where they hold texts, PATH_LISTS where they hold lists
+    of texts; None where they hold anything else, or nothing."""
     parts = [part for held in lists for part in held]
     if parts and all(isinstance(part, str) for part in parts):
         return LISTS
@@ -68,6 +70,7 @@ def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[
         )
         if parsed is None or kind is None:
             continue
+        # from the different lists back to a list in every row
         cells = pa.array(parsed, kind).take(whole.indices)
         table = table.set_column(table.column_names.index(name), name, cells)
         facts.append(f"{name} holds lists as text")
@@ -120,7 +123,9 @@ def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
 
 
 def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table:
-    """The table with the paths of a column of lists of lists as texts, a row for each."""
+    """The table with a row for each path of an item, in place of a column `name` whose cells hold
+    lists of paths, lists of names; a path becomes a text. Raises DataError for an item of several
+    paths, unless there may be `several`."""
     column = table[name].combine_chunks()
     numbers = pc.list_value_length(column).fill_null(0)
     most = pc.max(numbers).as_py()
@@ -142,4 +147,5 @@ def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table
 
 
 def _with_texts(table: pa.Table, name: str, texts: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The table with these texts, "" for missing ones, in place of the column of this name."""
     return table.set_column(table.column_names.index(name), name, pc.fill_null(texts, ""))

@@ -32,6 +32,8 @@ class ColumnValues:
     """
 
     def __init__(self, name: str, column: pa.ChunkedArray) -> None:
+        """`dictionary`: the different values; `codes` (N,): of every cell its place there, −1 where
+        the cell is empty or missing; `size`: how many different values are not empty."""
         self.name = name
         text = column if pa.types.is_string(column.type) else column.cast(pa.string())
         whole = text.combine_chunks()
@@ -39,7 +41,7 @@ class ColumnValues:
             whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
         ).dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        empty = pc.index(encoded.dictionary, "").as_py()
+        empty = pc.index(encoded.dictionary, "").as_py()  # its place, −1 where no cell is empty
         self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes
         self.dictionary = encoded.dictionary
         self.size = len(encoded.dictionary) - (empty >= 0)
@@ -56,6 +58,7 @@ class ColumnValues:
 
     @cached_property
     def is_numeric(self) -> bool:
+        """Whether all values are numbers, of which there is one at least."""
         return self._all(_is_number)
 
     @cached_property
@@ -64,8 +67,8 @@ class ColumnValues:
         return self._all(INTEGER.fullmatch)
 
     def _all(self, holds: Callable[[str], object]) -> bool:
-        """Whether something holds of every value, of which there is one; the first ones tell most
-        columns apart.
+        """Whether `holds` is true of every different value, and there is one. The first SAMPLE are
+        asked before the others are even read: they tell most columns apart.
         """
         first = [value for value in self.dictionary[:SAMPLE].to_pylist() if value]
         return self.size > 0 and all(map(holds, first)) and all(map(holds, self.filled))
@@ -90,7 +93,7 @@ class ColumnValues:
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is a number, perhaps with a decimal comma."""
+    """Whether a text is a finite number, perhaps with a decimal comma."""
     try:
         return math.isfinite(float(text.replace(",", ".", 1)))
     except ValueError:
@@ -133,6 +136,7 @@ def names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
     names = fine.dictionary.to_pylist()
     for code in np.unique(fine.codes[fine.codes >= 0]):
         if names[code] in shared:
+            # the classes of the coarser level in whose rows this name stands
             above = np.unique(coarse.codes[fine.codes == code])
             parents = {coarse.dictionary[int(one)].as_py() for one in above if one >= 0}
             if names[code] in parents:

@@ -121,12 +121,13 @@ def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
 
 
 def _columns_named_by_user(chosen: Chosen) -> tuple[str, ...]:
+    """The columns that a user named for some part: about these nothing is guessed."""
     return (*chosen.levels, *([chosen.item] if chosen.item else []), *chosen.edges)
 
 
 def _columns_without_names(table: pa.Table, named: Collection[str]) -> dict[str, str]:
-    """The columns that hold no names, such as images and vectors. Raises DataError for a list of
-    labels.
+    """The columns that hold no names, such as images and vectors, each with what it holds; those
+    that were `named` by a user are not looked at. Raises DataError for a list of labels.
     """
     left_out = {}
     for field_ in table.schema:
@@ -151,7 +152,8 @@ def _columns_without_names(table: pa.Table, named: Collection[str]) -> dict[str,
 
 
 def _is_index(values: ColumnValues) -> bool:
-    """Whether a column is what a program wrote to number its rows."""
+    """Whether a column is what a program wrote to number its rows: by a name that only programs
+    give, or by one such as "index" above values that count the rows."""
     if words.is_index(values.name, counts_rows=False):
         return (values.is_unique and values.is_whole) or not values.name
     return values.counts_rows and words.is_index(values.name, counts_rows=True)
@@ -160,8 +162,9 @@ def _is_index(values: ColumnValues) -> bool:
 def _item_of(
     values: Sequence[ColumnValues], *, of_items: bool, may_repeat: bool = False
 ) -> str | None:
-    """The column of items: `item`, or the only one whose title and values speak for it; an item
-    `may_repeat` in several rows.
+    """The column of items, by its name: the one called `item`, or the only one called like ids
+    whose values differ in every row (if an item `may_repeat`, they need not); None where there is
+    none. A table that is not `of_items` has a row per class. Raises DataError for several.
     """
     by_title = {each.name.lower(): each.name for each in values}
     if "item" in by_title:
@@ -186,7 +189,8 @@ def _item_of(
 
 
 def _refuse_item(names: Sequence[str], rest: Mapping[str, ColumnValues]) -> None:
-    """Raise DataError for a table without a column of ids, with what names it."""
+    """Raise DataError for a table of items without a column of ids, with advice on how to name one;
+    `names`: of all its columns; `rest`: those that have no other part."""
     unique = [name for name, each in rest.items() if each.is_unique and not each.counts_rows]
     if _are_values(names):
         raise DataError(
@@ -223,6 +227,8 @@ def _are_values(names: Sequence[str]) -> bool:
 
 
 def _is_split(values: ColumnValues) -> bool:
+    """Whether a column tells of which split each item is: by its name, or since its values are
+    several of train, test, query and gallery, and no others."""
     if words.folded(values.name) == words.SPLIT:
         return True
     if not 1 < values.size <= len(words.SPLIT_WORDS):
@@ -247,7 +253,7 @@ def _with_levels(
         rest = {other: each for other, each in rest.items() if other != name}
 
     order = _in_nesting_order(list(rest.values()))
-    if of_items:
+    if of_items:  # a table with a row per class has no such numbers but on purpose
         for each in _numbers_that_do_not_nest(order):
             left_out[each.name] = "numbers that are no classes of the other columns"
             order = _in_nesting_order([other for other in order if other is not each])
@@ -272,6 +278,7 @@ def _rank_columns_of_taxa(names: Sequence[str], rest: dict[str, ColumnValues]) -
     by_rank = {words.rank_of(name): name for name in rest}
     there = [by_rank[rank] for rank in words.RANKS if rank in by_rank]
     ranks = [name for name in there if rest[name].size]
+    # such columns as scientificName or gbifID, among all columns of the table
     is_of_taxa = bool(words.OF_TAXA & set(map(words.folded, names)))
     return ranks if is_of_taxa and len(ranks) > 1 else []
 
@@ -293,6 +300,7 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
             of_items and len(rest) > 1 and len(values.codes) > MAX_SMALL_TABLE and values.is_unique
         ):
             reasons[name] = "differs in every row"
+    # where this would leave no level at all, it is wrong: then all columns stay
     some_left = len(reasons) < len(rest)
     return reasons if some_left else {}
 
@@ -315,6 +323,7 @@ def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
     """Whether most classes of some column lie in several classes of the column before it."""
     for coarse, fine in itertools.pairwise(columns):
         both = (coarse.codes >= 0) & (fine.codes >= 0)
+        # each different pair of a class and the class before it; then how many of the latter
         pairs = np.unique(np.stack([fine.codes[both], coarse.codes[both]]), axis=1)
         parents = np.unique(pairs[0], return_counts=True)[1]
         if 2 * int((parents > 1).sum()) > len(parents):
@@ -323,11 +332,13 @@ def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
 
 
 def _nests(columns: Sequence[ColumnValues]) -> bool:
+    """Whether each class of a column lies in one class of the column before it."""
     return all(fine.is_within(coarse) for coarse, fine in itertools.pairwise(columns))
 
 
 def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
-    """Columns of whole numbers without which the others nest, where they do not with them."""
+    """The columns of whole numbers, where the levels nest without them but not with them: they are
+    then no classes. None of them where the levels nest anyway, or do so in neither case."""
     if _nests(order):
         return []
     numbers = [each for each in order if each.is_whole]
@@ -364,11 +375,13 @@ def _without_same_classes(
 
 
 def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
+    """Whether two columns part the rows into the same classes, two at least, by other names."""
     return one.size == other.size > 1 and one.is_within(other) and other.is_within(one)
 
 
 def _remarks_on_header(levels: Sequence[ColumnValues]) -> list[str]:
-    """Remarks on a header that looks like a row."""
+    """Remarks where the header seems to miss, since a level is called like one of its classes, or
+    columns to be swapped in some rows, since names stand at two levels."""
     like_rows = [each.name for each in levels if pc.index(each.dictionary, each.name).as_py() >= 0]
     notes = [
         f"the level {name} is called like one of its classes: does the header line miss?"
@@ -414,6 +427,7 @@ def several_labels(
     different = {*values}
     for separator in separators:
         joined = [value for value in different if separator in value]
+        # where all values have it, it is part of every name
         if not joined or len(joined) == len(different):
             continue
         for value in joined:

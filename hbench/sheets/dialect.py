@@ -93,13 +93,14 @@ def head_of(path: Path) -> Head | None:
 
 
 def head_in(content: bytes, *, is_whole: bool) -> Head | None:
-    """The first lines in bytes that are all of a file, or its beginning."""
+    """The first lines in bytes that are all of a file (`is_whole`), or its beginning, whose last
+    line may be cut off; None where the bytes are no text."""
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(content, final=is_whole)
     except UnicodeDecodeError as error:  # the reader of the whole file names it
         text = content[: content.rfind(b"\n", 0, error.start) + 1].decode("utf-8-sig")
 
-    if "\0" in text or not text:
+    if "\0" in text or not text:  # a zero byte is in no text; an empty file is one
         return Head([]) if is_whole and not content else None
 
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -134,7 +135,7 @@ def _best_delimiter(lines: Sequence[str], usual: str) -> str:
     """The delimiter by which the rows have the header's width; of several, the one that makes most
     numbers, the usual one, then the one that makes most cells; the usual one where none does.
     """
-    fits = {}
+    fits = {}  # by delimiter, what speaks for it, the strongest reason first
     for delimiter in DELIMITERS:
         header, *rows = list(_rows(lines, delimiter)) or [[]]
         width = len(header)
@@ -155,7 +156,8 @@ def _are_closed(cell: str) -> bool:
 
 
 def _numbers_in(rows: Sequence[Sequence[str]], delimiter: str) -> int:
-    """How many cells are numbers, of which a decimal comma is no delimiter."""
+    """How many cells are numbers, split by this delimiter. By commas only those without a comma:
+    a quoted "0,5" was not split, and does not speak for them."""
     return sum(
         bool(NUMBER.fullmatch(cell)) and (delimiter != "," or "," not in cell)
         for row in rows
@@ -164,7 +166,8 @@ def _numbers_in(rows: Sequence[Sequence[str]], delimiter: str) -> int:
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
-    """The cells of the first rows, without the blanks around them."""
+    """Yield the cells of the first rows, split by this delimiter, without the blanks around them,
+    until MOST_CELLS were seen."""
     left = MOST_CELLS
     try:
         for row in csv.reader([f"{line}\n" for line in lines], delimiter=delimiter):
@@ -191,6 +194,7 @@ def line_of_open_quote(content: bytes, delimiter: str) -> int:
     while found := opening.search(content, place):
         first = found.end()
         close = _closing_quote(content, first)
+        # behind a closing quote stands the delimiter, the end of the line, or that of the file
         follows = content[close + 1 : close + 2]
         if close < 0 or follows not in (mark, b"\n", b"\r", b""):
             return content.count(b"\n", 0, first) + 1

@@ -47,7 +47,8 @@ def separator_of(values: Iterable[str]) -> str | None:
 
 
 def _all_nest(values: Set[str], mark: str) -> bool:
-    """Whether every value is a path by this mark."""
+    """Whether every value, split at this mark, is a path of two names and more, and all of them
+    together are paths of one tree."""
     paths = {split_path(value, mark) for value in values}
     return all(len(path) > 1 and "" not in path for path in paths) and are_nested(paths)
 
@@ -77,6 +78,7 @@ def split_path(text: str, separator: str) -> Row:
 def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
     """The names of the levels of paths: their ranks, where they say so, else level1, level2, …"""
     longest = max((stripped(value.split(separator)) for value in values), key=len, default=())
+    # of the longest path the letters of its ranks: k__Animalia is a kingdom
     letters = [found[1] if (found := PREFIX.match(name.strip())) else "" for name in longest]
     named = tuple(RANK_OF_LETTER.get(letter, "") for letter in letters)
     return named if all(named) and len(set(named)) == len(named) else default_levels(len(longest))
@@ -87,7 +89,7 @@ def with_unique_names(rows: Sequence[Row]) -> list[Row]:
     (Phones)" beside "Cases (Cameras)". A path that ends early counts at the levels below its end,
     too, to which it may be repeated."""
     deepest = max(map(len, rows), default=0)
-    ends = set(rows)
+    ends = set(rows)  # the nodes at which a path ends
     nodes = {node for row in rows for node in prefixes(row)}
     order = sorted(nodes, key=lambda path: (len(path), path))
     # the levels at which each node counts, and how often a name stands at each level

@@ -58,11 +58,12 @@ def _holds_others(record: Any) -> bool:
 
 
 def predictions_in(text: str, source: str) -> DocumentRows:
-    """The predictions in a document. Raises DataError for one of no known form."""
+    """The predictions in the text of a JSON document; `source` is the file's name, for errors.
+    Raises DataError for a document of no known form, and for one that lacks a part of its form."""
     value = parse_json(text)
     rows, form = _rows_and_form(value, source)
     try:
-        found = DocumentRows(list(rows), form)
+        found = DocumentRows(list(rows), form)  # here the generators read the document
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DataError(
             f"{source} is no whole document of its form", expected=form, found=first_line(error)
@@ -78,7 +79,8 @@ def predictions_in(text: str, source: str) -> DocumentRows:
 
 
 def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
-    """The rows of a document, and of which form it is."""
+    """The rows of a document, still to be read, and of which form it is: told by the keys that each
+    tool writes. Raises DataError for results that have numbers in place of names."""
     if isinstance(value, list):
         if value and isinstance(value[0], dict) and value[0].keys() >= ITEM_OF_RESULTS:
             raise DataError(
@@ -100,7 +102,8 @@ def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
 
 
 def _rows_of_records(records: list[Any]) -> Iterator[Row]:
-    """The rows of records, each of an item."""
+    """Yield the rows of records such as {"item": "a.jpg", "path": "Owls", "score": 0.9}; a record
+    may hold several candidates."""
     for record in records:
         if not isinstance(record, Mapping):
             continue
@@ -131,7 +134,8 @@ def _candidates_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, floa
 
 
 def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
-    """Paths with their chances: of a mapping, of records, or of texts."""
+    """Yield paths with their chances, None where none is given: of a mapping {"Owls": 0.9}, of
+    records {"path": "Owls", "score": 0.9}, or of texts."""
     if isinstance(several, Mapping):
         for path, score in several.items():
             yield str(path), _as_chance(score)
@@ -144,8 +148,10 @@ def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
 
 
 def _rows_of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
-    """The rows of answers by item."""
+    """Yield the rows of answers by item, {"a.jpg": "Owls"}; an answer may be a path, a record, a
+    list of either, or chances by path."""
     for item, answer in value.items():
+        # an object without any key of a record has paths for keys
         is_several = isinstance(answer, Mapping) and not answer.keys() & OF_RECORD
         if is_several or isinstance(answer, list):
             found = _paths_with_chances(answer)
@@ -158,7 +164,8 @@ def _rows_of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
-    """The surest box of every picture: its category, below its super-category."""
+    """Yield a row for every picture of a document in COCO's form: the category, below its
+    super-category, of the box with the highest score."""
     paths = {
         each["id"]: " > ".join(filter(None, [each.get("supercategory", ""), each["name"]]))
         for each in value["categories"]
@@ -166,7 +173,7 @@ def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
     files = {each["id"]: each.get("file_name", each["id"]) for each in value.get("images", [])}
     surest: dict[Any, tuple[float, Any]] = {}
     for box in value["annotations"]:
-        score = _as_chance(box.get("score", 1.0))
+        score = _as_chance(box.get("score", 1.0))  # annotations by people have none
         if score > surest.get(box["image_id"], (-1.0, None))[0]:
             surest[box["image_id"]] = score, box["category_id"]
     for image, (score, category) in surest.items():
@@ -174,7 +181,9 @@ def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _rows_of_detections(value: Mapping[str, Any]) -> Iterator[Row]:
-    """The surest box of every picture: what its classifier says, or else the kind of box."""
+    """Yield rows for every picture of a document in MegaDetector's form, by the box with the
+    highest confidence: what a classifier says of it, or else the kind of box (animal, person …);
+    an empty path where there is no box."""
     kinds = value["detection_categories"]
     names = value.get("classification_categories", {})
     for image in value["images"]:
@@ -193,11 +202,12 @@ def _rows_of_detections(value: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _first(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value of the first of some keys that a record has."""
+    """The value of the first of these keys that a record has, and not as null; None for none."""
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
 def _score(record: Mapping[str, Any]) -> float | None:
+    """The chance that a record states under one of the keys SCORES; None where it states none."""
     score = _first(record, SCORES)
     return None if score is None else _as_chance(score)
 
@@ -208,7 +218,7 @@ def _as_chance(value: Any) -> float:
         try:
             return float(value)
         except ValueError:
-            pass
+            pass  # refused below, as anything that is no number
     raise DataError("a chance is no number", expected="0 … 1, or percent", found=repr(value)[:60])
 
 

@@ -84,6 +84,7 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
     Raises DataError for one in which no form is found.
     """
     head = head_of(path) if path.is_file() else None
+    # programs for sequences write texts without a header, known by the shape of their lines
     if head is not None and head.lines:
         if all(map(OF_REPORT.match, head.lines)):
             raise _no_reads(path.name)
@@ -137,6 +138,7 @@ def _of_reads(path: Path) -> Predictions:
 
 
 def _no_reads(source: str) -> DataError:
+    """The refusal of Kraken 2's summary, which says how many reads each taxon has, not which."""
     return DataError(
         f"{source} counts reads by taxon, and predicts none of them",
         expected="a taxon of every read",
@@ -146,6 +148,7 @@ def _no_reads(source: str) -> DataError:
 
 
 def _of_found(found: DocumentRows, source: str) -> Predictions:
+    """The predictions in a JSON document, whose paths are still texts; `source`: the file."""
     rows = [Prediction(item, _names(path), score) for item, path, score in found.rows]
     return Predictions(rows, Understood(source, f"predictions of {_items(rows)}", (found.form,)))
 
@@ -161,13 +164,14 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
         "",
     )
     rest = [name for name in table.column_names if name != item]
-    if not item:
+    if not item:  # no column is called like ids: the first one holds them
         item, *rest = table.column_names
     items = texts(table, item)
     score = _column(table.select(rest), SCORES)
     by_rank = _level_columns(rest, levels) or _numbered_columns(rest, levels)
     classes = [name for name in rest if name in names or _last(name) in names]
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
+    # nearly all columns are names of classes: one may be something else
     if by_rank:
         rows, form = _rows_of_level_columns(table, items, by_rank, score)
     elif len(classes) > 1 and len(classes) >= len(rest) - 1:
@@ -187,10 +191,12 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
 
 
 def _items(rows: Sequence[Prediction]) -> str:
+    """How many different items have predictions, in words."""
     return f"{len({row.item for row in rows}):,} items"
 
 
 def _no_form(source: str, columns: Sequence[str]) -> DataError:
+    """The refusal of a table whose columns are no predictions in any known form."""
     return DataError(
         f"{source} holds no predictions",
         expected="item, path and, perhaps, score; or a column per level; or one per class",
@@ -213,7 +219,8 @@ def _table_of_lineages(path: Path) -> pa.Table:
 
 
 def _column(table: pa.Table, wanted: Sequence[str]) -> str:
-    """The column that is called by the first of some words; "" for none."""
+    """The column of a table that is called by one of these words, of the first that is found; ""
+    where none is."""
     return words.first_of(table.column_names, wanted)
 
 
@@ -225,14 +232,17 @@ def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, s
         column = by_word.get(words.folded(level))
         if column is None:
             continue
+        # such as "genus score" or "prob_genus"
         chance = OF_LEVEL.format(re.escape(words.folded(level)), "|".join(SCORES))
         scores = [name for name in columns if re.fullmatch(chance, words.folded(name))]
         found[column] = scores[0] if scores else ""
+    # one column of many levels may as well hold paths
     return found if len(found) > 1 or len(levels) == 1 else {}
 
 
 def _numbered_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
-    """The columns 0, 1, … of an array that pandas wrote, as many as there are levels."""
+    """The columns 0, 1, … of an array that pandas wrote, if they are all that there are, one for
+    each level; each with "", since it has no chance beside it. Empty for other columns."""
     numbers = [str(number) for number in range(len(levels))]
     return dict.fromkeys(numbers, "") if len(levels) > 1 and list(columns) == numbers else {}
 
@@ -263,7 +273,9 @@ def _rows_of_level_columns(
 def _rows_of_candidates(
     table: pa.Table, items: Sequence[str], columns: Sequence[str], names: Set[str]
 ) -> tuple[list[Prediction], str]:
-    """Rows of predicted columns, coarse to fine, of which the last may list several candidates."""
+    """Rows of a table with `columns` of predicted names, coarse to fine, and what form that is. A
+    cell of the last one may list several candidates, "a, b", each of which becomes a row; `names`:
+    those of the tree."""
     rows = []
     for item, *cells in zip(items, *(texts(table, name) for name in columns), strict=True):
         *above, last = cells
@@ -277,7 +289,8 @@ def _rows_of_candidates(
 def _rows_of_class_columns(
     table: pa.Table, items: Sequence[str], classes: Sequence[str]
 ) -> tuple[list[Prediction], str]:
-    """Rows of a column per class."""
+    """Rows of a table with a column of chances for each class, and what form that is: a row for
+    every item and class; an empty cell is a chance of 0."""
     rows = []
     for name in classes:
         path = _names(name)
@@ -289,7 +302,9 @@ def _rows_of_class_columns(
 def _rows_of_path_column(
     table: pa.Table, items: Sequence[str], column: str, score: str
 ) -> tuple[list[Prediction], str]:
-    """Rows of a path in one cell, or of several, a line or a list of each."""
+    """Rows of a table whose cells hold a path, or several: in lines, or as a list; and what form
+    that is. `score`: the column of their chances, or ""; lineages as SINTAX writes them,
+    d:Bacteria(0.9),p:Firmicutes(0.8), have a chance at every rank."""
     scores = texts(table, score) if score else [""] * len(items)
     rows = []
     for item, text, number in zip(items, table[column].to_pylist(), scores, strict=True):
@@ -305,7 +320,8 @@ def _rows_of_path_column(
 
 
 def _names(text: str) -> Row:
-    """The names of a path, without ranks before them and an id in front."""
+    """The names of a path that stands in one text, coarse to fine, without ranks before them (k__)
+    and an id in front; split at the first separator that it has."""
     text = text.strip()
     mark = next((each.strip() for each in SEPARATORS if each in text), None)
     if mark is None and "," in text and PREFIX.match(text):
@@ -315,18 +331,19 @@ def _names(text: str) -> Row:
 
 
 def _names_said(names: Sequence[str]) -> Row:
-    """The names down to the last that says something."""
+    """The names down to the last that says something: "unknown", "NA" and the like say nothing."""
     return stripped("" if name.strip().casefold() in NOTHING else name.strip() for name in names)
 
 
 def _last(path: str) -> str:
-    """The last name of a path."""
+    """The last name of a path that stands in one text; "" for one that says nothing."""
     names = _names(path)
     return names[-1] if names else ""
 
 
 def _number(text: str) -> float | None:
-    """The number in a cell; None for an empty one. Raises DataError for another text."""
+    """The chance in a cell, "0.9" or "90%"; None for an empty one. Raises DataError for another
+    text."""
     if not text.strip():
         return None
     try:

@@ -12,7 +12,8 @@ Row = tuple[str, ...]
 
 
 def stripped(row: Iterable[str]) -> Row:
-    """Remove the empty names at the fine end of a row."""
+    """A row of names, coarse to fine, without the empty ones at its fine end: a path that ends
+    early is filled up with them."""
     names = list(row)
     while names and not names[-1]:
         names.pop()
@@ -20,7 +21,7 @@ def stripped(row: Iterable[str]) -> Row:
 
 
 def prefixes(row: Row) -> list[Row]:
-    """The paths of the nodes of a row, coarse to fine."""
+    """The paths to all nodes on a row's path, coarse to fine: its first name, its first two …"""
     return [row[:depth] for depth in range(1, len(row) + 1)]
 
 

@@ -74,7 +74,8 @@ def is_table(path: Path) -> bool:
 
 
 def has_columns(head: Head | None) -> bool:
-    """Whether the first lines of a text have the cells of a header, under which are others."""
+    """Whether the first lines of a text are rows of a table: several, all of one width, and that of
+    more than one cell."""
     rows = dialect_of(head, ".txt").rows if head is not None else []
     widths = {len(row) for row in rows}
     return len(rows) > 1 and len(widths) == 1 and widths != {1}
@@ -122,7 +123,8 @@ def of_frame(frame: pd.DataFrame) -> Sheet:
 
 
 def _refuse_nameless(table: pa.Table, named: str) -> None:
-    """Raise DataError for a table without rows, or whose columns share a name."""
+    """Raise DataError for a table without rows, or whose columns share a name, so that none could
+    be chosen by it; `named`: how messages call the table."""
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(
@@ -133,7 +135,8 @@ def _refuse_nameless(table: pa.Table, named: str) -> None:
 
 
 def unknown_format(path: Path) -> UsageError | DataError:
-    """The refusal of a file in another format, with what makes a table of it."""
+    """The refusal of a file in a format that is not read as a table, with what makes a table of it,
+    where that is known."""
     kind = suffix_of(path)
     expected = f"a table in {', '.join(SUFFIXES)}"
     if kind in FOREIGN:
@@ -146,8 +149,8 @@ def unknown_format(path: Path) -> UsageError | DataError:
 
 
 def read_document(path: Path) -> str:
-    """The text of a file that is no table, such as one of a tree. Raises DataError where it is not
-    UTF-8.
+    """The text of a file that holds a document and no table, such as one of a tree. Raises
+    DataError where it is not UTF-8.
     """
     try:
         return text_of(path, most=MAX_LIST_BYTES)
@@ -177,7 +180,8 @@ def _read_by_suffix(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
 
 
 def _begins_with_record(path: Path) -> bool:
-    """Whether a JSON file is a list of objects that are not nodes of a tree."""
+    """Whether a JSON file is a list of objects, rows of a table, and not of nodes of a tree, which
+    have children. Its first 4 kB decide, without blanks."""
     with path.open("rb") as file:
         first = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").split()
     start = b"".join(first)
@@ -185,6 +189,8 @@ def _begins_with_record(path: Path) -> bool:
 
 
 def _records_in_lines(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file with a JSON object in each line, which may be compressed; empty lines are
+    passed over."""
     content = TextTable(path).content
     text = text_of(path, most=8 * MAX_LIST_BYTES) if content is None else content.decode()
     return _records_in([parse_json(line) for line in text.split("\n") if line.strip()])
@@ -212,7 +218,8 @@ def _table_of_records(records: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def _lists(values: Sequence[Any]) -> pa.Array:
-    """Cells of which some are lists."""
+    """A column of cells of which some are lists: of lists of texts, a text alone as a list of one;
+    where they hold anything else, as JSON."""
     listed = [value if isinstance(value, list) else [value] for value in values]
     if all(isinstance(part, str) for value in listed for part in value):
         return pa.array(listed, pa.list_(pa.string()))
@@ -220,6 +227,7 @@ def _lists(values: Sequence[Any]) -> pa.Array:
 
 
 def _as_text(value: Any) -> str:
+    """A JSON value as a cell of text: null is empty, a number is its digits."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

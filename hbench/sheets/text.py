@@ -39,6 +39,7 @@ class TextTable:
     """
 
     def __init__(self, path: Path) -> None:
+        """Nothing is read here, but when a property is asked for first."""
         self.path = path
         self.encoding = ""  # where it is not UTF-8, in words
 
@@ -59,7 +60,7 @@ class TextTable:
 
     @cached_property
     def head(self) -> Head | None:
-        """The first lines; None for a file that is no text."""
+        """The first lines that are not blank; None for a file that is no text."""
         # of a file that gzip cut off, the first lines still tell what it was meant as
         if is_compressed(self.path) or self.content is None:
             return head_of(self.path)
@@ -68,6 +69,7 @@ class TextTable:
 
     @cached_property
     def dialect(self) -> Dialect:
+        """What stands between the cells, and whether quotes enclose them, by the first lines."""
         return dialect_of(self.head or Head([]), suffix_of(self.path))
 
     def recoded(self) -> TextTable:
@@ -89,7 +91,8 @@ class TextTable:
 
     @property
     def words(self) -> str:
-        """How the file is written, where its suffix says otherwise."""
+        """In words how the file is written, its delimiter and its encoding, where these are not
+        what the suffix and UTF-8 would have; "" where they are."""
         said = [self.dialect.words] if self.dialect.words else []
         if self.encoding:
             said.append(f"in {self.encoding}")
@@ -109,8 +112,9 @@ class TextTable:
         decimal: str = ".",
         block_bytes: int = 8 << 20,
     ) -> pa.Table:
-        """The columns of `types`, of those that are called `names` from left to right, streamed
-        from the file; `header`: whether the first row names them in the file, too.
+        """The columns that `types` names, in its order, with these Arrow types, streamed from the
+        file. `names`: of all columns from left to right; `header`: whether the file's first row
+        names them, too, and is no row; `decimal`: the decimal mark; `block_bytes`: read at once.
         """
         return pa_csv.read_csv(
             self.path if self.content is None else pa.BufferReader(self.content),
@@ -147,8 +151,10 @@ class TextTable:
             raise ValueError(OPEN_QUOTE.format(line))
 
     def texts(self, names: Sequence[str], *, header: bool = True) -> pa.Table:
-        """All cells as large strings, in one chunk; nothing in them is missing ("NA" is a name)."""
+        """All cells as large strings, in one chunk; nothing in them is missing ("NA" is a name).
+        `names`: of the columns; `header`: whether the file's first row is one of names."""
         types = dict.fromkeys(names, pa.large_string())
+        # the file as one block: 64 kB at least, and no more than Arrow can count
         whole = min(max(self.size, 1 << 16), 2**31 - 1)
         return self.cells(names, types, header=header, block_bytes=whole).combine_chunks()
 
@@ -162,6 +168,7 @@ def read_text_table(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
     try:
         return _read_with_closed_quotes(file, columns)
     except pa.ArrowInvalid as error:
+        # letters of another encoding may stand only far behind the first bytes: once more, recoded
         if "UTF8" not in str(error) or file.content is not None:
             raise
         return _read_with_closed_quotes(file.recoded(), columns)
@@ -172,7 +179,7 @@ def _is_of_windows(first: bytes) -> bool:
     if b"\0" in first:
         return False
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(first)
+        codecs.getincrementaldecoder("utf-8")().decode(first)  # may end within a letter
     except UnicodeDecodeError:
         pass
     else:
@@ -187,7 +194,7 @@ def _is_of_windows(first: bytes) -> bool:
 
 
 def _alone_in_zip(path: Path) -> bytes:
-    """The one file in a zip. Raises ValueError for several."""
+    """The content of the only file in a zip. Raises ValueError for several, or none."""
     with open_zip(path) as archive:
         members = [name for name in archive.namelist() if not name.endswith("/")]
         if len(members) != 1:
@@ -206,6 +213,7 @@ def _read_with_closed_quotes(
     table = None
     try:
         table = _parse_text(content, dialect, columns)
+        # an odd number of quotes, or a cell of several lines: one may not be closed
         is_suspect = quotes % 2 == 1 or (quotes > 0 and _holds_line_ends(table))
     except pa.ArrowInvalid as error:
         if not quotes or "UTF8" in str(error):

@@ -33,12 +33,14 @@ class Understood:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
+        """The record as one sentence for people, without letters that a terminal would obey."""
         parts = [self.what, *self.facts]
         if self.left_out:
             parts.append(f"left out: {self._columns()}")
         return visible("; ".join([f"{self.source}: {parts[0]}", *parts[1:], *self.hints]))
 
     def _columns(self) -> str:
+        """The first columns that are left out, each with the reason, in words."""
         named = [
             f"{shorten(name, 40) or '(without a name)'} ({why})"
             for name, why in self.left_out.items()
@@ -48,7 +50,7 @@ class Understood:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Understood:
-        """The record that a document holds."""
+        """The record that JSON values hold, as `document` wrote them."""
         listed = {name: tuple(document[name]) for name in ("facts", "hints")}
         return cls(
             document["source"],
@@ -59,7 +61,7 @@ class Understood:
         )
 
     def document(self) -> dict[str, Any]:
-        """The record as JSON values."""
+        """The record as JSON values; `options` only where the user said something."""
         values = {
             "source": self.source,
             "what": self.what,

@@ -142,7 +142,7 @@ def rank_of(name: str) -> str:
 
 
 def is_id(name: str) -> bool:
-    """Whether people call the column of ids so."""
+    """Whether people call the column of ids of items by this name."""
     word = folded(name)
     return word in SURE_IDS or word in OTHER_IDS
 
@@ -155,13 +155,16 @@ def ids_in(names: Iterable[str]) -> list[str]:
 
 
 def is_index(name: str, *, counts_rows: bool) -> bool:
-    """Whether a column is an index: by its name alone, or by one that numbers the rows."""
+    """Whether a column of this name is an index, which a program wrote: by a name that only
+    programs give; with `counts_rows`, that is, where its values number the rows, also by names such
+    as "index" or "no."."""
     word = folded(name)
     return bool(INDEX.fullmatch(word) or (counts_rows and COUNTERS.fullmatch(word)))
 
 
 def first_of(names: Sequence[str], words: Iterable[str]) -> str:
-    """The column that the first of `words` names; "" for none."""
+    """The column, out of `names`, that is called by the first of the words that any is called by;
+    "" for none. Of columns that are called alike the leftmost counts."""
     by_word = {folded(name): name for name in reversed(names)}
     return next((by_word[word] for word in words if word in by_word), "")
 
