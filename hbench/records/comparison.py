@@ -105,23 +105,22 @@ class Difference(NamedTuple):
         )
 
     def record(self) -> dict[str, str | float | int | None]:
-        """The fields by name, None for what no query defines."""
+        """The fields by name, None, which is null in JSON, for what no query defines."""
         fields = self._asdict()
+        # NaN is the only value that is not equal to itself; names are no numbers to be asked
         undefined = [name for name, value in fields.items() if value != value]  # noqa: PLR0124
         return fields | dict.fromkeys(undefined)
 
 
 def _in_words(p: float, least: bool) -> str:
-    """A p-value with four digits, "≤" before it where random patterns of signs can give no smaller
-    one.
-    """
+    """A p-value with four digits, after "≤" if it is the least that random patterns of signs can
+    give: the true one may be smaller."""
     return f"≤ {p:.4f}" if least else f"{p:.4f}"
 
 
 def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
-    """The differences with their p-values corrected, by Holm's method, for all that are compared
-    together.
-    """
+    """The differences of several families, such as the metrics of each model, with their p-values
+    corrected by Holm's method for all of them together; undefined ones stay."""
     p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
     corrected = iter(holm(p).tolist())
 
@@ -155,9 +154,8 @@ def differences_of(
 
     Raises ComparisonError when the queries or all metrics differ, UnknownName for the unit.
     """
-    # the row of every query, by test and query
-    order = _order(first)
-    other = _order(second)
+    order = _row_by_query(first)
+    other = _row_by_query(second)
     if order.keys() != other.keys():
         lone = sorted(order.keys() ^ other.keys())
         raise ComparisonError(
@@ -171,6 +169,7 @@ def differences_of(
             "these reports have no metric in common", fix="evaluate both with the same --metrics"
         )
 
+    # both tables in one order, whatever that of their files: sums have the same last bits
     keys = sorted(order)
     rows = [order[key] for key in keys]
     others = [other[key] for key in keys]
@@ -195,12 +194,14 @@ def with_metrics_alone(first: pa.Table, second: pa.Table, metrics: Sequence[str]
     return first.drop_columns([name for name in metric_columns(first) if name not in metrics])
 
 
-def _order(table: pa.Table) -> dict[tuple[str, str], int]:
+def _row_by_query(table: pa.Table) -> dict[tuple[str, str], int]:
+    """The row of every query of a per-query table, by its test and id."""
     keys = zip(table["test"].to_pylist(), table["query"].to_pylist(), strict=True)
     return {key: row for row, key in enumerate(keys)}
 
 
 def _values(table: pa.Table, names: Sequence[str]) -> NDArray[np.float64]:
+    """The columns of these metrics as an array (M, Q)."""
     return np.array([table[name].to_numpy() for name in names], dtype=np.float64)
 
 
@@ -274,6 +275,7 @@ class Comparison:
         return len(self.differences)
 
     def __getitem__(self, metric: str) -> Difference:
+        """The difference of a metric, by its name in the reports; UnknownName for another."""
         for difference in self.differences:
             if difference.metric == metric:
                 return difference
@@ -427,6 +429,8 @@ def _places(one: Report | str | Path, other: Report | str | Path) -> tuple[str, 
 
 
 def _name_of_report(document: Document, report: Report | str | Path, place: str) -> str:
+    """The name of a report: its method, else its file's, else, of one in memory, its `place`,
+    "first" or "second"."""
     return document.method or (place if isinstance(report, Report) else Path(report).stem)
 
 

@@ -141,7 +141,8 @@ class Document(Strict):
 
     @property
     def over(self) -> str:
-        """The units that the intervals are taken over, in words."""
+        """What the intervals are taken over, in words: how many classes of which level, or queries,
+        of the metric that is defined for most of them."""
         number = max((score.units for score in self.scores.values()), default=0)
         return units_in_words(self.unit, number, partial=bool(self.unknown_wrong))
 
@@ -167,7 +168,7 @@ class Document(Strict):
 
 def read(path: Path) -> Document:
     """The document in a JSON file; SubmissionError when it is none."""
-    refuse_for_report(Path(path))
+    refuse_for_report(Path(path))  # a folder, or a file whose name says that it is none
     try:
         return Document.model_validate(read_json(Path(path), most=MAX_LIST_BYTES))
     except FileNotFoundError:

@@ -104,7 +104,7 @@ def refuse_predictions(path: Path) -> None:
         return
     head = head_of(path)
     rows = dialect_of(head, path.suffix.lower()).rows if head is not None else []
-    if not rows or len(rows[0]) > MOST_COLUMNS:
+    if not rows or len(rows[0]) > MOST_COLUMNS:  # so wide a table holds vectors
         return
     header = rows[0]
     predicted = words.first_of(header, PREDICTED)
@@ -119,6 +119,7 @@ def refuse_predictions(path: Path) -> None:
 
 
 def _is_report(path: Path) -> bool:
+    """Whether a JSON file is a report, by the keys that every report has."""
     try:
         content = read_json(path)
     except (ValueError, OSError):

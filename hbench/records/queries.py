@@ -31,10 +31,13 @@ class MetricValues(Mapping[str, Value]):
     """
 
     def __init__(self, values: Mapping[str, Value], levels: Sequence[str]) -> None:
+        """`levels`: of the tree, coarse to fine, by which spellings are understood."""
         self._values: dict[str, Value] = dict(values)
         self._levels = tuple(levels)
 
     def __getitem__(self, name: str) -> Value:
+        """The value of a metric, by any spelling of its name; UnknownName for a metric that the
+        report does not have."""
         if not isinstance(name, str):
             raise UnknownName("metric of this report", repr(name), self._values)
         key = name if name in self._values else str(MetricName.parse(name).at(self._levels))
@@ -46,6 +49,7 @@ class MetricValues(Mapping[str, Value]):
         return iter(self._values)
 
     def __repr__(self) -> str:
+        """The values for notebooks: means in four digits, of arrays only their shapes."""
         shown = [
             f"{name}: {value:.4f}"
             if isinstance(value, float)
@@ -61,8 +65,8 @@ class MetricValues(Mapping[str, Value]):
 def named_queries(
     test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]
 ) -> pa.Table:
-    """The queries of one test: their ids (Q,) and, for each level, the names of their classes
-    (Q,)."""
+    """The table of a test's queries: their ids (Q,), the test's name, and for each level, coarse to
+    fine, a column of the names of their classes (Q,)."""
     columns = [text_array(ids), text_array([test] * len(ids)), *classes]
     return pa.table(dict(zip([*KEYS, *(CLASS + level for level in levels)], columns, strict=True)))
 
@@ -70,7 +74,8 @@ def named_queries(
 def queries_of_tree(
     test: str, ids: NDArray[np.object_], labels: Labels, tree: LabelTree
 ) -> pa.Table:
-    """The queries of one test: their ids (Q,) and their labels (Q, L) in a tree."""
+    """The table of a test's queries, with a column of class names for each level, from their ids
+    (Q,) and their labels (Q, L), numbers of nodes in a tree."""
     classes = [
         text_array(names).take(index_array(column))
         for names, column in zip(tree.names, labels.T, strict=True)
@@ -79,7 +84,7 @@ def queries_of_tree(
 
 
 def queries_of(test: str, manifest: Manifest) -> pa.Table:
-    """The queries of a manifest, in its order."""
+    """The table of the queries of a test, in the manifest's order: ids, and classes by level."""
     return queries_of_tree(
         test, manifest.items[manifest.query], manifest.labels[manifest.query], manifest.tree
     )
@@ -91,7 +96,8 @@ def levels_of(table: pa.Table) -> list[str]:
 
 
 def metric_columns(table: pa.Table) -> list[str]:
-    """The names of the columns that hold values."""
+    """The columns of a per-query table that hold the values of metrics: all but the query, its
+    test and its classes."""
     return [name for name in table.column_names if name not in KEYS and not name.startswith(CLASS)]
 
 
@@ -112,12 +118,14 @@ def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
     units = np.zeros(len(table), np.int64)
     for level in reversed(levels[: levels.index(unit) + 1] if unit else levels):
         names = _numbers_by_name(table[CLASS + level])
+        # one number for each pair of a unit so far and a name of this level, then without gaps
         units = np.unique(units * (names.max(initial=0) + 1) + names, return_inverse=True)[1]
     return units
 
 
 def _numbers_by_name(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The texts of a column (Q,) as numbers in their order."""
+    """The texts of a column (Q,) as numbers from 0, in the order of the alphabet, so that the order
+    of the rows changes no number."""
     encoded = column.combine_chunks().dictionary_encode()
     names = np.array(encoded.dictionary.to_pylist(), dtype=object)
     rank = np.empty(len(names), np.int64)

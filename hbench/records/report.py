@@ -99,6 +99,7 @@ class Report:
 
     @property
     def signature(self) -> str:
+        """The text without which the scores cannot be quoted: dataset, tests and conditions."""
         return self.document.signature
 
     @property
@@ -107,6 +108,7 @@ class Report:
         return (*self.document.doubts, *self.document.warnings)
 
     def __repr__(self) -> str:
+        """The report in one line for notebooks and terminals: its first four scores."""
         first = ", ".join(
             f"{name} {factor_of(name) * value:.2f}" for name, value in list(self.scores.items())[:4]
         )

@@ -27,11 +27,12 @@ DIGITS = 4  # of percent on the hub
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> PrintedTable:
-    """metric, score, 95 % interval, the official value where one differs, of partial labels the
-    scores with all unknown wrong and right, queries; a line per metric (all that are
-    `worth_showing` by default)."""
+    """A report as a table with a line per metric, all that are `worth_showing` by default: metric,
+    score, 95 % interval, the official value if any differs, under partial labels the scores with
+    all unknown levels wrong and right, and the number of queries."""
     listed = {name: document.scores[name] for name in names or names_shown(document)}
     official = {name: score for name, score in document.official.items() if name in listed}
+    # nine digits: what differs by rounding alone is the same
     differs = {
         name
         for name, score in official.items()
@@ -93,6 +94,7 @@ def tables(document: Document) -> list[PrintedTable]:
         if "level" in parsed.definition.takes:
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
 
+    # metrics that were computed at every level get a line with a column per level
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
     kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
     cells = []
@@ -146,6 +148,8 @@ def _beside_own(metric: str, tree: UnderTree) -> str:
 
 
 def _difference(metric: str, paired: Mapping[str, str | float | int | None]) -> str:
+    """A paired difference, the fields of `Difference` by name, as people read it: the difference
+    with its sign, ± half its interval; a dash where no query defines it."""
     value = paired["difference"]
     low = paired["low"]
     high = paired["high"]
@@ -155,9 +159,9 @@ def _difference(metric: str, paired: Mapping[str, str | float | int | None]) -> 
 
 
 def as_csv(document: Document) -> str:
-    """metric, value, low, high, official, queries, skipped, of partial labels the values with all
-    unknown wrong and right, and the unit of the intervals with its number; fractions in full
-    precision."""
+    """A report as CSV with a line per metric, fractions in full precision: metric, value, low,
+    high, official, queries, skipped, under partial labels the values with all unknown levels wrong
+    and right, and the unit of the intervals with its number."""
     unknown = unknown_of(document)
     rows = []
     for name, score in document.scores.items():
@@ -172,7 +176,7 @@ def as_csv(document: Document) -> str:
 
 
 def title(document: Document) -> str:
-    """Method, dataset and signature in one line."""
+    """What was scored and on what, in one line: the method, else the file, and the dataset."""
     subject = document.method or (document.embedding.file if document.embedding else "arrays")
     return f"{subject} on {document.dataset}"
 
@@ -207,11 +211,12 @@ def hub(document: Document) -> str:
 
 
 def _quoted(value: str) -> str:
+    """A text in quotes as JSON has it, which YAML reads, too, and never as a number or a key."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def heading(document: Document) -> str:
-    """Method, dataset, and what the numbers are."""
+    """What was scored and on what, and what the numbers are, such as percent, in one line."""
     return f"{title(document)}, {percent_note(names_shown(document))}"
 
 

@@ -37,7 +37,8 @@ def table_of(
 ) -> pa.Table:
     """The results of one test, a row per query with its lists of items, similarities and levels:
     `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k) similarities."""
-    # where a query's list begins and ends among those of all, one after another
+    # some lists are shorter than k; where each begins and ends among those of all, laid side by
+    # side
     some = top.items != NO_ITEM
     offsets = pa.array(np.concatenate([[0], np.cumsum(some.sum(axis=1))]), pa.int32())
     items = pa.array(ranked, pa.string()).take(pa.array(top.items[some]))

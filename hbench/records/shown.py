@@ -29,12 +29,14 @@ def shown(metric: str, value: float | None, digits: int = 2) -> str:
 
 
 def shown_difference(metric: str, difference: float, digits: int = 2) -> str:
-    """A difference of two values of a metric, with its sign."""
+    """A difference of two values of a metric, fractions, with its sign: in points of percent, or as
+    it is where the metric is no fraction."""
     return points(difference, digits, factor_of(metric))
 
 
 def shown_difference_range(metric: str, low: float, high: float) -> str:
-    """The ends of the interval of a difference of two values of a metric."""
+    """The ends of the interval of a difference of two values of a metric, fractions: in points of
+    percent, or as they are where the metric is no fraction."""
     return points_range(low, high, factor_of(metric))
 
 
@@ -88,13 +90,14 @@ def _half_interval(metric: str, score: Score) -> str:
 
 
 def _one_sided_bound(metric: str, score: Score) -> str:
-    """The only end of an interval that says something, where a fraction is 0 or 1; else empty."""
+    """The only end of a score's interval that says something, "≥ 98.40", where a fraction is 1, or
+    "≤ …", where it is 0: beyond there is nothing. Empty elsewhere, and without an interval."""
     value = score.value
     low = score.low
     high = score.high
     if value is None or low is None or high is None or high - low <= ROUNDED:
         return ""
-    if factor_of(metric) != 100:
+    if factor_of(metric) != 100:  # no fraction, such as a number of hops
         return ""
     if abs(value - 1) <= ROUNDED and high <= 1 + ROUNDED:
         return f"≥ {percent(low)}"
@@ -136,5 +139,5 @@ def worth_showing(
 
 
 def values_of(scores: Mapping[str, Score]) -> dict[str, float | None]:
-    """The values of scores, by metric."""
+    """The mean of every score, None where it is undefined, by metric."""
     return {name: score.value for name, score in scores.items()}

@@ -48,7 +48,7 @@ class PrintedTable(NamedTuple):
 
 
 def markdown(content: PrintedTable, *, title: str) -> str:
-    """A pipe table, its notes below."""
+    """A table in Markdown, its title above and its notes below, every text escaped."""
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
     bold = content.bold or [()] * len(content.cells)
     cells = []
@@ -64,6 +64,7 @@ def markdown(content: PrintedTable, *, title: str) -> str:
 
 
 def _unmarked(text: str) -> str:
+    """A text in one line, whose marks of Markdown are escaped, such as a bar or a star."""
     return MARKED.sub(r"\\\1", one_line(text))
 
 
