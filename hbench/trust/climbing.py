@@ -48,23 +48,28 @@ class Climb(NamedTuple):
 
     @property
     def reach(self) -> Values:
-        """The largest threshold at which an item has an answer at a level or below it, (N, L)."""
+        """The largest threshold at which an item has an answer at a level or below it, (N, L): the
+        largest of the masses from that level down."""
+        # running maxima from the finest level upwards
         return np.maximum.accumulate(self.masses[:, ::-1], axis=1)[:, ::-1]
 
     def levels_at(self, threshold: float | Values) -> Positions:
-        """The level of each answer (N,), 0 … L; the threshold may be one of each item (N,)."""
+        """The level of each answer (N,), 1 … L, 0 for none: the deepest node whose mass is at least
+        the threshold; that may be one for each item (N,)."""
+        # `reach` falls down the path: the levels that reach the threshold are the first ones
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), len(self.masses))
         said = (self.reach >= thresholds[:, None]) & (self.nodes != BELOW)
         return np.asarray(said.sum(axis=1), np.int64)
 
     def levels_by(self, thresholds: Values) -> Positions:
-        """The deepest level (N,) whose mass reaches the threshold of that level (L,), 0 … L."""
+        """The deepest level (N,) whose mass reaches the threshold of that level (L,), 1 … L; 0
+        where none does."""
         depth = self.masses.shape[1]
         said = (self.masses >= thresholds) & (self.nodes != BELOW)
         return np.asarray((said * np.arange(1, depth + 1)).max(axis=1), np.int64)
 
     def of(self, rows: Positions | NDArray[np.bool_]) -> Climb:
-        """Those of some items."""
+        """The climbs of some items, by their positions or a mask (N,)."""
         return Climb(self.nodes[rows], self.masses[rows])
 
 
@@ -85,6 +90,7 @@ def climb_of(rows: Shares, items: int) -> Climb:
 
     masses = np.zeros((items, depth))
     for level in range(depth):
+        # of each row's item the node on its path; the shares of the rows that have it, too, add up
         own = nodes[rows.owners, level]
         same = (rows.paths[:, level] == own) & (own != BELOW)
         masses[:, level] = np.bincount(rows.owners[same], rows.shares[same], items)
@@ -92,7 +98,7 @@ def climb_of(rows: Shares, items: int) -> Climb:
 
 
 def _sum_equal_paths(rows: Shares) -> Shares:
-    """The rows with one of each path of an item, by item, then by path."""
+    """The rows with the shares of equal paths of an item added up, sorted by item, then by path."""
     keys = np.concatenate([rows.owners[:, None], rows.paths], axis=1)
     different, of_row = np.unique(keys, axis=0, return_inverse=True)
     sums = np.bincount(of_row.ravel(), rows.shares, len(different)).astype(np.float64)
@@ -100,7 +106,9 @@ def _sum_equal_paths(rows: Shares) -> Shares:
 
 
 def _row_of_largest_share(rows: Shares, items: int) -> Positions:
-    """The row of the largest share of every item (items,), the first of equal ones; −1 of none."""
+    """The number of the row with the largest share of every item (items,), the first of equal ones;
+    −1 for an item without a row."""
+    # lexsort takes its last key first: by item, then by falling share, then as they stand
     order = np.lexsort((np.arange(len(rows.owners)), -rows.shares, rows.owners))
     owners, at = np.unique(rows.owners[order], return_index=True)
     found = np.full(items, -1, np.int64)
@@ -114,9 +122,10 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
     depth = nodes.shape[1]
     if not (nodes == BELOW).any():
         return nodes
-    ends = (nodes != BELOW).sum(axis=1)
+    ends = (nodes != BELOW).sum(axis=1)  # (N,): at how many levels each path has a node
     lengths = (rows.paths != BELOW).sum(axis=1)
     own = nodes[rows.owners]
+    # the rows whose path begins with that of their item, and goes on
     agrees = (own == rows.paths) | (np.arange(depth) >= ends[rows.owners][:, None])
     further = agrees.all(axis=1) & (lengths > ends[rows.owners]) & (ends[rows.owners] > 0)
     if not further.any():
@@ -149,7 +158,7 @@ def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
     below a node and all F of the tree. 1 of a leaf, and of a node that the tree does not have; 0 of
     the root, and BELOW the end of a path."""
     counts = leaf_counts(tree)
-    whole = np.log2(max(int(counts[0].sum()), 2))
+    whole = np.log2(max(int(counts[0].sum()), 2))  # of a tree of one leaf, no division by 0
     coverage = np.zeros(nodes.shape)
     for level, of_level in enumerate(counts):
         here = nodes[:, level]
@@ -172,6 +181,7 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     depth = labels.shape[1]
     same = nodes[owners] == labels
     is_known = np.arange(1, depth + 1) <= known[:, None]
+    # a node is right where all above it are, too; of several true paths one is enough
     right = np.zeros(nodes.shape, bool)
     np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
     # below what is known, a path may be right where it is right as far as that

@@ -27,6 +27,8 @@ class Numbering:
     """The numbers of nodes by the names from the top to them, level by level."""
 
     def __init__(self, tree: LabelTree) -> None:
+        """`names`: of the nodes of each level by their numbers, of the tree first, to which those
+        of others are added; `_of_path`: the number of a node by the names from the top to it."""
         self.tree = tree
         self.names = [list(names) for names in tree.names]
         self._of_path: dict[Row, int] = {}
@@ -42,7 +44,8 @@ class Numbering:
         return tuple(JOINED.join(path) for path in self._unknown)
 
     def paths(self, rows: Sequence[Row]) -> Labels:
-        """The nodes (R, L) of rows of names, BELOW their end."""
+        """The numbers of the nodes (R, L) on the paths of names, BELOW their end; names that the
+        tree does not have get new numbers."""
         nodes = np.full((len(rows), self.tree.depth), BELOW, np.int32)
         for number, row in enumerate(rows):
             for depth in range(1, len(row) + 1):
@@ -50,17 +53,18 @@ class Numbering:
         return nodes
 
     def _number(self, path: Row) -> int:
-        """The number of a node; a new one for one that is not in the tree."""
+        """The number, among those of its level, of the node at the end of a path of names; a node
+        that is not in the tree gets the next one."""
         found = self._of_path.get(path)
         if found is None:
             names = self.names[len(path) - 1]
             found = self._of_path[path] = len(names)
             names.append(path[-1])
-            if path[:-1] not in self._unknown:
+            if path[:-1] not in self._unknown:  # of a lacking branch only its first node is noted
                 self._unknown[path] = None
         return found
 
     def text(self, nodes: Sequence[int]) -> str:
-        """The path of nodes as one text; it may end early."""
+        """The path of nodes (L,), numbers by level, as one text; it ends where they are BELOW."""
         named = zip(self.names, nodes, strict=False)
         return JOINED.join(names[node] for names, node in named if node != BELOW)

@@ -38,7 +38,7 @@ class JudgedClimb(NamedTuple):
     coverage: Values
 
     def of(self, rows: Positions | NDArray[np.bool_]) -> JudgedClimb:
-        """Those of some items."""
+        """The judged climbs of some items, by their positions or a mask (N,)."""
         return JudgedClimb(self.climb.of(rows), self.right[rows], self.coverage[rows])
 
 
@@ -76,15 +76,18 @@ class RiskCoverage(NamedTuple):
 
 
 def outcome_at(judged: JudgedClimb, threshold: float | Values) -> Outcome:
-    """What comes of a threshold, or of one for each item (N,)."""
+    """What comes of answering down to the deepest node whose mass reaches a threshold, or one for
+    each item (N,)."""
     return outcome_of(judged, judged.climb.levels_at(threshold))
 
 
 def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
-    """What comes of answers at levels (N,), of which 0 says nothing."""
+    """What comes of answers at levels (N,), 1 … L, or 0, which says nothing: what share is said,
+    and right. Means are over the items whose truth is known."""
     _, right, coverage = judged
     answers = answers_of(levels, right)
-    is_right = np.where(levels == 0, 1.0, answers)
+    is_right = np.where(levels == 0, 1.0, answers)  # to say nothing is not wrong
+    # (N, L+1), by level from 0, at which nothing is covered
     covered = np.concatenate([np.zeros((len(levels), 1)), coverage], axis=1)
     by_level = tuple(
         AtLevel(level, int((levels == level).sum()), _mean(answers[levels == level]))
@@ -100,7 +103,7 @@ def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
 
 
 def _mean(values: Values) -> float:
-    """The mean of those that are defined; NaN of none."""
+    """The mean of the values (n,) that are defined; NaN where none is."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else float("nan")
 
@@ -133,7 +136,8 @@ def curve_of(judged: JudgedClimb) -> RiskCoverage:
 
 
 def area_under(curve: RiskCoverage) -> float:
-    """hAURC: the area under risk against coverage, by trapezoids."""
+    """hAURC, the area under the curve of risk (wrong answers) against coverage (how fine answers
+    are) over all thresholds, by trapezoids; smaller is better."""
     widths = np.diff(curve.coverage)
     return float((widths * (curve.risk[1:] + curve.risk[:-1]) / 2).sum())
 

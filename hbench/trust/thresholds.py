@@ -53,6 +53,7 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     # fixed-sequence testing: from the largest threshold down, until the first that fails
     held = math.inf
     for tried, said, wrong in answers.by_unit(first):
+        # the upper bound of the share wrong, at each threshold
         passed = upper_bounds(UnitSums.of_counts(said, wrong)) <= 1 - target
         through = len(passed) if passed.all() else int(passed.argmin())
         if through:
@@ -87,7 +88,8 @@ def said_at(climb: Climb, right: Values, threshold: float | Values) -> Values:
 
 
 def answers_of(levels: Positions, right: Values) -> Values:
-    """Whether the answers at levels (N,), of which 0 says nothing, are right (N,), or NaN."""
+    """Whether the answers at levels (N,) are right (N,): 1, 0, or NaN where nothing is said, level
+    0, or nobody knows. `right` (N, L): of the node at each level, from 1."""
     padded = np.concatenate([np.full((len(right), 1), np.nan), right], axis=1)
     return np.asarray(padded[np.arange(len(right)), levels])
 
@@ -123,7 +125,11 @@ class _Answers(NamedTuple):
 
 
 def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _Answers:
-    """The answers of items at the thresholds that are tried."""
+    """How the answers of items change as the threshold falls, at STEPS thresholds at most.
+
+    `right` (N, L): whether each node on an item's path is right, NaN where nobody knows; `units`
+    (N,): of the items. An item is counted from the first node of known truth that it reaches.
+    """
     reach = climb.reach
     is_node = climb.nodes != BELOW
     falling = np.unique(reach[is_node])[::-1]
@@ -137,6 +143,7 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     # the first of the thresholds, which fall, that a node reaches
     at = np.searchsorted(-tried, -reach, side="left")
     known = ~np.isnan(right)
+    # what changes from each node to the next below: an answer there takes the place of one above
     said = np.diff(np.where(known, 1.0, 0.0), prepend=0.0, axis=1)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)
     owners = np.broadcast_to(units[:, None], reach.shape)
@@ -155,6 +162,7 @@ def _first_threshold(answers: _Answers, target: float) -> int | None:
     for _, said, _ in answers.by_unit():
         for of_units in said:
             total = of_units.sum()
+            # how many units of equal share say as much as these
             effective = total**2 / (of_units**2).sum() if total else 0.0
             bound = bound_without_errors(effective)
             if bound <= ROOM * (1 - target):
