@@ -74,6 +74,7 @@ class LabelTree:
     paths: Labels
 
     def __post_init__(self) -> None:
+        """Raise TreeError for levels, names and paths that are not those of one tree."""
         refuse_depth(len(self.levels))
         refuse_misfits(self.levels, self.names, self.paths)
         check_nested(self.paths, self.levels, self.names)
@@ -83,18 +84,21 @@ class LabelTree:
             check_unique(names, f"names of level {level}", fix=by_path)
 
     def __repr__(self) -> str:
+        """The tree in one line: how many classes each level has."""
         classes = ", ".join(
             f"{len(names):,} {level}" for level, names in zip(self.levels, self.names, strict=True)
         )
         return f"<LabelTree: {classes}>"
 
     def __eq__(self, other: object) -> bool:
+        """Whether two trees have the same levels, names and paths, which are an array."""
         if not isinstance(other, LabelTree):
             return NotImplemented
         same_names = (self.levels, self.names) == (other.levels, other.names)
         return same_names and np.array_equal(self.paths, other.paths)
 
     def __hash__(self) -> int:
+        """A hash of the levels and names: paths are an array, which has none."""
         return hash((self.levels, self.names))
 
     @classmethod
@@ -125,16 +129,17 @@ class LabelTree:
         check_nested(array, levels, names)
         ids: list[Labels] = []
         new_names = []
-        of_node = np.zeros(0, np.intp)  # some row of each node
+        of_node = np.zeros(0, np.intp)  # some row of each node, from which its path is read
 
         for level in range(array.shape[1]):
             # nodes of the level by old id, and which of them each row has
             old, place = distinct(array[:, level])
             of_node = np.empty(len(old), np.intp)
-            of_node[place] = np.arange(len(array))
+            of_node[place] = np.arange(len(array))  # of several rows of a node the last one stays
             # by the new ids of the nodes above, then by old id; lexsort takes its last key first
             above = [column[of_node] for column in reversed(ids)]
             order = np.lexsort(np.array([old, *above]))
+            # the inverse of that order gives each old id its new one
             ids.append(np.argsort(order).astype(np.int32)[place])
             of_node = of_node[order]
             new_names.append(_names_of(old[order], names, level))
@@ -187,7 +192,7 @@ class LabelTree:
         ids = []
         for level, column in zip(levels, columns, strict=True):
             values = names_in(column, level)
-            known = sorted(set(values), key=str)
+            known = sorted(set(values), key=str)  # a number counts as its digits
             place = {name: i for i, name in enumerate(known)}
             names.append([str(name) for name in known])
             ids.append(np.fromiter(map(place.__getitem__, values), np.int32, len(values)))
@@ -228,6 +233,7 @@ class LabelTree:
         """The parents of the nodes of each level, as ids in the level above (0, the root, for the
         coarsest level).
         """
+        # of each path the node one level higher; above the coarsest level the root, 0
         above = [np.zeros(len(self.paths), np.int32), *self.paths.T[:-1]]
         result = []
         for ids, parent in zip(self.paths.T, above, strict=True):
@@ -242,12 +248,13 @@ class LabelTree:
         its depth is their level.
         """
         refuse_other_ids(first, second, most=len(self.paths))
+        # the levels from the top that both paths share
         depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
         return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
 
     @checked
     def counts(self, labels: Labels) -> tuple[NDArray[np.int64], ...]:
-        """Count the rows of `labels` (N, L) of every node, level by level."""
+        """Count the rows of `labels` (N, L), node ids, that each node has: an array per level."""
         refuse_other_labels(labels, list(map(len, self.names)))
         pairs = zip(labels.T, self.names, strict=True)
         return tuple(np.bincount(column, minlength=len(names)) for column, names in pairs)
@@ -310,8 +317,8 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
 def _names_of(
     ids: NDArray[np.integer], names: Sequence[Sequence[str]] | None, level: int
 ) -> tuple[str, ...]:
-    """The names of nodes of a level by their ids, or the ids as names. Raises TreeError where the
-    names are none of these ids."""
+    """The names of nodes of a level, from 0, by their `ids` (n,): names[level][id], or, without
+    names, the ids themselves. Raises TreeError where `names` have no text for one of them."""
     if names is None:
         return tuple(map(str, ids.tolist()))
     try:
@@ -342,7 +349,7 @@ def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
     """
     array = np.asarray(as_array(labels, "labels"))
     if array.dtype.kind == "f":
-        # from here on, two whole numbers may be one float
+        # from here on, two whole numbers may be one float: 2^24 for float32
         whole = 2.0 ** (np.finfo(array.dtype).nmant + 1)
         if (np.abs(array) < min(whole, 2.0**53)).all() and (array == np.floor(array)).all():
             array = array.astype(np.int64)
@@ -380,6 +387,7 @@ def check_nested(
         if len(bad):
 
             def name(depth: int, node: int) -> str:
+                """A node as the error shows it: its name, or else its number."""
                 return repr(names[depth][node]) if names else str(node)
 
             shown = []
@@ -399,7 +407,7 @@ def check_nested(
 
 
 def _about_columns(labels: NDArray[np.integer]) -> str:
-    """What labels that form no tree may be instead."""
+    """Advice about labels (N, L) that form no tree: one-hot ones have a single 1 in each row."""
     is_one_hot = labels.shape[1] > 1 and bool(((labels == 0) | (labels == 1)).all())
     if is_one_hot and bool((labels.sum(axis=1) == 1).all()):
         return "these are one-hot: labels.argmax(axis=1) has the class of each item"
@@ -417,21 +425,25 @@ def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np
     """
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     span = high - low + 1
+    # a table of the whole range would be larger than the column: sorting takes less
     if span > 4 * len(column) + 1024:
         values, place = np.unique(column, return_inverse=True)
         return values.astype(np.int64), place
     shifted = column - low
     seen = np.zeros(span, dtype=bool)
     seen[shifted] = True
+    # the place of a value is the number of different values below it
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]
 
 
 def have_ambiguous_names(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
-    """Mark the items with a name that several nodes of its level have, so that names say another
-    level than the tree: labels by name (N, L), by tree (N, L) -> bool (N,).
+    """Mark the items (N,) with a name that several nodes of its level have, so that comparing names
+    gives other levels than the tree. `names`, `nodes` (N, L): the items' labels by name, equal
+    where names are, and by the tree.
     """
     shared = np.zeros(len(names), bool)
     for name, node in zip(names.T, nodes.T, strict=True):
+        # each different pair of a name and a node; then how many nodes a name has
         pairs = np.unique(np.stack([name, node]), axis=1)
         values, nodes_of = np.unique(pairs[0], return_counts=True)
         shared |= np.isin(name, values[nodes_of > 1])

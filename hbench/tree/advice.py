@@ -30,9 +30,10 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
     names = recommended(table, names)
     mended = mend(table, names)
     try:
-        mended.table.tree()
+        mended.table.tree()  # raises where problems are left
         return mended
     except TreeError:
+        # with all of them in one message; if only remarks are left, something else is wrong
         problems = [
             problem for problem in find_problems(mended.table) if problem.kind not in REMARKS
         ]
@@ -121,8 +122,9 @@ def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[list[str], str]]:
-    """The combinations of policies that make a tree, each with its effect, the recommended first;
-    a longer one with the effect of a shorter one says nothing.
+    """Yield the combinations of policies, each with those already `chosen`, that make a tree of the
+    table, with their effect in words, the recommended one first. One that has the effect of another
+    before it is left out: it would say nothing new.
     """
     effects: set[str] = set()
     # paths whose levels nobody named, as of a shop or of folders, are whole where they end
@@ -152,6 +154,7 @@ def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:
     except TreeError:
         return False
     items = sum(mended.rows.values())
+    # where every item became a class of its own, no items share anything
     is_all_alone = MAX_SMALL_TABLE < items == len(mended.rows)
     return not is_all_alone and not any("" in row for row in mended.rows)
 
@@ -194,6 +197,7 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
 
 
 def _fine_classes(table: NameTable) -> int:
-    """The number of nodes at the finest level, to which not every row may reach."""
+    """The number of classes at the finest level: rows that end above it, or in a mark of the
+    unknown, have none there."""
     whole = [row for row in table.rows if len(row) == len(table.levels) and not is_unknown(row[-1])]
     return len({table.keys(row)[-1] for row in whole})

@@ -80,7 +80,8 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
 
 
 def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Understood:
-    """What a file of a tree was taken for."""
+    """What a file that holds a tree (Newick, JSON, GraphML) was taken for; `graph` notes how many
+    trees the file has, and how many numbers on nodes were no names."""
     facts = [f"{len(table.levels)} levels"]
     if (trees := graph.graph.get("trees", 1)) > 1:
         facts.append(f"the first of {trees} trees in the file")
@@ -94,6 +95,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     whole paths."""
     table = found.table
     facts = [found.written] if found.written else []
+    # what names the levels: the user, the file itself, the form of a curator's mapping
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
     if not chosen.levels and is_mapping(table):
@@ -109,7 +111,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     columns = level_columns(table, chosen)
     rows = list(zip(*(tables.texts(table, level) for level in columns.levels), strict=True))
     names = NameTable.of(columns.levels, rows)
-    if len(columns.levels) == 1:
+    if len(columns.levels) == 1:  # its cells may be whole paths
         values = [row[0] for row in rows]
         mark = chosen.separator or separator_of(values)
         if mark:
@@ -138,7 +140,7 @@ def _understood_of_edges(
 
 
 def _sizes(names: NameTable) -> list[int]:
-    """How many nodes there are at each level."""
+    """How many nodes there are at each level, coarse to fine; a node is its path of names."""
     nodes = {node for row in names.rows for node in prefixes(row)}
     at_depth = Counter(map(len, nodes))
     return [at_depth[depth] for depth in range(1, len(names.levels) + 1)]
@@ -152,6 +154,7 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
         line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
     ]
     mark = chosen.separator or separator_of(lines)
+    # without a separator, two words on each line are a parent and a child
     pairs = None if mark else pairs_in(lines)
     if pairs is not None:
         listed = EdgeColumns("parent", "child")
@@ -181,6 +184,7 @@ def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
     Raises UnknownName.
     """
     titles = {name.lower() for name in table.column_names}
+    # a table without a column called item has a row per class
     columns = columns_of(table, chosen, of_items="item" in titles)
     refuse_depth(len(columns.levels))
     if not columns.levels:
@@ -222,13 +226,15 @@ def write(tree: LabelTree, kind: str) -> str:
 
 
 def _is_in_its_dialect(text: str, kind: str) -> bool:
-    """Whether the delimiter of a text is found in it again: names full of semicolons hide it."""
+    """Whether a text that was written with the delimiter of this suffix would be read with it:
+    names full of semicolons may look like cells."""
     head = head_in(text.encode(), is_whole=True)
     return head is None or dialect_of(head, kind).delimiter == tables.DELIMITERS[kind]
 
 
 def _reads_back(tree: LabelTree) -> bool:
-    """Whether a table with a row per class is understood as these levels in this order."""
+    """Whether the tree, written as a table with a row per class, would be read as these levels in
+    this order, and not as edges, paths, ids or a split."""
     table = pa.table(dict(zip(tree.levels, class_columns(tree), strict=True)))
     if edge_columns(table, ()) is not None:
         return False
@@ -241,7 +247,8 @@ def _reads_back(tree: LabelTree) -> bool:
 
 
 def _parse_graphml(text: str) -> ClassGraph[NodeId]:
-    """The graph of a text in GraphML, as networkx reads it."""
+    """The graph of classes in a text in GraphML, as networkx reads it. A node is called by its
+    `name` or `label`, where the file has such, else by its id. Raises DataError."""
     try:
         graph = nx.parse_graphml(text)
     except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -261,8 +268,8 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
 
 
 def _parse_json(text: str) -> ClassGraph[NodeId]:
-    """The tree of nested objects with `name` and `children`. A stack instead of recursion: chains
-    may be deeper than Python's own."""
+    """The tree in a JSON text of nested objects with `name` and `children`. Raises DataError. A
+    stack instead of recursion: a tree may be deeper than Python's own calls."""
     graph: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     try:
         root = parse_json(text)
@@ -279,7 +286,7 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
                 expected='{"name": "…", "children": […]}',
                 found=json.dumps(node)[:80],
             )
-        number = len(graph)
+        number = len(graph)  # a node is known by its number, since names may repeat
         graph.add_node(number, name=node["name"])
         if parent is not None:
             graph.add_edge(parent, number)
@@ -299,6 +306,7 @@ def nested_objects(tree: LabelTree, items: NDArray[np.int64] | None = None) -> d
         below = [
             {**node, "items": number} for node, number in zip(below, items.tolist(), strict=True)
         ]
+    # from the second finest level to the root, each with the parents of the level below it
     for names, parents in zip(
         (*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True
     ):

@@ -104,6 +104,7 @@ class NameTable:
         return cls(tuple(levels), dict(Counter(stripped(row) for row in rows)))
 
     def is_placeholder(self, name: str) -> bool:
+        """Whether a name only says that a name is missing, such as "NA" or an empty one."""
         return name.strip().casefold() in self.placeholders
 
     def keys(self, row: Row) -> list[Key]:
@@ -114,6 +115,7 @@ class NameTable:
         """
         keys: list[Key] = []
         for level, name in enumerate(row):
+            # two placeholders, NA under A and NA under B, are not one node
             identity = row[: level + 1] if self.is_placeholder(name) else (name,)
             if self.one_namespace and level and row[level - 1] == name:
                 identity = (*keys[-1][1], name)
@@ -151,6 +153,7 @@ class NameTable:
                 fix=UNMENDED if first.kind == "cycle" else LISTED,
             )
 
+        # by level, the number of each name in order of first appearance
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
         ids = [_numbers_of(row, numbers) for row in self.rows]
         array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
@@ -164,7 +167,8 @@ class NameTable:
 
 
 def _numbers_of(row: Row, numbers: Sequence[dict[str, int]]) -> list[int]:
-    """The number of each name of a row among those of its level, to which a new name is added."""
+    """The number of each name of a row (L,) among those of its level; `numbers`, by level, gets the
+    names that are new."""
     return [known.setdefault(name, len(known)) for known, name in zip(numbers, row, strict=True)]
 
 
@@ -195,6 +199,8 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
 
     paths: list[Row] = []
     for node in nodes:
+        # a name that was told apart by its parent's may be meant without it: "Cases" for
+        # "Cases (Phones)"
         found = places.get(node) or {
             row for name in places if name.startswith(f"{node} (") for row in places[name]
         }
@@ -244,12 +250,14 @@ def runs_backwards(table: NameTable) -> bool:
         levels=table.levels[::-1],
         rows={row[::-1]: items for row, items in table.rows.items()},
     )
+    # names in columns from fine to coarse have several "parents" nearly everywhere
     problems = sum(1 for _ in _several_parents(table))
     return problems > 0 and 2 * sum(1 for _ in _several_parents(turned)) < problems
 
 
 def refuse(problems: Iterable[TreeProblem], source: str) -> None:
-    """Raise TreeError that counts the problems by kind, unless all of them are remarks."""
+    """Raise TreeError that counts the problems of a file `source` by kind; none for mere remarks,
+    with which names still form a tree."""
     kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
     if kinds:
         mendable = "mend the source, or give --policy NAME: hbench tree validate lists the policies"
@@ -261,7 +269,8 @@ def refuse(problems: Iterable[TreeProblem], source: str) -> None:
 
 
 def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
-    """Names that stand for a missing one, such as NA, by level and parent."""
+    """Yield the problem of each name that stands for a missing one, such as NA, once for each level
+    and parent."""
     counts: Counter[tuple[int, str, str]] = Counter()
     for row, items in table.rows.items():
         for level, name in enumerate(row):
@@ -272,6 +281,7 @@ def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def _ragged(table: NameTable) -> Iterator[TreeProblem]:
+    """Yield the problem of each row that ends above the finest level, with its path."""
     for row, items in table.rows.items():
         if len(row) < len(table.levels):
             level = table.levels[len(row) - 1] if row else "the root"
@@ -279,10 +289,10 @@ def _ragged(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
-    """Names that stand below several parents. Where their branches share no child they are
-    homonyms: two things of one name."""
+    """Yield the problem of each name that stands below several parents. Where what lies below it
+    differs entirely from parent to parent, it is a homonym: one name of several things."""
     parents = table.parents()
-    below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)
+    below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)  # by parent and node, the children
     levels: dict[Key, str] = {}
     for row in table.rows:
         keys = [ROOT_KEY, *table.keys(row)]
@@ -295,6 +305,7 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     for key, of_node in parents.items():
         if len(of_node) > 1:
             branches = [below[parent, key] for parent in of_node]
+            # no child is in two branches: together they have as many as each by itself
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
             places = tuple(names[-1] if names else "the root" for _, names in of_node)
@@ -328,7 +339,8 @@ def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
 
 
 def _remarks(table: NameTable) -> Iterator[TreeProblem]:
-    """Names with odd spaces or control characters, and names of one parent that only look alike."""
+    """Yield what is odd about names but keeps no tree from forming: surplus spaces or control
+    characters, and names of one parent that look alike to people."""
     spaced: Counter[tuple[int, str]] = Counter()
     for row, items in table.rows.items():
         for place, name in enumerate(row):
@@ -340,6 +352,7 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
     for path, spellings in look_alikes(table).items():
         if len(spellings) > 1:
             level = table.levels[len(path) - 1]
+            # names that are equal once letters are composed look equal: as codes they do not
             show = (
                 repr
                 if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings)
@@ -373,7 +386,8 @@ def remarks_on(table: NameTable) -> list[str]:
 
 
 def class_columns(tree: LabelTree) -> list[list[str]]:
-    """Return the names of every fine class, a column per level."""
+    """Return the names of every fine class (C,) at each level: a list for each level, coarse to
+    fine."""
     columns = []
     for names, ids in zip(tree.names, tree.paths.T, strict=True):
         columns.append([names[i] for i in ids])
@@ -386,5 +400,5 @@ def names_along(tree: LabelTree, path: Iterable[int]) -> Row:
 
 
 def class_rows(tree: LabelTree) -> list[Row]:
-    """Return the names of every fine class, coarse to fine."""
+    """Return the path of names to every fine class, coarse to fine, in the order of their ids."""
     return list(zip(*class_columns(tree), strict=True))

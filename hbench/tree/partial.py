@@ -29,7 +29,8 @@ Known = NDArray[np.uint8]
 
 
 def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
-    """Fill a row of names, below whose last name nothing is known, up to the length of `levels`."""
+    """A row of names, below whose last name nothing is known, filled up to the length of `levels`
+    with a mark of the unknown, which tells what it is below, so that no two endings share one."""
     if not row:
         return row
     name = row[-1] if is_unknown(row[-1]) else f"{MARK}{levels[len(row) - 1]} {row[-1]}]"
@@ -46,7 +47,7 @@ def known_part(row: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_unknown(name: str) -> bool:
-    """Whether a name marks the unknown."""
+    """Whether a name is no name, but marks that nothing is known there."""
     return name.startswith(MARK)
 
 
@@ -74,7 +75,8 @@ def shown_along(tree: LabelTree, path: Sequence[int]) -> tuple[str, ...]:
 
 
 def shown_names(tree: LabelTree) -> list[list[str]]:
-    """The names of all nodes as people read them, by level."""
+    """The names of all nodes as people read them, a list for each level, coarse to fine, by the
+    nodes' numbers; marks of the unknown are said in words."""
     by_level = []
     for level, names in enumerate(tree.names):
         by_level.append([shown(name, tree.levels, level) for name in names])
@@ -97,7 +99,8 @@ def classes_among(names: Iterable[str]) -> list[str]:
 
 
 def classes_in_words(tree: LabelTree, between: str) -> str:
-    """How many classes each level of a tree has."""
+    """How many classes each level of a tree has, in words, coarse to fine, with `between` between
+    the levels."""
     sizes = [len(classes_among(names)) for names in tree.names]
     return between.join(f"{size:,} {level}" for size, level in zip(sizes, tree.levels, strict=True))
 
@@ -109,12 +112,14 @@ def known_levels(tree: LabelTree) -> Known:
     Raises TreeError for a class without any known level, or with a name below an unknown one.
     """
     known = np.full(len(tree.paths), tree.depth, np.uint8)
+    # from the finest level upwards: a class is known to the level above its highest mark
     for level in range(tree.depth, 0, -1):
         unknown = ~is_class(tree, level)
         if not unknown.any():
             continue
 
         here = unknown[tree.paths[:, level - 1]]
+        # marked here, but not at the level below; or at the coarsest, so that nothing is known
         bad = np.flatnonzero(here & (known > level) | (level == 1) & here).tolist()
         if bad:
             raise TreeError(

@@ -70,7 +70,9 @@ policies: Registry[Policy] = Registry("policy")
 def policy(
     name: str, *, mends: Sequence[str], stage: int
 ) -> Callable[[Callable[[NameTable], NewRows]], Policy]:
-    """Register a function as the policy `name`; its docstring is shown to users."""
+    """A decorator that makes of a function of a table the policy `name`, and registers it; the
+    function's docstring is shown to users. `mends`: the kinds of problems that it removes; `stage`:
+    when it is applied among others."""
     return lambda new_rows: policies.register(name)(Policy(name, tuple(mends), stage, new_rows))
 
 
@@ -92,7 +94,7 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
     changes: list[Change] = []
     final: dict[Row, Row | None] = {row: row for row in table.rows}
     for step in _in_order(names):
-        new = step.new_rows(table)
+        new = step.new_rows(table)  # what every row becomes
         changes += [
             Change(step.name, row, new[row], items)
             for row, items in table.rows.items()
@@ -143,6 +145,7 @@ ALTERNATIVES = ({"repeat-leaf", "cut", "unknown"}, {"by-path", MAJORITY_PARENT})
 
 
 def _exclude_each_other(one: Policy, other: Policy) -> bool:
+    """Whether two policies are alternatives: both mend the same problem, each in its own way."""
     return one is not other and any({one.name, other.name} <= group for group in ALTERNATIVES)
 
 
@@ -196,8 +199,10 @@ def fill_from_same_name(table: NameTable) -> NewRows:
 
 
 def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: NameTable) -> Row:
-    """A row with the missing names above its known ones that all rows agree on which share its
-    names there.
+    """A row with the missing names above its known ones filled in, as far as other rows leave no
+    choice: those with the same next known name below, and nothing that contradicts the row.
+
+    `by_name`: the rows by the level, from 0, and the name of each of their known names.
     """
     names = list(row)
     finest = max(
@@ -206,6 +211,7 @@ def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: 
     # from fine to coarse, so that what was filled in helps the level above it
     for level in range(finest - 1, -1, -1):
         if table.is_placeholder(names[level]):
+            # the next finer level whose name is known
             below = next(
                 i for i in range(level + 1, finest + 1) if not table.is_placeholder(names[i])
             )
@@ -217,7 +223,8 @@ def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: 
 
 
 def _agree(names: Sequence[str], other: Row, table: NameTable) -> bool:
-    """Whether two rows know nothing of each other's levels that contradicts."""
+    """Whether two rows may be of one class: at each level that both reach they have the same name,
+    or one of them has none."""
     pairs = zip(names, other, strict=False)
     return all(
         one == two or table.is_placeholder(one) or table.is_placeholder(two) for one, two in pairs
@@ -232,6 +239,7 @@ def fill_from_parent(table: NameTable) -> NewRows:
     """
 
     def filled(row: Row) -> Row:
+        """The row with a name of its own for each missing one, by the name above it."""
         names: list[str] = []
         for level, name in enumerate(row):
             unplaced = f"unplaced {table.levels[level]}" + (f" of {names[-1]}" if names else "")
@@ -261,6 +269,7 @@ def leave_unknown_open(table: NameTable) -> NewRows:
     """
 
     def known(row: Row) -> Row:
+        """The row without the missing names at its fine end."""
         names = list(row)
         while names and table.is_placeholder(names[-1]):
             names.pop()
@@ -332,7 +341,8 @@ def majority_parent(table: NameTable) -> NewRows:
 
 
 def _unrepeated(row: Row) -> Row:
-    """Remove the repetitions of a row's leaf."""
+    """A row without the repetitions of its leaf: (A, B, B, B) becomes (A, B)."""
+    # the largest depth whose name above is another one; 1 where all names are equal
     return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
 
 

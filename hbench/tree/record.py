@@ -57,17 +57,22 @@ def write_mended(
 
 
 def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.Table:
-    """Replace the columns of names in a table by those after the policies, without the rows and
-    levels left out.
+    """A table of items with its columns of names replaced by those after the policies, without the
+    rows that these left out; its other columns stay.
+
+    `columns`: those of the names, coarse to fine, from which `mended` was made. Policies may add
+    and remove levels: a column of a level that is left stays at its place, new ones come last.
     """
-    before = map(stripped, zip(*(tables.texts(table, column) for column in columns), strict=True))
-    after = [mended.final[row] for row in before]
+    before = zip(*(tables.texts(table, column) for column in columns), strict=True)
+    # each row of names as the policies left it, None for one that they left out
+    after = [mended.final[stripped(row)] for row in before]
     names = _table_of_rows(mended.table.levels, [row for row in after if row is not None])
     kept = table.filter(pa.array([row is not None for row in after]))
-    both = {name: kept[name] for name in kept.column_names if name not in columns}
-    both |= {name: names[name] for name in names.column_names}
+
+    by_name = {name: kept[name] for name in kept.column_names if name not in columns}
+    by_name |= {name: names[name] for name in names.column_names}
     order = dict.fromkeys([*kept.column_names, *names.column_names])
-    return pa.table({name: both[name] for name in order if name in both})
+    return pa.table({name: by_name[name] for name in order if name in by_name})
 
 
 def mend_sheet(
@@ -90,6 +95,7 @@ def _table_after_policies(source: Path, mended: Mended, levels: Sequence[str]) -
     if source.is_file() and is_table(source):
         table = read_table(source)
         is_edges = not levels and edge_columns(table, ()) is not None
+        # a tree that hbench wrote, or edges, has no rows of items to be kept
         if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges:
             columns = level_columns(table, Chosen(levels=tuple(levels))).levels
             rows = {stripped(row) for row in tables.text_rows(table, columns)}

@@ -60,7 +60,8 @@ def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
 
 
 def _no_names_in(values: Sequence[Any]) -> list[str]:
-    """What values are that are neither texts nor numbers."""
+    """The names of the types of those values that are neither texts nor numbers, and "NaN", which
+    is a number of Python but says that one is missing; empty where all are fine."""
     kinds = set(map(type, values))
     found = [kind.__name__ for kind in kinds if not issubclass(kind, str | numbers.Number)]
     if float in kinds and any(isinstance(each, float) and math.isnan(each) for each in values):
@@ -69,15 +70,15 @@ def _no_names_in(values: Sequence[Any]) -> list[str]:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether it is a list of names: no text, which is one of letters, and nothing without an
-    order."""
+    """Whether a value is a list, tuple or array of names: no text, which would be a list of its
+    letters, and nothing without an order, such as a set."""
     if isinstance(row, list | tuple):
         return True
     return hasattr(row, "tolist") and getattr(row, "ndim", 0) == 1
 
 
 def refuse_other_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Raise TreeError for what is no list of rows of names."""
+    """Raise TreeError for what is no list, or array, of rows of names."""
     is_table = hasattr(rows, "tolist") and getattr(rows, "ndim", 0) > 0
     if not (isinstance(rows, list | tuple) or is_table) or not all(map(_is_row, rows)):
         raise TreeError(
@@ -90,6 +91,7 @@ def refuse_other_rows(rows: Sequence[Sequence[str]]) -> None:
 def refuse_missing(labels: NDArray[np.generic]) -> None:
     """Raise TreeError for missing labels, which would be equal to each other, or to none, by
     chance."""
+    # other types have no value for a missing one
     may_miss = labels.dtype == object or labels.dtype.kind == "f"
     missing = _no_names_in(labels.ravel().tolist()) if may_miss else []
     if missing:

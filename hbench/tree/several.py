@@ -34,11 +34,17 @@ class MorePaths(NamedTuple):
 
     @property
     def owners(self) -> int:
-        """How many items have several paths."""
+        """How many items have several paths: those that own some beside their first."""
         return len(np.unique(self.items))
 
     def of(self, chosen: Positions) -> MorePaths:
-        """Those of some items, which are from then on counted as in `chosen` (n,)."""
+        """The further paths of some items, given by their positions `chosen` (n,), in that order;
+        the items are from then on numbered by their place in it.
+
+        With the items [0, 2, 2, 5] of four paths, the chosen [2, 5] give the paths 1, 2 and 3,
+        whose items are [0, 0, 1].
+        """
+        # the paths of an item lie side by side, from a start to an end
         starts, ends = (
             np.searchsorted(self.items, chosen, side=side) for side in ("left", "right")
         )
@@ -47,12 +53,11 @@ class MorePaths(NamedTuple):
         owners = np.repeat(np.arange(len(chosen)), numbers)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
         rows = starts[owners] + within
-        return MorePaths(
-            owners, self.labels[rows], None if self.known is None else self.known[rows]
-        )
+        known = None if self.known is None else self.known[rows]
+        return MorePaths(owners, self.labels[rows], known)
 
     def numbers(self, items: int) -> Positions:
-        """How many each of the items has; (N,)."""
+        """How many further paths each of this many items has, (items,); 0 for most."""
         return np.bincount(self.items, minlength=items)
 
 
@@ -65,13 +70,14 @@ class Paths(NamedTuple):
 
     @property
     def most(self) -> int:
-        """The paths of the item that has most."""
+        """How many paths the item has that has most of them, its first one counted."""
         return (
             1 if self.more is None else 1 + int(self.more.numbers(len(self.labels)).max(initial=0))
         )
 
     def of(self, chosen: Positions) -> Paths:
-        """Those of some items, which are from then on counted as in `chosen` (n,)."""
+        """All paths of some items, given by their positions `chosen` (n,), in that order; the items
+        are from then on numbered by their place in it."""
         return Paths(self.labels[chosen], None if self.more is None else self.more.of(chosen))
 
     def of_item(self, item: int) -> Labels:
@@ -113,6 +119,7 @@ class Paths(NamedTuple):
         for one in range(self.most):
             of_first = self.nth(first, one)
             for other in range(self.most):
+                # cumprod is 1 as long as all levels down to here are equal
                 equal = of_first == self.nth(second, other)
                 np.maximum(
                     best,
@@ -124,6 +131,7 @@ class Paths(NamedTuple):
     def shared(self, first: int, second: int) -> Labels:
         """The path of the `second` item that has most in common with one of the `first`; (L,)."""
         paths = self.of_item(second)
+        # of each of its paths the largest level with any path of the first item
         levels = [
             np.cumprod(path == self.of_item(first), axis=1).sum(axis=1).max() for path in paths
         ]

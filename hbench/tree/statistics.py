@@ -47,7 +47,7 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
     """
     rows = []
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
-        above = _described(tree, depth) if depth else np.ones(1, bool)
+        above = _described(tree, depth) if depth else np.ones(1, bool)  # the root alone
         nodes = np.flatnonzero(_described(tree, depth + 1))
         children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]
         branching = Branching(int(children.min()), float(np.median(children)), int(children.max()))
@@ -62,7 +62,8 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
 
 
 def _described(tree: LabelTree, level: int) -> NDArray[np.bool_]:
-    """The nodes of a level that are classes; all, where nothing is known of any."""
+    """Which nodes of a level, 1 … L, are described: those that are classes, and do not mark the
+    unknown; all of them where none is a class, so that no statistics are of nothing."""
     known = is_class(tree, level)
     return known if known.any() else ~known
 

@@ -44,7 +44,7 @@ class Taxonomy:
         whose parent is not in the taxonomy.
         """
         taxon = self._accepted(taxon)
-        if self.rows:
+        if self.rows:  # the table has a column per rank: no parents have to be followed
             return self.rows[taxon]
 
         found: dict[str, str] = {}
@@ -56,6 +56,7 @@ class Taxonomy:
                     fix="mend its parents in the source",
                 )
             seen.add(taxon)
+            # of two taxa of one rank the lower one counts
             found.setdefault(self.ranks.get(taxon, ""), self.names[taxon])
             parent = self.parents.get(taxon)
             if parent is None:
@@ -90,6 +91,7 @@ class Taxonomy:
         return steps[-1]
 
     def __contains__(self, taxon: str) -> bool:
+        """Whether the taxonomy has a row with this id."""
         return taxon in self.names
 
 
@@ -131,7 +133,7 @@ def read(path: Path) -> Taxonomy:
 
 
 def _in_small(named: Mapping[str, str]) -> dict[str, str]:
-    """Ranks by taxon, in small letters."""
+    """What is `named` by taxon, ranks, in small letters."""
     return {taxon: text.lower() for taxon, text in named.items()}
 
 
@@ -165,7 +167,8 @@ def _taxa_named(named: Mapping[str, str]) -> dict[str, str]:
 def _lineages(
     table: pa.Table, ids: Sequence[str], by_rank: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """The names of each taxon by rank, in a table with a column for each rank."""
+    """The lineage of each taxon in a table with a column for each rank: names by rank. `ids`: of
+    its rows; `by_rank`: the column of each rank."""
     columns = [texts(table, title) for title in by_rank.values()]
     rows = zip(*columns, strict=True)
     return {
@@ -219,7 +222,8 @@ def rows_of(
 
 
 def _spelling(taxonomy: Taxonomy, unknown: Sequence[str]) -> str | None:
-    """How ids of the taxonomy end like those that were not found, if they do."""
+    """Advice where ids were not found since the taxonomy has them as addresses that end in them,
+    "https://…/12" for "12"; None where it does not. The first unknown one is looked at."""
     ending = unknown[0]
     written = next((taxon for taxon in taxonomy.names if taxon.endswith(f"/{ending}")), None)
     return None if written is None else f"{ending} should be {written}, as the taxonomy has it"

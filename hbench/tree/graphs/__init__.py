@@ -33,7 +33,8 @@ IS_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?(/\d+(\.\d*)?)?")
 
 
 def graph_of_edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
-    """Make a graph of (parent, child) names; the parent of a root is ""."""
+    """Make a graph of classes of pairs of names, (parent, child), in which a name is one node; the
+    parent of a root is ""."""
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for parent, child in pairs:
         graph.add_nodes_from((name, {"name": name}) for name in (parent, child) if name)
@@ -65,6 +66,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     names = _names_of_nodes(graph)
     acyclic, cycles = _without_cycles(graph, names)
     roots = [node for node, parents in graph.in_degree() if parents == 0]
+    # below a single root the levels begin with its children, else with the roots themselves
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
     rows = Counter(stripped(map(names.__getitem__, path)) for path in _paths(acyclic, tops))
@@ -82,6 +84,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
         )
 
     levels = tuple(graph.graph.get("levels") or ())
+    # where a node has several parents, a name is that one node wherever it stands
     shared = any(parents > 1 for _, parents in graph.in_degree())
     return NameTable(
         levels if len(levels) == depth else default_levels(depth), dict(rows), shared, tuple(broken)
@@ -103,8 +106,12 @@ def _names_of_nodes(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
 
 
 def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeId, str]:
-    """Names that are unique at each depth of a forest: an inner node without one is called by its
-    first and last leaf, and of equal names each has its parent's behind it."""
+    """Names for the nodes of a forest that are unique at each depth: an inner node without a name
+    is called by its first and last leaf, and of equal names each has its parent's behind it.
+
+    Numbers on all inner nodes are support values of a phylogeny, and no names; how many they are is
+    noted in the graph.
+    """
     inner = [node for node in graph if graph.out_degree(node) and graph.in_degree(node)]
     is_foreign = not graph.graph.get("levels")  # whoever names the levels means the names
     if is_foreign and inner and all(IS_NUMBER.fullmatch(names[node]) for node in inner):
@@ -166,8 +173,9 @@ def _siblings_apart(
 def _without_cycles(
     graph: ClassGraph[NodeId], names: dict[NodeId, str]
 ) -> tuple[ClassGraph[NodeId], list[TreeProblem]]:
-    """Remove the edges inside strongly connected components; return the graph and one cycle of each
-    component.
+    """Remove the edges that are part of cycles: those inside of a strongly connected component,
+    nodes each of which leads to all others. Return the graph without them, and for each component
+    a problem that names one cycle, and then its other nodes.
     """
     part = {
         node: i for i, nodes in enumerate(nx.strongly_connected_components(graph)) for node in nodes
@@ -194,7 +202,8 @@ def _paths(graph: ClassGraph[NodeId], tops: list[NodeId]) -> Iterator[tuple[Node
     """Yield every path from one of `tops` to a leaf, depth first, children in the order of the
     file.
     """
-    below: dict[NodeId, int] = {}  # the number of paths from a node to a leaf
+    # the number of paths from a node to a leaf, from the leaves upwards; a leaf has one
+    below: dict[NodeId, int] = {}
     for node in reversed(list(nx.topological_sort(graph))):
         below[node] = sum(below[child] for child in graph.successors(node)) or 1
     if sum(below[top] for top in tops) > MOST_PATHS:

@@ -67,9 +67,12 @@ def _edge_columns_named(names: Sequence[str], chosen: Sequence[str]) -> EdgeColu
 
 
 def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
-    """Rows with an id, a name, and the id or the name of the parent."""
+    """The columns of a table with a row for each node: its id, its name, and the id or the name of
+    its parent. None where no pair of columns is so: the ids must differ, and half of the parents or
+    more must be among them. `by_title`: the columns by their folded names."""
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
+    # columns of parents that are ids go first
     for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
         asked = {plain_id(text) for text in texts(table, parent)} - {""}
         for child in [by_title[title] for title in words.NODES if title in by_title] + (
@@ -138,7 +141,7 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
         ("" if parent == child else parent, child)
         for parent, child in zip(parents, children, strict=True)
     ]
-    if columns.name is None:
+    if columns.name is None:  # the cells are names already
         return graph_of_edges(pairs)
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for child, name in zip(children, texts(table, columns.name), strict=True):
@@ -150,7 +153,7 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
 
 
 def left_out(table: pa.Table, columns: EdgeColumns) -> dict[str, str]:
-    """The columns that are no part of the edges, and why."""
+    """The columns of a list of edges that are no part of it, each with the reason."""
     used = {columns.parent, columns.child, columns.name}
     others = [name for name in table.column_names if name not in used]
     return {

@@ -39,6 +39,7 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
     above: list[NodeId] = []
     node: NodeId = 0
     for place, kind, value in _tokens(text):
+        # nothing was read of this node yet: only here may a bracket with its children open
         fresh = not graph.nodes[node]["name"] and not any(graph.successors(node))
         if kind in {"plain", "quoted"} and not graph.nodes[node]["name"]:
             graph.nodes[node]["name"] = value
@@ -65,6 +66,7 @@ def format_newick(tree: LabelTree) -> str:
     """Write a tree as one line of Newick; names that its grammar would change are quoted, level
     names are a comment.
     """
+    # from the leaves upwards: the texts of a level go into the brackets of those above
     below = [label(name) for name in tree.names[-1]]
     for names, parents in zip(
         (*reversed(tree.names[:-1]), ("root",)), reversed(tree.parents), strict=True
@@ -79,7 +81,8 @@ def format_newick(tree: LabelTree) -> str:
 
 
 def label(name: str) -> str:
-    """Write a name in Newick, quoted if necessary."""
+    """A name as Newick has it: in quotes, each quote inside of them doubled, if it holds what would
+    be read as something else, such as a blank or a bracket."""
     return name if PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
 
 
@@ -103,6 +106,7 @@ def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
+    """Add a node without a name below a parent, and return it: the next number."""
     child = len(graph)
     graph.add_node(child, name="")
     graph.add_edge(parent, child)
