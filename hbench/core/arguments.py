@@ -80,6 +80,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function with its arguments checked, and made what it expects."""
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:
@@ -96,6 +97,7 @@ def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str,
     """
     plain = {}
     for name, value in values.items():
+        # no kinds: the annotation leaves open what the value may be, and nothing is checked
         kinds = _kinds_of(function).get(name, ())
         kind = next((kind for kind in kinds if kind.fits(value)), None)
         if kinds and kind is None:
@@ -140,6 +142,7 @@ def _paths_of(function: Callable[..., Any]) -> frozenset[str]:
     They are found in the text of the annotation, since `_kinds_of` knows nothing of such unions.
     """
     parameters = inspect.signature(function).parameters
+    # an annotation is a text under `from __future__ import annotations`, or prints as one
     return frozenset(name for name, each in parameters.items() if "Path" in str(each.annotation))
 
 
@@ -180,6 +183,7 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
 def _without_gradient(given: Any) -> Any:
     """Torch tensors, alone or in lists, as what numpy reads: without a gradient, on the processor,
     in a type that numpy has."""
+    # told by their methods, so that torch need not be imported
     if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
         import numpy as np
 
@@ -190,6 +194,7 @@ def _without_gradient(given: Any) -> Any:
 
 
 def _described(value: object) -> str:
+    """A value with its type, as an error shows what was found: "3 (int)"; a long one is cut off."""
     text = one_line(repr(value))
     shown = text if len(text) <= MAX_FOUND else f"{text[: MAX_FOUND - 1]}…"
     return shown if value is None else f"{shown} ({type(value).__name__})"
@@ -197,7 +202,8 @@ def _described(value: object) -> str:
 
 @functools.cache
 def _kinds_of(function: Callable[..., Any]) -> dict[str, tuple[ArgumentKind, ...]]:
-    """The kinds of every parameter whose annotation says them all."""
+    """The kinds of values that each parameter takes, by its name; parameters whose annotation
+    leaves that open are not among them. Kept, for a function is called many times."""
     found = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -250,7 +256,8 @@ def _kind(annotation: Any) -> ArgumentKind | None:
 
 
 def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
-    """The kind of what holds others, and of functions."""
+    """The kind of values of an annotation with parts, such as list[str] or Callable[…]: `origin` is
+    list or Callable, `members` the parts. None where looking cannot tell it."""
     if origin is collections.abc.Callable:
         return ArgumentKind("a function", callable)
     if origin in MAPPINGS:
@@ -304,6 +311,7 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
         return any(kind.fits(value) for kind in kinds)
 
     def fits(value: Any) -> bool:
+        """Whether a value is such a list, or as good as one."""
         if isinstance(value, str | bytes | dict | type):
             return False
         is_sized = isinstance(value, collections.abc.Sized)

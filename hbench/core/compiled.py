@@ -42,12 +42,14 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., Any], *, called_from_python: bool = True) -> None:
+        """Nothing is compiled here, but at the first call, since loading numba takes long."""
         self.function = function
         self.called_from_python = called_from_python
         self._dispatcher: Any = None
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the compiled function."""
         if not self.called_from_python:  # by a test: it was compiled without a way in from Python
             return self.function(*arguments)
         return self.dispatcher(*arguments)
@@ -63,7 +65,7 @@ class Compiled:
         """What numba makes of the function: it compiles for each types of arguments once. It is
         made at the first use, by one thread."""
         if self._dispatcher is None:
-            with LOADING:
+            with LOADING:  # another thread may have made it meanwhile
                 self._dispatcher = self._dispatcher or self._make()
         return self._dispatcher
 
@@ -126,7 +128,7 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
     import pwd
 
     status = folder.stat()
-    writers = stat.S_IWOTH
+    writers = stat.S_IWOTH  # the bits of those who must not be allowed to write: all others
     with suppress(KeyError):
         if grp.getgrgid(status.st_gid).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
             writers |= stat.S_IWGRP
@@ -147,6 +149,7 @@ def sources_digest(module: str) -> str:
     sources: dict[str, str] = {}
     waiting = [module]
 
+    # what is not loaded cannot be called: only modules that Python has imported are followed
     while waiting:
         name = waiting.pop()
         if name not in sources:

@@ -59,7 +59,8 @@ def full_disk_told(
 
 
 def free_bytes(path: Path) -> int:
-    """The bytes free where `path` is or will be."""
+    """The bytes free on the disk where `path` is or will be: that of its nearest existing
+    folder."""
     path = Path(path).absolute()
     return shutil.disk_usage(
         next(folder for folder in (path, *path.parents) if folder.exists())
@@ -118,7 +119,7 @@ def locked(path: Path) -> Iterator[None]:
 
     try:
         lock = lock_of(path)
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=0)  # without waiting, to know whether there is somebody to wait for
     except Timeout:
         LOG.warning("waiting for another process that writes %s", path)
         lock.acquire()
@@ -158,6 +159,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def _refuse_folder(path: Path) -> None:
+    """Raise UsageError for a folder where a file is to be written."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder", expected="the name of a file to write")
 

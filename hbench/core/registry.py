@@ -33,6 +33,8 @@ class Registry(Generic[T]):
         group: str | None = None,
         type: type = Callable,  # type: ignore[assignment]
     ) -> None:
+        """`kind`: what messages call the entries, such as "metric"; `group`: the entry-point group
+        of other packages, None for none; `type`: what an entry from there must be."""
         self.kind = kind
         self.group = group
         self.type = type
@@ -40,7 +42,10 @@ class Registry(Generic[T]):
         self._plugins_loaded = group is None
 
     def register(self, name: str) -> Callable[[T], T]:
+        """A decorator that adds an entry under this name; ValueError for a name that is taken."""
+
         def add(entry: T) -> T:
+            """Add the entry, and return it unchanged."""
             if name in self._entries:
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
             self._entries[name] = entry
@@ -49,6 +54,8 @@ class Registry(Generic[T]):
         return add
 
     def __getitem__(self, name: str) -> T:
+        """The entry of this name. Other packages are asked only where it is not known already:
+        loading them takes long. Raises UnknownName."""
         if not isinstance(name, str):
             raise UnknownName(self.kind, repr(name), sorted(self._entries))
         if name not in self._entries:
@@ -61,10 +68,12 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def __contains__(self, name: str) -> bool:
+        """Whether there is an entry of this name, also in other packages."""
         self._load_plugins()
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
+        """The names of all entries, also those of other packages, in order of the alphabet."""
         self._load_plugins()
         return iter(sorted(self._entries))
 

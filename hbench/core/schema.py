@@ -79,7 +79,9 @@ def parse(
 
 
 def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Model:
-    """The instance that plain values describe; raises ConfigError as `parse` does."""
+    """The instance of a record that plain values, dictionaries and lists, describe. Raises
+    ConfigError that names `source` and the first problems, each with the path of its key, and the
+    keys that may be meant by unknown ones."""
     try:
         return model.model_validate(_lists_as_tuples(values))
     except ValidationError as error:
@@ -116,6 +118,7 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         said = REWORDED.get(
             kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
         )
+        # a table or list would fill the message
         scalar = isinstance(detail["input"], str | int | float | Decimal)
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
     place = _place(values, where)
@@ -128,6 +131,7 @@ def _place(values: Any, path: Sequence[int | str]) -> str:
     """
     parts: list[str] = []
     for step in path:
+        # a number follows the name of its list: "row 2 ('Smith 2020')"
         values = _value_at(values, step)
         if isinstance(step, int):
             parts[-1] += f" {step + 1}"

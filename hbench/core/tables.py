@@ -32,12 +32,12 @@ def without_formula(value: Any) -> Any:
 
 
 def texts(table: pa.Table, column: str) -> list[str]:
-    """The values of a column as texts."""
+    """The values of a column as texts, "" for missing ones."""
     return ["" if value is None else str(value) for value in table[column].to_pylist()]
 
 
 def text_rows(table: pa.Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """The values of some columns as texts, row by row."""
+    """The values of some columns as texts, row by row; "" for missing ones."""
     return list(zip(*(texts(table, column) for column in columns), strict=True))
 
 
@@ -48,7 +48,8 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def write_sheet(table: pa.Table, path: Path) -> None:
-    """Write a table in the format that `path` names, whole or not at all."""
+    """Write a table in the format that the suffix of `path` names, .csv, .tsv or .parquet, whole or
+    not at all."""
     if path.suffix.lower() == ".parquet":
         write_parquet(table, path)
     else:
@@ -62,9 +63,11 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[str]], *, delimiter: st
     >>> lines(["a", "b"], [["1", 'x "y"']])
     'a,b\\n1,"x ""y"\""\\n'
     """
+    # quotes, ends of lines, what may be a delimiter, blanks at an end, and an empty cell
     doubtful = re.compile(rf'["\r\n;{delimiter}]|^\s|\s$|^$')
 
     def cell(text: str) -> str:
+        """A text as a cell: in quotes where it is doubtful, with those inside of it doubled."""
         return '"' + text.replace('"', '""') + '"' if doubtful.search(text) else text
 
     return "".join(delimiter.join(map(cell, row)) + "\n" for row in (header, *rows))

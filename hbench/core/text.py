@@ -31,7 +31,8 @@ def percent(value: float | None, digits: int = 2, factor: int = 100) -> str:
 
 
 def percent_range(low: float | None, high: float | None, factor: int = 100) -> str:
-    """The ends of an interval in percent."""
+    """The ends of an interval, given as fractions, in percent; an en dash for none. `factor`: 1 for
+    what is no fraction."""
     return (
         NONE if low is None else f"{percent(low, factor=factor)} … {percent(high, factor=factor)}"
     )
@@ -43,7 +44,8 @@ def points(value: float, digits: int = 2, factor: int = 100) -> str:
 
 
 def points_range(low: float, high: float, factor: int = 100) -> str:
-    """The ends of an interval of a difference."""
+    """The ends of an interval of a difference of fractions, in points of percent with their signs;
+    `factor`: 1 for what is no fraction."""
     return f"{points(low, factor=factor)} … {points(high, factor=factor)}"
 
 
@@ -57,7 +59,7 @@ def first_line(error: Exception) -> str:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first misfit of a record: where it is, and what is wrong."""
+    """The first misfit that pydantic found in a record: the path of its key, and what is wrong."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

@@ -73,7 +73,8 @@ def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; ValueError for broken, deep or surrogate-laden ones."""
+    """The value of a JSON text; ValueError for a broken one, one nested more than MAX_DEPTH deep,
+    and one with half a surrogate pair, which is no letter."""
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     try:
@@ -170,7 +171,7 @@ def parse_xml(text: str) -> Any:
     from defusedxml import ElementTree
 
     depth = 0
-    root = None
+    root = None  # the element that ends last
     try:
         for event, element in ElementTree.iterparse(io.StringIO(text), events=("start", "end")):
             depth += 1 if event == "start" else -1
@@ -426,7 +427,7 @@ def load_picture(source: Path | IO[bytes]) -> Image:
 
 
 def check_picture(source: Path | IO[bytes]) -> None:
-    """Read the header of a picture; OSError as `load_picture` raises it."""
+    """Read the header of a picture alone, not its pixels; OSError as `load_picture` raises it."""
     with _open_picture(source):
         pass
 
