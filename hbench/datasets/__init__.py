@@ -107,10 +107,11 @@ def load(
 
 
 def _by_name(named: str) -> Dataset:
-    """Load a dataset that is built or published, by its name or folder."""
+    """Load a dataset that is built or published, by its name, "sop" or with a version "sop@1", or
+    by its folder. Raises DataError for a published one that is not on this disk."""
     path = Path(named)
     name, _, version = named.partition("@")
-    plain = name == Path(name).name and name not in {"", ".", ".."}
+    plain = name == Path(name).name and name not in {"", ".", ".."}  # a name, and no path
     built = next(
         (folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None
     )
@@ -124,6 +125,7 @@ def _by_name(named: str) -> Dataset:
             "DIR)",
         )
 
+    # one that needs no files, such as glyphs, is made each time
     dataset = (
         assemble(specs[name], None)
         if built is None or not specs[name].markers
@@ -155,7 +157,7 @@ def _with_options(data: Dataset, options: dict[str, object]) -> Dataset:
 
 
 def _words(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Names in a list, or in one text with commas."""
+    """Names that are given in a list, or in one text with commas between."""
     return tuple(names.split(",") if isinstance(names, str) else names)
 
 
@@ -211,8 +213,8 @@ def own_names() -> list[str]:
 
 
 def assemble(spec: Spec, raw: Path | None) -> Dataset:
-    """Make the dataset that `spec` builds from the raw folder; raises IntegrityError when a
-    published digest differs.
+    """Make the dataset that `spec` builds from the folder of its raw files, None for one that needs
+    none; raises IntegrityError where a split has another digest than published.
     """
     folder = raw or Path()
     splits = spec.manifests(folder)
@@ -237,6 +239,7 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
         lists=lists,
         card=card(spec),
     )
+    # copies of a dataset hold their images in other folders: the one with the first item is taken
     item = next(iter(splits.values())).items[0]
     root = next(
         (images for images in spec.images if (folder / images / item).exists()), spec.images[0]
@@ -253,6 +256,7 @@ def card(spec: Spec) -> dict[str, object]:
 
 
 def _of_version(dataset: Dataset, version: str) -> Dataset:
+    """The dataset, if it is of the version that was asked for, "" for any; else DataError."""
     if version not in {"", dataset.version}:
         name = dataset.name
         there = f"{dataset.name}@{dataset.version}"
@@ -263,7 +267,7 @@ def _of_version(dataset: Dataset, version: str) -> Dataset:
 
 
 def _as_published(dataset: Dataset) -> Dataset:
-    """Open the images of a published dataset as its papers do; return any other dataset
+    """The dataset with its images opened as its papers do, if it is a published one; any other
     unchanged."""
     return (
         dataset.rooted(dataset.root, specs[dataset.name].picture)

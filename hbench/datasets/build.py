@@ -144,7 +144,7 @@ def build_published(
 
 
 def _differences(spec: Spec, dataset: Dataset) -> list[str]:
-    """The counts that are not the published ones, in words."""
+    """The counts of a dataset that are not the published ones, in words, of each split."""
     differing = []  # whatever else was counted, only what is published is compared
     for split, published in spec.counts.items():
         numbers = count_contents(dataset.manifests[split], dataset.official_names)
@@ -163,6 +163,7 @@ def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
     differing = []
     for split, variants in spec.disputed.items():
         numbers = count_contents(dataset.manifests[split], dataset.official_names)
+        # a variant holds only some of the counts: all of these must be found
         if any(published.items() <= numbers.items() for published in variants):
             continue
         found = _in_words({what: numbers[what] for what in variants[0]})
@@ -175,6 +176,7 @@ def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
 
 
 def _in_words(counts: Mapping[str, int]) -> str:
+    """Counts by what is counted, as people read them: "93 middle, 5 coarse"."""
     return ", ".join(f"{number:,} {what}" for what, number in counts.items())
 
 
@@ -184,10 +186,12 @@ def raw_folder(spec: Spec) -> Path:
 
 
 def find_raw(spec: Spec, root: Path | None) -> Path:
-    """Find the folder with a marker of the spec: `root`, or one at most two levels below; raises
-    DataError.
+    """Find the folder of a dataset's raw files: the one with a file or folder that its spec names
+    as a marker, in `root`, by default the folder of downloads, or at most two levels below. Raises
+    DataError where there is none.
     """
     start = root or raw_folder(spec)
+    # the user's own copy, which this file in the folder of downloads names
     adopted = start / ADOPTED
     if root is None and adopted.exists():
         start = Path(adopted.read_text(encoding="utf-8").strip())
@@ -214,6 +218,7 @@ class Joined:
     surplus: tuple[str, ...]
 
     def __str__(self) -> str:
+        """In words, how many images are there, and which are missing or without a label."""
         parts = [f"{self.items - len(self.missing):,} of {self.items:,} images are there"]
         for files, what in ((self.missing, "missing"), (self.surplus, "files without a label")):
             if files:
@@ -266,8 +271,9 @@ def _build_own(
     cards: bool,
     on_remark: OnRemark,
 ) -> Dataset:
-    """Build a dataset from what somebody brings, in the folder of its name or in `out`. Raises
-    UsageError for a name that is taken, unless forced."""
+    """Build a dataset from what somebody brings, and save it in the folder of its name, or in
+    `out`. `name`: by default that of the source's file. Raises UsageError for a name that is taken,
+    unless forced."""
     chosen = name or Path(Path(source.name).name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
@@ -310,6 +316,7 @@ def _remarks_on_own_files(
     copies of others.
     """
     root = dataset.root or Path()
+    # files of copies that were left out of the dataset are none without a label
     yield str(compare_with_files(dataset.manifests.values(), root, copies.items if copies else ()))
     if source.folder is not None and (others := not_taken(source.folder)):
         yield others

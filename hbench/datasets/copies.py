@@ -54,6 +54,7 @@ def same_content(
             box = item.removeprefix(path)
             by_content[hashlib.sha256(content).hexdigest() + box].append(place)
 
+    # a group is called by the place of its first item
     groups = np.full(len(items), -1, dtype=np.int64)
     for group in by_content.values():
         groups[group] = group[0] if len(group) > 1 else -1
@@ -75,7 +76,8 @@ class Copies:
     level: str
 
     def _places(self) -> list[list[int]]:
-        """Group the places of items by picture, for pictures with several items."""
+        """The places of the items of each picture that several items have, in the order of the
+        items: [[0, 4], [2, 3, 9]]."""
         places: dict[int, list[int]] = defaultdict(list)
         for place, group in enumerate(self.groups.tolist()):
             places[group].append(place)
@@ -88,7 +90,7 @@ class Copies:
         across: Counter[Row] = Counter()
         within: list[str] = []
         for places in self._places():
-            labels = dict.fromkeys(self.rows[place] for place in places)
+            labels = dict.fromkeys(self.rows[place] for place in places)  # the different ones
             if len(labels) > 1:
                 across[tuple(label[-1] for label in labels)] += len(places)
             else:
@@ -136,8 +138,13 @@ class Copies:
         return lines(["item", "copy", "item_path", "copy_path"], cells)
 
     def after(self, choice: str) -> list[Row | None]:
-        """Return the names of every item after a choice (keep, first, merge …) of what becomes of
-        copies; None for an item that is left out."""
+        """The names of every item after a choice of what becomes of copies; None for an item that
+        is left out.
+
+        "keep": all stay; "first": the first item of each picture; "merge": of classes with exactly
+        the same pictures one remains, and of each picture the first item of its most frequent
+        class.
+        """
         rows = self._names_after_merging() if choice == MERGE else list(self.rows)
         result: list[Row | None] = list(rows)
         if choice == KEEP:
@@ -176,7 +183,8 @@ class Copies:
         return [name_of[row] for row in self.rows]
 
     def effect(self, choice: str) -> str:
-        """Say in numbers what a choice changes."""
+        """Say in numbers what a choice of what becomes of copies changes: how many items and
+        classes are left."""
         after = [row for row in self.after(choice) if row is not None]
         before = _number_of_classes(self.rows)
         left = _number_of_classes(after)
@@ -191,7 +199,9 @@ class Copies:
         )
 
     def applied(self, table: pa.Table, levels: Sequence[str], choice: str) -> pa.Table:
-        """Apply a choice to the table whose rows these items are."""
+        """The table whose rows these items are, in the same order, after a choice of what becomes
+        of copies: without the items left out, and with the names of merged classes in the columns
+        `levels`."""
         after = self.after(choice)
         table = table.filter(pa.array([row is not None for row in after]))
         for level, names in zip(levels, zip(*filter(None, after), strict=True), strict=True):

@@ -155,11 +155,13 @@ class Dataset:
     read: Understood | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
+        """The dataset in one line: its levels, and how many items each split has."""
         splits = ({TRAIN: self.train} if self.train else {}) | self.tests
         sizes = ", ".join(f"{split} {len(manifest):,}" for split, manifest in splits.items())
         return f"<Dataset {self.name}@{self.version}: {' › '.join(self.levels)}; {sizes} items>"
 
     def __post_init__(self) -> None:
+        """Raise DataError for tests of different levels."""
         if len({test.levels for test in self.tests.values()}) != 1:
             raise DataError(
                 f"the tests of {self.name} differ in their levels",
@@ -211,10 +213,10 @@ class Dataset:
 
     @checked
     def labels_by_name(self, manifest: Manifest) -> Labels | None:
-        """Number the labels (N, L) of a manifest by official name, so that they are equal where
-        these names are.
+        """The labels (N, L) of a manifest numbered by the names that the released evaluators use,
+        so that two are equal where these names are: such names may stand for several nodes.
 
-        Returns None where they equal those of its tree.
+        None where they say the same as those of its tree.
         """
         if not self.official_names:
             return None
@@ -257,6 +259,7 @@ def save(dataset: Dataset, folder: str | Path) -> None:
         part.refuse_outside()
     folder = Path(folder)
     root = dataset.root
+    # images below the folder are named relative to it, so that the folder can be moved
     if root is not None and root.resolve().is_relative_to(folder.resolve()):
         root = root.resolve().relative_to(folder.resolve())
     for name, manifest in dataset.manifests.items():
@@ -293,7 +296,8 @@ def sizes_in(folder: Path) -> dict[str, TestSize]:
 
 
 def _read_description(path: Path) -> Description:
-    """The content of a dataset.json."""
+    """The content of a dataset.json. Raises DataError where it is missing, no JSON, or not one of
+    this version."""
     try:
         return Description.model_validate(read_json(path, most=MAX_LIST_BYTES))
     except FileNotFoundError:
@@ -363,7 +367,7 @@ def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
 
 
 def digest_of(table: pa.Table) -> str:
-    """The sha256 of the sorted rows."""
+    """The sha256, as hex digits, of a list of pairs, whose rows may be in any order."""
     rows = sorted(text_rows(table, SCHEMA.names))
     return hashlib.sha256("\n".join(map("\t".join, rows)).encode()).hexdigest()
 

@@ -78,6 +78,7 @@ class Manifest:
     more: MorePaths | None = None
 
     def __repr__(self) -> str:
+        """The manifest in one line: how many items, queries and classes it has."""
         classes = classes_in_words(self.tree, ", ")
         queries = int(self.query.sum())
         gallery = int(self.gallery.sum())
@@ -98,6 +99,8 @@ class Manifest:
         return frame
 
     def __post_init__(self, text: pa.Array | None) -> None:
+        """Raise DataError for columns of different lengths, items that occur twice or have no name,
+        and levels with reserved names. `text`: the items as an Arrow array, if there is one."""
         columns = (self.items, self.labels[:, 0], self.query, self.gallery)
         if {np.shape(column) for column in columns} != {(len(self.labels),)}:
             raise DataError("the columns of a manifest differ in length")
@@ -155,6 +158,7 @@ class Manifest:
 
     @cached_property
     def _item_array(self) -> pa.Array:
+        """The items as an Arrow array (N,), made once."""
         return text_array(self.items)
 
     @cached_property
@@ -164,20 +168,24 @@ class Manifest:
 
     @cached_property
     def _sorted_items(self) -> pa.Array:
+        """The items as an Arrow array (N,), in order of the alphabet."""
         return self._item_array.take(self._order)
 
     @property
     def levels(self) -> tuple[str, ...]:
+        """The names of the tree's levels, coarse to fine."""
         return self.tree.levels
 
     @property
     def paths(self) -> Paths:
-        """All paths of the items."""
+        """All right paths of the items: the first ones, `labels`, and the further ones, `more`, of
+        items with several."""
         return Paths(self.labels, self.more)
 
     @checked
     def of(self, chosen: NDArray[np.int64]) -> Manifest:
-        """The manifest of the items at the positions `chosen` (n,)."""
+        """The manifest of the items at the positions `chosen` (n,), in that order; the tree keeps
+        all of its classes."""
         columns = {
             name: getattr(self, name)[chosen] for name in ("items", "labels", "query", "gallery")
         }
@@ -214,6 +222,7 @@ class Manifest:
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
         if self.more is not None:
+            # further paths, by item, then by class
             more = self.more.of(rows.astype(np.int64))
             theirs = place[more.labels[:, -1]]
             order = np.lexsort((theirs, more.items))
@@ -237,7 +246,8 @@ class Manifest:
         return pa.table(columns)
 
     def _more_names(self, more: MorePaths) -> pa.Array:
-        """The names along the paths of every item beside its first."""
+        """The further paths of every item, beside its first, as an Arrow array (N,) of lists of
+        paths, each a list of names, coarse to fine."""
         paths: list[list[list[str]]] = [[] for _ in self.items]
         for item, nodes in zip(more.items.tolist(), more.labels.tolist(), strict=True):
             paths[item].append(
@@ -370,6 +380,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
     names = []
     columns = []
     for level in levels:
+        # the parts of a file may number the names otherwise: one numbering for all
         column = table[level].unify_dictionaries().combine_chunks()
         column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         names.append([str(name) for name in column.dictionary.to_pylist()])
@@ -381,6 +392,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         np.concatenate([first, further]), levels=levels, names=names
     )
     more = MorePaths(owners, labels[len(table) :]) if len(owners) else None
+    # query and gallery; Arrow holds truth values as bits, numpy as bytes
     masks = [
         numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_))
         for mask in RESERVED[1:3]
@@ -418,8 +430,8 @@ def _further_paths(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.
 
 
 def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
-    """Collect the classes of several manifests of the same levels, with the number of their
-    items."""
+    """The classes of several manifests, such as train and test, as one table of names with their
+    numbers of items. Raises UsageError where the levels differ."""
     rows: Counter[Row] = Counter()
     for manifest in manifests:
         if manifest.levels != manifests[0].levels:

@@ -40,12 +40,13 @@ def file_of(item: str) -> str:
 
 
 def open_picture(root: Path, item: str) -> Image.Image:
-    """Decode the image file of an item, and cut its box; 16 bits of grey become 8. Raises DataError
-    where it is missing, damaged, not an image, a bomb, or holds numbers of no agreed range (floats,
-    32 bits), and for a box outside of it.
+    """Decode the image file of an item below the folder `root`, and cut the box that the item may
+    name; 16 bits of grey become 8. Raises DataError where the file is missing, damaged, not an
+    image, a bomb, or holds numbers of no agreed range (floats, 32 bits), and for a box outside.
     """
     try:
         image = load_picture(root / file_of(item))
+        # Pillow's modes of whole numbers and floats; a PNG in mode I has 16 bits
         if image.mode in {"I", "F"} and image.format != "PNG":
             raise OSError(
                 f"its numbers (mode {image.mode}) do not say what is white: save it with 8 or 16 "
@@ -82,6 +83,7 @@ def _cut(image: Image.Image, item: str) -> Image.Image:
 
 
 def _unreadable(item: str, error: Exception) -> DataError:
+    """The refusal of an item whose picture cannot be read, for the reason that an error gives."""
     return DataError(
         f"the image of {item} cannot be read",
         found=str(error),
@@ -124,6 +126,7 @@ def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Itera
     back to one on the way to it."""
     for directory, folders, files in os.walk(folder, followlinks=True):
         here = os.path.realpath(directory)
+        # os.walk goes on into the folders that are left in this very list
         folders[:] = sorted(name for name in folders if _is_followed(directory, name, here))
         below = Path(directory).relative_to(folder)
         for name in files:
@@ -153,6 +156,9 @@ LEFT_BEHIND = ("__MACOSX", "@eaDir")  # folders of systems, beside the hidden on
 
 
 def _is_followed(directory: str, name: str, here: str) -> bool:
+    """Whether a folder `name` in a directory is looked into: it is neither hidden nor left behind
+    by a system, and no link to a folder around it, which would go on without end. `here`: the real
+    path of the directory."""
     if name.startswith(".") or name in LEFT_BEHIND:
         return False
     path = os.path.join(directory, name)  # noqa: PTH118 - millions of files

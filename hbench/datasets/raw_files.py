@@ -83,6 +83,8 @@ def rows_of(
 
 
 def _words(line: str, separator: str | None, most: int) -> list[str]:
+    """The words of a line, `most` at most, so that the last one may hold the separator, too; None
+    as separator is white space."""
     return [word.strip() for word in line.split(separator, most - 1)]
 
 
@@ -96,6 +98,8 @@ def json_of(path: Path, kind: str, *, expected: str | None = None) -> Iterator[A
 
 
 def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
+    """What a function reads in a raw file; DataError for a file that is missing or not of its
+    `kind`, such as "JSON"."""
     try:
         return reader(path, most=MAX_ANNOTATION_BYTES)
     except FileNotFoundError:
@@ -142,6 +146,8 @@ class Restricted(pickle.Unpickler):
     """
 
     def find_class(self, module: str, name: str) -> Any:
+        """The function or class that the pickle asks for by name, if it is harmless: numpy's own
+        ones to make arrays. Raises UnpicklingError for any other."""
         if name == "bytes" and module in {"__builtin__", "builtins"}:
             # Python 3 calls `bytes()` for an empty array; with a number it would fill the memory
             return lambda: b""

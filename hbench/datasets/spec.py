@@ -48,6 +48,8 @@ UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 def _inside(path: str) -> str:
+    """A path as it is, if it is one below the raw folder; ValueError for one that leads out of it,
+    has letters that no file should have, or is one of hbench's own records there."""
     parts = PurePosixPath(path).parts
     outside = path.startswith("/") or ".." in parts or UNPRINTABLE.search(path)
     if outside or any(part.startswith(".hbench") for part in parts):
@@ -227,7 +229,7 @@ def manifest_of(
 def split_by(
     labelled: Labelled, *, trains: Callable[[Row], bool]
 ) -> dict[str, list[tuple[str, Row]]]:
-    """Split items into "train", whose names `trains` accepts, and "test"."""
+    """Split labelled items into "train", those for whose names `trains` is true, and "test"."""
     parts: dict[str, list[tuple[str, Row]]] = {"train": [], "test": []}
     for item, names in labelled:
         parts["train" if trains(names) else "test"].append((item, names))
@@ -243,8 +245,8 @@ def queries_against(queries: Labelled, gallery: Labelled, levels: Sequence[str])
 
 
 def mended(rows: Mapping[Key, Row], levels: Sequence[str], *policies: str) -> dict[Key, Row]:
-    """Replace each row of names by what the policies (hbench.tree.policies) make of it, in a tree
-    of all rows.
+    """The rows of names, by whatever they were given under, as policies (hbench.tree.policies) mend
+    them together, so that they form a tree; () for a row that they leave out.
     """
     final = mend(NameTable.of(levels, rows.values()), policies).final
     return {key: final[stripped(row)] or () for key, row in rows.items()}

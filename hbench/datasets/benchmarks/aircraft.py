@@ -2,7 +2,6 @@
 trains, the rest tests.
 """
 
-from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError
@@ -11,10 +10,14 @@ from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 
 
 def build(raw: Path) -> Splits:
-    """Read the name of every image at each level from images_LEVEL_PART.txt, the order of the
-    variants from variants.txt.
+    """Read the name of every image at each level from the files images_LEVEL_PART.txt of the folder
+    `raw`, then split the images by variant: the first half of the variants, in the order of
+    variants.txt, trains, and the others test.
+
+    The authors' parts trainval and test share their variants (a closed set), so that both are read
+    as one.
     """
-    of_image: dict[str, dict[str, str]] = {}
+    of_image: dict[str, dict[str, str]] = {}  # {image id: {level: name}}
     for level in SPEC.levels:
         for part in ("trainval", "test"):
             for image, name in rows_of(raw / f"images_{level}_{part}.txt", columns=2):
@@ -25,12 +28,15 @@ def build(raw: Path) -> Splits:
             f"{raw} has images without a name at some level", found=", ".join(short[:5])
         )
 
-    # the split of metric learning: the first half of the classes, in the order of their file
     variants = lines_of(raw / "variants.txt")
+    # papers on metric learning train on the first half of the classes
     training = {name.strip() for name in variants[: len(variants) // 2]}
-    from_coarse = itemgetter(*SPEC.levels)
-    labelled = [(f"images/{image}.jpg", from_coarse(names)) for image, names in of_image.items()]
+    labelled = [
+        (f"images/{image}.jpg", tuple(names[level] for level in SPEC.levels))
+        for image, names in of_image.items()
+    ]
 
+    # the last name of a row is that of the finest level, the variant
     return split_by(labelled, trains=lambda names: names[-1] in training)
 
 

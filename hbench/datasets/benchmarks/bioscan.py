@@ -33,19 +33,24 @@ TESTS = {
 
 
 def build(raw: Path, *, training: Sequence[str]) -> Splits:
-    """Read the partition and the taxonomy of every image from the metadata table; the `training`
-    partitions train.
+    """Read the partition (the authors' split) and the taxonomy of every image from the metadata
+    table in the folder `raw`; the partitions named in `training` train.
 
-    A path that ends early is unknown below its end, a gap in it becomes a class.
+    A path that ends early is unknown below its end, a gap in it becomes a class. All partitions
+    are mended together, so that a class has one name in all of them.
     """
     table = read_table(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
+    # each partition once, in order: the tests may share one with the training
     used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
     table = table.filter(pc.is_in(table["split"], value_set=pa.array(used)))
     images = text_rows(table, ("split", "chunk", "processid"))
+    names_of_image = dict(zip(images, text_rows(table, LEVELS), strict=True))
+    # {partition: {item, the path of its picture: names, coarse to fine}}
     of_part: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in used}
-    rows = dict(zip(images, text_rows(table, LEVELS), strict=True))
-    for (part, chunk, number), row in mended(rows, LEVELS, *PARTIAL).items():
-        of_part[part]["/".join(filter(None, (part, chunk, f"{number}.jpg")))] = row
+    for (part, chunk, number), names in mended(names_of_image, LEVELS, *PARTIAL).items():
+        # PARTITION/CHUNK/PROCESSID.jpg; small partitions have no chunks, and an empty cell
+        folders = [part, chunk] if chunk else [part]
+        of_part[part]["/".join([*folders, f"{number}.jpg"])] = names
     if lost := [part for part, images in of_part.items() if not images]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
 

@@ -5,15 +5,18 @@ from pathlib import Path
 from hbench.datasets.raw_files import refuse_unless, shipped_rows
 from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, split_by
 
-TRAINING_CLASSES = 98
+TRAINING_CLASSES = 98  # of 196, which are numbered from 1
 
 
 def build(raw: Path) -> Splits:
-    """Read the images and their classes from cars_annos.mat; its flag `test` belongs to another
-    split, a closed one.
+    """Read the images and their classes from cars_annos.mat in the folder `raw`, and split them by
+    class: numbers up to TRAINING_CLASSES train, as in papers on metric learning.
 
-    The body types and models are those of "Your Flamingo is My Bird" (MIT).
+    The file's own flag `test` is not used: it belongs to a closed split, where all classes train.
+    The body types and models are those of "Your Flamingo is My Bird" (MIT), a table that hbench
+    ships.
     """
+    # slow to import, and only needed to build
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
@@ -26,13 +29,14 @@ def build(raw: Path) -> Splits:
         path, "a list of cars", expected="annotations with relative_im_path and class"
     ):
         try:
+            # squeeze_me: plain values in place of MATLAB's arrays of shape (1, 1)
             annotations = loadmat(path, squeeze_me=True)["annotations"]
-        except MatReadError as error:
+        except MatReadError as error:  # refuse_unless reports a ValueError as a DataError
             raise ValueError(str(error)) from None
         pairs = zip(annotations["relative_im_path"], annotations["class"], strict=True)
         labelled = [(str(item), names[int(number)]) for item, number in pairs]
     training = {names[number] for number in names if number <= TRAINING_CLASSES}
-    return split_by(labelled, trains=training.__contains__)
+    return split_by(labelled, trains=lambda row: row in training)
 
 
 FILES = (

@@ -13,14 +13,18 @@ from hbench.core.errors import DataError
 from hbench.datasets.raw_files import lines_of
 from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits
 
-SIDE = 32
-RECORD = 2 + 3 * SIDE * SIDE  # coarse label, fine label, red, green and blue plane
+SIDE = 32  # pixels of a picture's side
+LABELS = 2  # bytes before the pixels: the coarse and the fine label
+RECORD = LABELS + 3 * SIDE * SIDE  # bytes: the labels, then the red, green and blue plane
 
 
 @cache
 def records(path: Path) -> NDArray[np.uint8]:
-    """Map the records of a binary file into memory, uint8 (N, 3074); the pickled version of CIFAR
-    is never read.
+    """Map the records of a binary file into memory, uint8 (N, 3074): a row is a coarse label, a
+    fine label, and the planes of red, green and blue, 32 × 32 each.
+
+    The pickled version of CIFAR is never read, since loading a pickle may run code in it. The
+    result is kept per path, because `picture` asks for it again for every image.
     """
     size = path.stat().st_size if path.exists() else 0
     if size == 0 or size % RECORD:
@@ -33,13 +37,15 @@ def records(path: Path) -> NDArray[np.uint8]:
 
 
 def build(raw: Path) -> Splits:
-    """Read the labels in train.bin and test.bin, which also hold the pixels; an item is the number
-    of its record.
+    """Read the labels in train.bin and test.bin of the folder `raw`, which also hold the pixels.
+
+    An item is the number of its record, such as "train/00042.png"; there is no file of that name,
+    `picture` finds its pixels by it.
     """
     coarse, fine = (lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
     splits = {}
     for split in ("train", "test"):
-        labels = records(raw / f"{split}.bin")[:, :2]
+        labels = records(raw / f"{split}.bin")[:, :LABELS]  # (N, 2): coarse, fine
         splits[split] = [
             (f"{split}/{number:05d}.png", (coarse[above], fine[below]))
             for number, (above, below) in enumerate(labels)
@@ -48,10 +54,15 @@ def build(raw: Path) -> Splits:
 
 
 def picture(root: Path, item: str) -> Image.Image:
-    """Return the 32×32 colour image of an item."""
+    """Return the 32×32 colour image of an item such as "train/00042.png": the pixels of record 42
+    of train.bin in the folder `root`.
+    """
     split, file = item.split("/")
-    pixels = records(root / f"{split}.bin")[int(file.removesuffix(".png")), 2:]
-    return Image.fromarray(np.ascontiguousarray(pixels.reshape(3, SIDE, SIDE).transpose(1, 2, 0)))
+    number = int(file.removesuffix(".png"))
+    pixels = records(root / f"{split}.bin")[number, LABELS:]
+    planes = pixels.reshape(3, SIDE, SIDE)  # colour, row, column
+    # an image has the three colours of a pixel side by side: (row, column, colour)
+    return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
 
 
 FILES = (

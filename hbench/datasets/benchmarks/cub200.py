@@ -7,16 +7,17 @@ from pathlib import Path
 from hbench.datasets.raw_files import rows_of, shipped_rows
 from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, mended, split_by
 
-TRAINING_CLASSES = 100
+TRAINING_CLASSES = 100  # of 200, which are numbered from 1
 MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passerellidae")
 
 
 def tree() -> dict[int, tuple[str, ...]]:
-    """Read order, family and species of each class: the tree of "Your Flamingo is My Bird" (MIT),
-    errors included.
+    """Read {class number: (order, family, species)} from the table that hbench ships: the tree of
+    "Your Flamingo is My Bird" (MIT), errors included, so that scores compare with that paper's.
 
-    By its label ids Emberizidae and Passerellidae are one family, and Laridae is two, in two
-    orders. A family that occurs in two orders is named with its order.
+    By its label ids Emberizidae and Passerellidae are one family, so that MERGED gives both one
+    name; and Laridae is two families, in two orders. The policy "by-path" names a family that
+    occurs in two orders with its order.
     """
     rows = {
         int(row["class_id"]): (
@@ -30,13 +31,16 @@ def tree() -> dict[int, tuple[str, ...]]:
 
 
 def build(raw: Path) -> Splits:
-    """Read the images from images.txt; their folders begin with the number of the class."""
+    """Read the images from images.txt in the folder `raw`, lines such as
+    "1 001.Black_footed_Albatross/IMAGE.jpg", and split them by class: the number before the dot, up
+    to TRAINING_CLASSES, trains, as in papers on metric learning.
+    """
     names = tree()
     training = {names[number] for number in names if number <= TRAINING_CLASSES}
     labelled = [
         (path, names[int(path.split(".")[0])]) for _, path in rows_of(raw / "images.txt", columns=2)
     ]
-    return split_by(labelled, trains=training.__contains__)
+    return split_by(labelled, trains=lambda row: row in training)
 
 
 FILES = (

@@ -29,46 +29,63 @@ train/
 def images_with_names(
     raw: Path, table: str, folder: str, levels: Sequence[str] = LEVELS
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Read the images of a folder from a table with their classes at these levels.
+    """Read the images of a folder from a table, with their classes at `levels`.
 
-    A class is named by level and number, "fine 12", and by its name in names.csv, if that exists.
+    A class is named by level and number, "fine 12", followed by its name, "fine 12 sedan", if the
+    user added names.csv (the release has numbers alone).
+
+    Args:
+        raw: the raw folder, in which `table` and `folder` are.
+        table: a file of the image and its number at each level; all three levels have one header,
+            the single level of a test another.
     """
     names = cells_of(raw / NAMES, "level", "id", "name") if (raw / NAMES).exists() else []
-    known = {row[:2]: " ".join(filter(None, row)) for row in names}
+    named = {
+        (level, number): " ".join(filter(None, (level, number, name)))
+        for level, number, name in names
+    }
     header = TRAIN_HEADER if levels == LEVELS else TEST_HEADER
     images = []
     for file, *numbers in rows_of(raw / table, header=header, separator=","):
-        pairs = zip(levels, numbers, strict=True)
-        classes = tuple(known.get(pair, " ".join(pair)) for pair in pairs)
+        numbered = zip(levels, numbers, strict=True)
+        classes = tuple(
+            named.get((level, number), f"{level} {number}") for level, number in numbered
+        )
         images.append((f"{folder}/{file}", classes))
     return images
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
-    """Make the test at one level; its gallery holds copies of the queries, which are left out of
-    those queries' lists.
+    """Make the test at one of the levels, whose queries and gallery each have a folder and a table
+    in the folder `raw`.
+
+    The gallery holds copies of the queries. A copy is found by the content of its file and ignored
+    in the ranking of its own query, which would otherwise find itself.
     """
-    parts = (f"bmk_{level}/query", f"bmk_{level}/gallery")
-    queries, gallery = (images_with_names(raw, f"{part}.csv", part, (level,)) for part in parts)
+    queries, gallery = (
+        images_with_names(raw, f"{part}.csv", part, (level,))
+        for part in (f"bmk_{level}/query", f"bmk_{level}/gallery")
+    )
     manifest = queries_against(queries, gallery, TEST_LEVELS)
-    return dataclasses.replace(manifest, ignore=same_content(raw, manifest.items.tolist(), {}))
+    copies = same_content(raw, manifest.items.tolist(), images={})  # all items are files
+    return dataclasses.replace(manifest, ignore=copies)
 
 
 def build_benchmarks(raw: Path) -> Splits:
-    """Read Vehicle or Animal: train/label.csv, and a query and a gallery folder per level."""
+    """Read Vehicle or Animal from the folder `raw`: train/label.csv, and a query and a gallery
+    folder per level; the tests have the names of the levels, fine to coarse as in the papers."""
     train = images_with_names(raw, "train/label.csv", "train/imgs")
     return {"train": train, **{level: benchmark(raw, level) for level in reversed(LEVELS)}}
 
 
 def build_product(raw: Path) -> Splits:
-    """Read Product: train/label.csv, and a test set with three labels per image, of which each
-    makes a test.
+    """Read Product from the folder `raw`: train/label.csv, and one test set whose images have a
+    label at each of the three levels; each level makes a test, fine to coarse as in the papers.
     """
     images = images_with_names(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
     tests = {}
-    for level in reversed(LEVELS):
-        place = LEVELS.index(level)
-        at_level = [(item, (names[place],)) for item, names in images]
+    for number, level in reversed([*enumerate(LEVELS)]):
+        at_level = [(item, (names[number],)) for item, names in images]
         tests[level] = manifest_of(at_level, TEST_LEVELS)
     return {"train": images_with_names(raw, "train/label.csv", "train/imgs"), **tests}
 

@@ -21,8 +21,14 @@ PARTS = {
 
 
 def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the item of every garment, IMAGE@x,y,width,height, with its kind, its category and its
-    first nickname, if any.
+    """Yield the item of every garment with its kind, its category and its first nickname, if any.
+
+    An item is the image of the garment and its box there, in pixels:
+    FOLDER/IMAGE.jpg@x,y,width,height. A row of names has three names, or two without a nickname.
+
+    Args:
+        path: an annotation file, in the form of COCO's.
+        folder: the folder of the images.
     """
     with json_of(path, "an annotation file of Fashionpedia") as content:
         files = {image["id"]: image["file_name"] for image in content["images"]}
@@ -36,29 +42,34 @@ def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         }
 
         for box in content["annotations"]:
-            kind = kinds[box["category_id"]]
-            if kind[0] in PARTS:
+            kind, category = kinds[box["category_id"]]
+            if kind in PARTS:  # a sleeve or a zip is no garment
                 continue
-            names = [
+            # "first": of the smallest number, whatever the order in the file
+            of_garment = [
                 nicknames[number] for number in sorted(box["attribute_ids"]) if number in nicknames
             ]
             x, y, width, height = (round(edge) for edge in box["bbox"])
-            yield f"{folder}/{files[box['image_id']]}@{x},{y},{width},{height}", (*kind, *names[:1])
+            item = f"{folder}/{files[box['image_id']]}@{x},{y},{width},{height}"
+            yield item, (kind, category, *of_garment[:1])
 
 
 def build(raw: Path) -> Splits:
-    """Make a tree of the nicknames: one that belongs to several categories (a DAG) becomes a node
-    under each of them, and a garment without a nickname repeats its category.
+    """Make a tree of kinds, categories and nicknames from the annotations in the folder `raw`.
+
+    A nickname that belongs to several categories becomes a node under each of them ("by-path"),
+    since a tree cannot have a node with two parents; a garment without a nickname repeats its
+    category ("repeat-leaf"), since every path has all three levels. Both splits are mended
+    together, so that a class has one name in both.
 
     The folders of images have the names of the splits: the archive of validation and test images
     unpacks to test/.
     """
-    below = raw / "annotations"
-    places = {
-        split: below / file if (below / file).exists() else raw / file
-        for split, file in FILES.items()
-    }
-    rows = {item: row for split, file in places.items() for item, row in garments(file, split)}
+    rows = {}
+    for split, file in FILES.items():
+        # users have the annotation files in a folder of their own, or directly in the raw folder
+        below = raw / "annotations" / file
+        rows |= dict(garments(below if below.exists() else raw / file, folder=split))
     final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
     splits = {}
     for split in FILES:
@@ -68,9 +79,12 @@ def build(raw: Path) -> Splits:
 
 
 def picture(root: Path, item: str) -> Image.Image:
-    """Cut a garment out of its photograph."""
+    """Cut a garment out of its photograph below the folder `root`; an item is the photograph and
+    the garment's box in pixels, such as "train/a.jpg@10,20,300,400": x, y, width, height.
+    """
     file, _, box = item.rpartition("@")
     x, y, width, height = map(int, box.split(","))
+    # a box of less than half a pixel was rounded to 0; an image has at least one pixel
     return open_picture(root, file).crop((x, y, x + max(width, 1), y + max(height, 1)))
 
 

@@ -23,15 +23,18 @@ TAXONOMY = "taxonomy.csv"
 
 
 def build(raw: Path) -> Splits:
-    """Split the official training file, whose classes are known: half of the categories train, the
-    others test.
+    """Split the official training file in the folder `raw`, since the classes of the official test
+    are not published: half of the categories, chosen by a hash of their names, test, the others
+    train.
 
-    The path of a category that is named at a higher rank than species is unknown below that rank.
+    taxonomy.csv, which the user makes, has the ranks of each category. The path of a category that
+    is named at a higher rank than species is unknown below that rank.
     """
     with json_of(raw / ANNOTATIONS, "in COCO's form") as annotated:
         names = {category["id"]: category["name"] for category in annotated["categories"]}
-        boxes = [
-            (box["image_id"], box["id"], names[box["category_id"]])
+        # download.py of the competition cuts each box out, into IMAGE_BOX.png
+        animals = [
+            (f"{box['image_id']}_{box['id']}.png", names[box["category_id"]])
             for box in annotated["annotations"]
         ]
 
@@ -41,9 +44,9 @@ def build(raw: Path) -> Splits:
             f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost)
         )
 
-    of_name = mended({name: rows[name] for name in names.values()}, RANKS, *PARTIAL)
-    test = {of_name[name] for name in held_out(names.values(), fraction=0.5, seed=0)}
-    labelled = [(f"{image}_{box}.png", of_name[name]) for image, box, name in boxes]
+    path_of = mended({name: rows[name] for name in names.values()}, RANKS, *PARTIAL)
+    test = {path_of[name] for name in held_out(names.values(), fraction=0.5, seed=0)}
+    labelled = [(item, path_of[name]) for item, name in animals]
     return split_by(labelled, trains=lambda path: path not in test)
 
 

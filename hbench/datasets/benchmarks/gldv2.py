@@ -40,12 +40,14 @@ Paths = dict[str, tuple[str, ...]]
 
 
 def metadata_file(raw: Path, file: str) -> Path:
-    """Find a metadata file, in its folder or directly in the raw folder."""
+    """Find a metadata file such as "metadata/train_clean.csv": there, or directly in the folder
+    `raw`, where users who fetched it by hand may have put it."""
     return raw / file if (raw / file).exists() else raw / Path(file).name
 
 
 def file_of(space: str, image: str) -> str:
-    """Return the path of an image.
+    """Return the path of an image of the `space` "train", "index" or "test": the archives unpack
+    into folders named by the first three letters of the image's id.
 
     >>> file_of("index", "00016575233bc956")
     'index/0/0/0/00016575233bc956.jpg'
@@ -54,8 +56,11 @@ def file_of(space: str, image: str) -> str:
 
 
 def landmark_name(space: str, landmark: str, category: str = "") -> str:
-    """Name a landmark; train and index number their landmarks independently, so the name includes
-    which of them it is.
+    """Name a landmark by its category, the address of a page of Wikimedia Commons, if that is
+    known, and by its number.
+
+    `space`: "train" or "index"; these number their landmarks independently, so that the name
+    includes which of them it is.
 
     >>> landmark_name(
     ...     "train", "0", "http://commons.wikimedia.org/wiki/Category:Happy_Valley_Racecourse"
@@ -67,19 +72,28 @@ def landmark_name(space: str, landmark: str, category: str = "") -> str:
 
 
 def hierarchy(raw: Path, space: str) -> Paths:
-    """Read the path of every labelled landmark: natural or human-made, super-category, landmark."""
+    """Read {landmark: (natural or human-made, super-category, name)} of the `space` "train" or
+    "index"; landmarks without a super-category, which have no place in the hierarchy, are left
+    out.
+
+    Names are stripped because the published label "ocean area " ends in a space.
+    """
     table = read_table(metadata_file(raw, LABELS.format(space)))
     check_columns(table, list(HIERARCHY))
-    names = [*HIERARCHY, *({"category"} & {*table.column_names})]
+    columns = [*HIERARCHY]
+    if "category" in table.column_names:  # not every file has it; it only makes names readable
+        columns.append("category")
     return {
         landmark: (kind.strip(), group.strip(), landmark_name(space, landmark, *category))
-        for landmark, group, kind, *category in text_rows(table, names)
+        for landmark, group, kind, *category in text_rows(table, columns)
         if group.strip()
     }
 
 
 def truth(raw: Path) -> dict[str, list[str]]:
-    """Read the positive index images of every query that is not ignored."""
+    """Read {id of a query: ids of the index images that are right for it} from the official ground
+    truth; queries that the benchmark ignores, which have no images there, are left out.
+    """
     rows = cells_of(metadata_file(raw, TRUTH), "id", "images")
     return {query: images.split() for query, images in rows if images.strip() not in NO_LIST}
 
@@ -87,28 +101,31 @@ def truth(raw: Path) -> dict[str, list[str]]:
 def images_with_paths(
     raw: Path, space: str, *, flat: bool
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the ids of the images of train or index whose landmarks have a path, with it; a `flat`
-    path is the landmark.
+    """Yield the id of each image of the `space` "train" or "index" with the path of its landmark;
+    images of landmarks without a path are left out.
+
+    A path is (kind, super-category, landmark), or the landmark alone if `flat`.
     """
     file, column = LISTS[space]
     rows = cells_of(metadata_file(raw, file), "landmark_id", column)
-    paths = (
-        {landmark: (landmark_name(space, landmark),) for landmark, _ in rows}
-        if flat
-        else hierarchy(raw, space)
-    )
-    for landmark, images in rows:
+    if flat:
+        paths: Paths = {landmark: (landmark_name(space, landmark),) for landmark, _ in rows}
+    else:
+        paths = hierarchy(raw, space)
+    for landmark, images in rows:  # several ids with spaces between in train, one in index
         if landmark in paths:
-            yield from ((image, paths[landmark]) for image in images.split())
+            for image in images.split():
+                yield image, paths[landmark]
 
 
 def build(raw: Path, *, flat: bool = False) -> Splits:
-    """Read the landmarks with a hierarchical label, in train_clean and in the index; all of them,
-    at one level, if `flat`.
+    """Read the images in train_clean and in the index whose landmarks have a hierarchical label; or
+    all of them, labelled at one level by their landmark, if `flat`.
 
-    A query has the landmark of the first image in its ground truth.
+    The queries have no label of their own: each gets the landmark of the first image in its ground
+    truth, and is left out where that image is. `raw` is the folder of the files as downloaded.
     """
-    index = dict(images_with_paths(raw, "index", flat=flat))
+    index = dict(images_with_paths(raw, "index", flat=flat))  # {image id: path}
     queries = [
         (file_of("test", query), index[images[0]])
         for query, images in truth(raw).items()
@@ -125,14 +142,17 @@ def build(raw: Path, *, flat: bool = False) -> Splits:
 
 def lists(raw: Path) -> dict[str, pa.Table]:
     """Read the official ground truth for mAP@100, which lists the positives of each query by image,
-    not by landmark.
+    not by landmark, as {"test": a table of (query, gallery item, grade 1)}.
+
+    Images that are listed twice count once, and images outside the index, which no ranking can
+    have, are left out. `raw` is the folder of the files as downloaded.
     """
     index = {image for (image,) in cells_of(metadata_file(raw, INDEX), "id")}
     return {
         "test": list_of(
             (file_of("test", query), file_of("index", image), 1)
             for query, images in truth(raw).items()
-            for image in dict.fromkeys(images)
+            for image in dict.fromkeys(images)  # without repetitions, in order
             if image in index
         )
     }

@@ -20,8 +20,8 @@ from hbench.datasets.manifest import Manifest
 from hbench.datasets.raw_files import shipped
 from hbench.datasets.spec import Spec, Splits, held_out, split_by
 
-SIDE = 32
-MARGIN = 1
+SIDE = 32  # pixels of an image's side
+MARGIN = 1  # pixels without ink at each edge
 POINTS = 22  # size of a font; letters that do not fit into the image at this size are drawn smaller
 VERSION = "1"
 # sha256 of the pixels of all letters in order, as FreeType 2.14 draws them: version 1
@@ -32,12 +32,16 @@ PIXELS = {
     "2.14.1": DRAWN,
     "2.14.3": DRAWN,
 }  # 184 of 20,638 images differ
-CASES = {"Lu": "capital", "Ll": "small"}
+CASES = {"Lu": "capital", "Ll": "small"}  # by Unicode's categories
+BASE = 2  # place of the base letter in a path
 
 
 def letters() -> list[tuple[int, str]]:
-    """Read every pair of code point and font, in order, from shipped data, so that they are the
-    same on every machine.
+    """Read every pair of a letter's code point and a font that has it, in order, from a file that
+    hbench ships, so that they are the same on every machine.
+
+    A group of that file has `codes`, single code points and runs of them in hexadecimal such as
+    "41-5A 61", and `fonts`, a 0 or 1 for each of the fonts: whether that font has these letters.
     """
     data = parse_toml(shipped("glyphs.toml"))
     pairs = []
@@ -47,19 +51,17 @@ def letters() -> list[tuple[int, str]]:
         ]
         for run in group["codes"].split():
             first, _, last = run.partition("-")
-            pairs += [
-                (code, font)
-                for code in range(int(first, 16), int(last or first, 16) + 1)
-                for font in fonts
-            ]
+            codes = range(int(first, 16), int(last or first, 16) + 1)
+            pairs += [(code, font) for code in codes for font in fonts]
     return sorted(pairs)
 
 
 def version_of(freetype: str | None) -> str:
-    """Return the dataset's version for a version of FreeType: "1" for the published pixels, else
-    "1+" and their digest.
+    """Return the dataset's version for the version of FreeType that draws it (None: not known):
+    "1" where it draws the published pixels, else "1+" and the digest of those that it draws.
 
-    Where the digest is not known, the version of FreeType stands in its place.
+    Scores of other pixels are not comparable, hence another version. Where the digest is not
+    known, the version of FreeType stands in its place.
 
     >>> version_of("2.14.1"), version_of("2.13.2"), version_of("9.9")
     ('1', '1+486c8d5b', '1+freetype-9.9')
@@ -70,8 +72,11 @@ def version_of(freetype: str | None) -> str:
 
 @cache
 def path_of(code: int) -> tuple[str, str, str, str]:
-    """Return the path of a letter: script, script with case, base letter (first code point of NFD),
-    character.
+    """Return the path of a letter in the tree, given its code point: script, script with case, base
+    letter, character.
+
+    The base letter is the first code point of NFD, Unicode's form that takes accents off: e for é.
+    Every name below the script is unique in the tree, so a letter has its code point with it.
 
     >>> path_of(ord("é"))
     ('Latin', 'Latin small', 'e U+0065', 'é U+00E9')
@@ -84,7 +89,8 @@ def path_of(code: int) -> tuple[str, str, str, str]:
 
 
 def item_of(code: int, font: str) -> str:
-    """Return the item of a letter in a font.
+    """Return the item of a letter in a font, given its code point:
+    SCRIPT/CATEGORY/CODE/FONT.png, with Unicode's category of the letter (lu: capital, ll: small).
 
     >>> item_of(ord("É"), "DejaVuSans-Bold")
     'latin/lu/00c9/DejaVuSans-Bold.png'
@@ -94,40 +100,51 @@ def item_of(code: int, font: str) -> str:
 
 
 def build(_raw: Path) -> Splits:
-    """Split the letters by base letter: half of these train, the others test (seed 0)."""
+    """Split the letters by base letter: half of the base letters train with all that belongs to
+    them, the others test (chosen by a hash with seed 0).
+
+    The raw folder is not read: the images are drawn.
+    """
     pairs = letters()
-    test_bases = held_out((path_of(code)[2] for code, _ in pairs), fraction=0.5, seed=0)
-    labelled = [(item_of(*pair), path_of(pair[0])) for pair in pairs]
-    return split_by(labelled, trains=lambda names: names[2] not in test_bases)
+    test_bases = held_out((path_of(code)[BASE] for code, _ in pairs), fraction=0.5, seed=0)
+    labelled = [(item_of(code, font), path_of(code)) for code, font in pairs]
+    return split_by(labelled, trains=lambda names: names[BASE] not in test_bases)
 
 
 def images(manifest: Manifest) -> NDArray[np.uint8]:
-    """Return the images of all items, uint8 (N, 32, 32), ink 255 on 0; they are drawn once, then
-    read from the cache.
+    """Return the images of all N items of a manifest, in its order, uint8 (N, 32, 32), ink 255 on
+    0; they are drawn once, then read from the user's cache.
     """
+    # all that decides the pixels is in the file's name, so that a change of it draws anew
     drawn_with = f"{features.version('freetype2')}-{SIDE}-{POINTS}"
     cached = paths.cache_home() / "glyphs" / f"{manifest.digest[:16]}-{drawn_with}.npy"
     if cached.exists():
         by_item = read_array(cached)
     else:
         by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
+        # written aside and renamed: a process that is interrupted leaves no half file
         with replacing(cached) as temporary, temporary.open("wb") as file:
             np.save(file, by_item, allow_pickle=False)
     # the cache has the images in the order of their items' names: argsort twice gives each item's
-    # place in it
+    # place in it, as in [c, a, b] -> argsort [1, 2, 0] -> argsort [2, 0, 1]
     place = np.argsort(np.argsort(manifest.items.astype(str)))
     in_order: NDArray[np.uint8] = by_item[place]
     return in_order
 
 
 def picture(_root: Path, item: str) -> Image.Image:
-    """Draw the 32×32 grey image of one item, its ink in the middle."""
+    """Draw the 32×32 grey image of one item such as "latin/lu/00c9/DejaVuSans-Bold.png" (the
+    letter's code point and the font), white on black, its ink in the middle.
+
+    The folder of items is not read. The letter is drawn at the largest size of type, from POINTS
+    downwards, at which it fits.
+    """
     _, _, code, file = item.split("/")
     character = chr(int(code, 16))
     name = file.removesuffix(".png")
     largest = SIDE - 2 * MARGIN
-    # the largest size of type at which the ink fits
     for points in range(POINTS, 0, -1):
+        # drawn in the midst of a canvas so large that no letter is cut off
         canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
         ImageDraw.Draw(canvas).text((SIDE, SIDE), character, fill=255, font=_font(name, points))
         ink = canvas.crop(canvas.getbbox())
@@ -140,9 +157,11 @@ def picture(_root: Path, item: str) -> Image.Image:
 
 @cache
 def _font(name: str, points: int) -> ImageFont.FreeTypeFont:
+    """Open one of the fonts that matplotlib ships, such as "DejaVuSans-Bold", at a size."""
     import matplotlib as mpl  # slow to import, and only needed to draw
 
     file = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
+    # the other layout, Raqm, is not installed everywhere and places some letters otherwise
     return ImageFont.truetype(file, points, layout_engine=ImageFont.Layout.BASIC)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from hbench.core.errors import DataError
 from hbench.datasets.raw_files import rows_of
-from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits, queries_against
+from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits, queries_against, split_by
 from hbench.sheets.rows import Row
 
 LEVELS = ("group", "coarse", "fine")
@@ -21,8 +21,8 @@ HEADER = (
     "Iconic Image Path (str),Product Description Path (str)"
 )
 LISTS = ("train", "val", "test")
-ICONIC = 4
-DESCRIPTION = 5
+ICONIC = 4  # columns of classes.csv, as HEADER has them: the clean picture of a class
+DESCRIPTION = 5  # … and its description
 # Half of the coarse classes, which the open set tests: held_out(classes, fraction=0.5, seed=0).
 UNSEEN = frozenset({
     "Asparagus", "Aubergine", "Cucumber", "Garlic", "Juice", "Kiwi", "Leek", "Lime", "Mango",
@@ -32,31 +32,32 @@ UNSEEN = frozenset({
 
 
 def build(raw: Path) -> Splits:
-    """Read the split of the authors; their validation set, of 60 of the 81 classes, is not used."""
+    """Read the split of the authors from the folder `raw`; their validation set, which has only 60
+    of the 81 classes, is not used."""
     names = _names(_classes(raw))
     return {split: _photographs(raw, split, names) for split in ("train", "test")}
 
 
 def build_open(raw: Path) -> Splits:
-    """Deal the photographs of all three lists by coarse class: those of UNSEEN test, the others
-    train."""
+    """Deal the photographs of the authors' three lists by coarse class, so that the test has only
+    classes that do not train: those of UNSEEN test, the others train."""
     names = _names(_classes(raw))
     everything = [pair for split in LISTS for pair in _photographs(raw, split, names)]
-    return {
-        "train": [(item, path) for item, path in everything if path[1] not in UNSEEN],
-        "test": [(item, path) for item, path in everything if path[1] in UNSEEN],
-    }
+    return split_by(everything, trains=lambda row: row[LEVELS.index("coarse")] not in UNSEEN)
 
 
 def asked_by(column: int) -> Callable[[Path], Splits]:
-    """Make the build of a test whose queries are the files in a column of the classes, and whose
-    gallery is the photographs of the test."""
+    """Make the build of a test whose queries are the files in a column of classes.csv, ICONIC or
+    DESCRIPTION, and whose gallery is the photographs of the test."""
 
     def build_across(raw: Path) -> Splits:
+        """Read the split of the authors from the folder `raw`, with one query per class."""
         classes = _classes(raw)
         names = _names(classes)
         queries = [
-            (row[column].removeprefix("/"), names[number]) for number, row in enumerate(classes)
+            # paths in classes.csv begin with "/", items are relative to the folder
+            (row[column].removeprefix("/"), names[number])
+            for number, row in enumerate(classes)
         ]
         gallery = _photographs(raw, "test", names)
         return {
@@ -68,27 +69,33 @@ def asked_by(column: int) -> Callable[[Path], Splits]:
 
 
 def _classes(raw: Path) -> list[list[str]]:
-    """Read the classes, in the order of their numbers."""
+    """Read the rows of classes.csv, with the columns of HEADER; row n is class n, since the lists
+    of photographs say their class by its number."""
     path = raw / CLASSES
     rows = rows_of(path, header=HEADER, separator=",")
     for number, row in enumerate(rows):
-        if row[1] != str(number):
+        name, id_in_file = row[:2]
+        if id_in_file != str(number):
             raise DataError(
                 f"{path} does not number its classes in order",
                 expected=f"class {number}",
-                found=", ".join(row[:2]),
+                found=f"{name}, {id_in_file}",
             )
     return rows
 
 
 def _names(classes: list[list[str]]) -> list[Row]:
-    """Name group, coarse and fine class of every class; only the paths of the clean pictures, such
-    as /iconic-images-and-descriptions/Fruit/…, say its group."""
+    """Name group, coarse and fine class of every class, given the rows of classes.csv.
+
+    The file has no column of groups; only the paths of the clean pictures, such as
+    /iconic-images-and-descriptions/Fruit/…, say the group, in their third part after "/" and the
+    first folder."""
     return [(PurePosixPath(row[ICONIC]).parts[2], row[2], row[0]) for row in classes]
 
 
 def _photographs(raw: Path, split: str, names: list[Row]) -> list[tuple[str, Row]]:
-    """Read the photographs in the list of a split with their names."""
+    """Read the photographs in the list of a split ("train", "val" or "test"), each with the row of
+    `names` at the number of its fine class."""
     path = raw / f"{split}.txt"
     found = []
     for item, fine, _ in rows_of(path, columns=3, separator=","):

@@ -27,15 +27,16 @@ NOTHING = ("distractor",) * 4
 
 
 def images(path: Path, folder: str) -> list[str]:
-    """Read the paths of the images from a list of ids; scale and clutter, after a comma, are
-    ignored.
+    """Read the paths of the images in `folder` from the list of ids at `path`, lines such as
+    "teapot/pos/P000_00,scale,clutter"; scale and clutter, which only positives have, are ignored,
+    and an id may have its .jpg or not.
     """
     ids = [line.split(",")[0].strip() for line in lines_of(path)]
     return [f"{folder}/{image.removesuffix('.jpg')}.jpg" for image in ids]
 
 
 def object_of(image: str) -> str:
-    """Return the object that an image shows, which names its folder.
+    """Return the object that an image of ilias_core/ shows: the name of the folder that it is in.
 
     >>> object_of("ilias_core/teapot/pos/P000_00.jpg")
     'teapot'
@@ -44,7 +45,8 @@ def object_of(image: str) -> str:
 
 
 def taxonomy(path: Path) -> dict[str, Row]:
-    """Read the names of each object, coarse to fine, as they are in the file."""
+    """Read {object: (domain, category, kind, object)} from the file at `path`, the names as
+    there."""
     form = "{domain: {category: {kind: [object]}}}"
     with json_of(path, "the taxonomy of ILIAS", expected=form) as nested:
         return {
@@ -57,10 +59,11 @@ def taxonomy(path: Path) -> dict[str, Row]:
 
 
 def build(raw: Path, *, distractors: bool) -> Splits:
-    """Label every query and positive by the object in its path; all distractors share a label of
-    their own.
+    """Label every query and positive by the object in its path; the gallery is the positives and,
+    if `distractors`, the images of nothing that is asked for, which share a label of their own.
 
-    Each kind called "other" belongs to its category alone.
+    Many kinds are called "other"; "by-path" makes them one class per category. `raw` is the folder
+    of the files as downloaded; only the lists are read, no images.
     """
     paths = mended(taxonomy(raw / TAXONOMY), SPEC.levels, "by-path")
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))

@@ -4,7 +4,6 @@ taxonomy (full).
 
 import dataclasses
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
@@ -29,15 +28,20 @@ POLICIES = (
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
-    """Read the names of each category id, coarse to fine, from categories.json."""
+    """Read {category id: its name at each of the levels} from categories.json in the folder `raw`,
+    which calls the species of a category its "name".
+    """
+    keys = ["name" if level == "species" else level for level in levels]
     with json_of(raw / "categories.json", "a list of categories") as entries:
-        names_in = itemgetter(*("name" if level == "species" else level for level in levels))
-        return {int(entry["id"]): names_in(entry) for entry in entries}
+        return {int(entry["id"]): tuple(entry[key] for key in keys) for entry in entries}
 
 
 def official_names(raw: Path) -> Names:
-    """Map the names to those by which the released loader numbers the classes of a level: one NA,
-    one Iris.
+    """Return {level: {name here: name in categories.json}} of the classes whose names here differ.
+
+    The evaluator that the authors released numbers the classes of a level by the names in the
+    file, so that all "NA" are one class there, and the plant Iris and the mantis Iris are one
+    genus. Here the tree has them apart; scoring as they do needs their names.
     """
     plain = categories(raw, RANKS)
     final = mended(plain, RANKS, *POLICIES)
@@ -50,8 +54,11 @@ def official_names(raw: Path) -> Names:
 
 
 def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
-    """Read the images from the split files, as …/SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label
-    them by category.
+    """Read the images from the split files in the folder `raw`, lines that end in
+    SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label them by category at each of `levels`.
+
+    Only the last three parts of a line are used; what stands before them is replaced by the folder
+    into which the archive of the images unpacks.
     """
     of_category = mended(categories(raw, levels), levels, *POLICIES)
     labelled = {}

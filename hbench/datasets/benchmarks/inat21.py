@@ -23,22 +23,28 @@ FOLDERS = {"train": "train_mini", "test": "val"}
 
 
 def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """Read the official training and validation images, whose folders say the ranks of their
-    species.
+    """Read the official training and validation images in the folder `raw`, whose own folders say
+    the ranks of their species: NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet.
 
-    A folder is called NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet.
+    The folders are mended as one tree, so that a class has one name in both splits.
     """
+    # an item is FOLDER_OF_SPLIT/FOLDER_OF_SPECIES/IMAGE.jpg
     items = {split: images_in(raw, folder) for split, folder in FOLDERS.items()}
     folders = dict.fromkeys(item.split("/")[1] for images in items.values() for item in images)
+    # at most 7 splits: an epithet may have underscores of its own; without the number in front
     parts = {folder: folder.split("_", maxsplit=7)[1:] for folder in folders}
-    if bad := [folder for folder, names in parts.items() if len(names) != 7]:
+    if bad := [folder for folder, names in parts.items() if len(names) != len(RANKS)]:
         raise DataError(
             f"folders of {raw} are not a taxonomy",
             expected="NNNNN_Kingdom_…_Genus_epithet",
             found=examples(bad),
         )
 
-    rows = {folder: (*names[:6], f"{names[5]} {names[6]}") for folder, names in parts.items()}
+    # a species is named by genus and epithet, since many genera share an epithet
+    rows = {
+        folder: (*above, genus, f"{genus} {epithet}")
+        for folder, (*above, genus, epithet) in parts.items()
+    }
     final = mended(rows, RANKS, "by-path")
     splits = {}
     for split, images in items.items():
@@ -47,10 +53,12 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
 
 
 def build_open(raw: Path) -> Splits:
-    """Split all images of both folders by species: a hash of their names puts three of ten into the
-    test.
+    """Split all images of both official folders by species, so that the test has only species that
+    do not train: a hash of their names puts three of ten into the test, as many as in the split
+    of iNaturalist 2018.
     """
     images = [image for part in build(raw).values() for image in part]
+    # the last name of a row is its species
     test = held_out((names[-1] for _, names in images), fraction=0.3, seed=0)
     return split_by(images, trains=lambda names: names[-1] not in test)
 

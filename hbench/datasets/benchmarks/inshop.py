@@ -15,9 +15,13 @@ HEADER = ["image_name", "item_id", "evaluation_status"]
 
 
 def build(raw: Path) -> Splits:
-    """Read image, item and split from the list; a category is gender and kind in the path, such as
-    MEN/Denim.
+    """Read image, product and partition from the list in the folder `raw`; a category is gender and
+    kind in the path of an image, such as MEN/Denim in img/MEN/Denim/id_00000080/01_1_front.jpg.
+
+    The list starts with the number of images and a header line; a partition is train, query or
+    gallery.
     """
+    # the list is where the user put it; where there is none, reading raw/FILE says so
     path = next((raw / marker for marker in SPEC.markers if (raw / marker).exists()), raw / FILE)
     lines = lines_of(path)
     if len(lines) < 2 or lines[1].split() != HEADER:  # CelebA has a file of the same name
@@ -37,9 +41,10 @@ def build(raw: Path) -> Splits:
         labelled = [
             (image, ("/".join(image.split("/")[1:3]), product)) for image, product, _ in chosen
         ]
-        kinds = np.array([kind for _, _, kind in chosen])
+        part_of = np.array([part for _, _, part in chosen])
+        # "not the other one", so that a training image is a query and in the gallery
         splits[split] = manifest_of(
-            labelled, SPEC.levels, query=kinds != "gallery", gallery=kinds != "query"
+            labelled, SPEC.levels, query=part_of != "gallery", gallery=part_of != "query"
         )
 
     return splits

@@ -10,7 +10,11 @@ QUERIES = "ground_truth/testset.json"
 
 
 def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
-    """Read {image: exhibit} from a list of pictures; pictures without an exhibit are left out."""
+    """Read {image: (exhibit,)}, a row of names of the one level, from the JSON list of pictures at
+    `path`; pictures without an exhibit are left out, since nothing would be right for them.
+
+    `number`: the key of the exhibit's number in that list, which differs between the files.
+    """
     with json_of(path, "a list of pictures", expected=f"path and {number}") as entries:
         return {
             entry["path"]: (f"exhibit {int(entry[number])}",)
@@ -20,8 +24,8 @@ def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
 
 
 def build(raw: Path) -> Splits:
-    """Take the museum's pictures as the training set and the gallery, and visitors' pictures of
-    exhibits as queries.
+    """Take the museum's pictures both as the training set and as the gallery, as the authors do,
+    and visitors' pictures of exhibits as queries; `raw` is the folder of the files as downloaded.
     """
     database = exhibits(raw / DATABASE, "id")
     queries = exhibits(raw / QUERIES, "MET_id")

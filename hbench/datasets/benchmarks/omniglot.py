@@ -15,13 +15,14 @@ SMALL = {"train": "images_background_small1", "test": "images_background_small2"
 
 
 def build(raw: Path, *, folders: dict[str, str]) -> Splits:
-    """Read the labels of every split from its folder."""
+    """Read the images of every split and their labels; `folders` has {split: its folder in the
+    folder `raw`}."""
     return {split: _labelled(raw, folder) for split, folder in folders.items()}
 
 
 def build_open(raw: Path) -> Splits:
-    """Read the small sets as `build`, and test only on alphabets that do not train: small2 repeats
-    Greek and Latin of small1.
+    """Read the two small sets, and test only on alphabets that do not train: the second set has
+    Greek and Latin again, which are in the first.
     """
     train = _labelled(raw, SMALL["train"])
     test = _labelled(raw, SMALL["test"])
@@ -34,11 +35,12 @@ def _labelled(raw: Path, folder: str) -> list[tuple[str, Row]]:
     """Read alphabet and character of every image from its path,
     FOLDER/ALPHABET/characterNN/IMAGE.png.
     """
-    return [
-        (item, (alphabet, f"{alphabet} {character}"))
-        for item in images_in(raw, folder)
-        for _, alphabet, character, _ in [item.split("/")]
-    ]
+    labelled = []
+    for item in images_in(raw, folder):
+        _, alphabet, character, _ = item.split("/")
+        # every alphabet has a character01: the name of a class is unique in its level
+        labelled.append((item, (alphabet, f"{alphabet} {character}")))
+    return labelled
 
 
 LAYOUT = """\

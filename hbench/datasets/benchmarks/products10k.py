@@ -13,8 +13,8 @@ TEST = "test_kaggletest.csv"
 
 
 def build(raw: Path) -> Splits:
-    """Read image, product and group from train.csv, image and product from the test; train.csv also
-    gives its groups.
+    """Read image, product and group from train.csv in the folder `raw`, image and product from the
+    list of the test, which has no groups: a product's group there is that of train.csv.
     """
     train = cells_of(raw / TRAIN, "name", "class", "group")
     test = cells_of(raw / TEST, "name", "class")
@@ -23,9 +23,10 @@ def build(raw: Path) -> Splits:
         raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
     splits = {}
     for split, rows in (("train", train), ("test", test)):
+        # of a row of either list, the first two cells are used
         splits[split] = [
-            (f"{split}/{image}", (f"group {group_of[number]}", f"product {number}"))
-            for image, number, *_ in rows
+            (f"{split}/{image}", (f"group {group_of[product]}", f"product {product}"))
+            for image, product, *_ in rows
         ]
     return splits
 

@@ -25,8 +25,13 @@ jpg/
 
 @cache
 def ground_truth(path: Path) -> dict[str, Any]:
-    """Read {imlist, qimlist, gnd} from a ground truth file; raises DataError for any other
-    content."""
+    """Read a pickled ground truth without running code in it; raises DataError for any other
+    content. It is kept per path, because `picture` asks for it again for every query.
+
+    Returns {"imlist": names of the gallery's images, "qimlist": names of the queries' images,
+    "gnd": for each query {"easy", "hard", "junk": positions in imlist, "bbx": the box of its
+    building, 4 numbers}}.
+    """
     with plain_pickle(
         path, "a ground truth of the revisited benchmarks", keys=("imlist", "qimlist", "gnd")
     ) as truth:
@@ -45,8 +50,10 @@ def landmark_of(image: str) -> str:
 
 
 def build(raw: Path, *, file: str) -> Splits:
-    """Make three tests of the same items, which differ in their lists of positives; the file names
-    give the buildings.
+    """Make the three tests easy, medium and hard of the same items, which differ only in their
+    lists of positives (`lists`); an item's building is read from its name.
+
+    `raw` is the folder of the files as downloaded, `file` the name of the ground truth in it.
     """
     truth = ground_truth(raw / file)
     queries = [(f"query/{image}.jpg", (landmark_of(image),)) for image in truth["qimlist"]]
@@ -55,15 +62,22 @@ def build(raw: Path, *, file: str) -> Splits:
 
 
 def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
-    """List the positives of each test: easy images in easy, hard ones in hard, both in medium; the
-    others are left out.
+    """Read {test: its table of query, gallery image and grade}: easy images are right in the test
+    easy, hard ones in hard, both in medium; the others are left out of the ranking.
+
+    `raw` is the folder of the files as downloaded, `file` the name of the ground truth in it.
     """
     truth = ground_truth(raw / file)
     return {test: _list_with(positive, truth) for test, positive in POSITIVE.items()}
 
 
 def _list_with(positive: Set[str], truth: Mapping[str, Any]) -> pa.Table:
-    """List the images of all parts, those of some parts as positives."""
+    """List the images of the three parts easy, hard and junk of each query: grade 1 (right) for
+    those of the parts in `positive`, LEFT_OUT (not counted either way) for the others. An image in
+    no part is wrong, and not listed.
+
+    `truth`: what `ground_truth` returns.
+    """
     return list_of(
         (
             f"query/{query}.jpg",
@@ -77,13 +91,18 @@ def _list_with(positive: Set[str], truth: Mapping[str, Any]) -> pa.Table:
 
 
 def picture(root: Path, item: str, *, file: str) -> Image.Image:
-    """Open the image of an item; a query is cropped to the box of its building."""
+    """Open the image of an item below the folder `root`; a query, "query/NAME.jpg", has no file of
+    its own: it is jpg/NAME.jpg, cropped to the box of its building.
+
+    `file`: the name of the ground truth in `root`, which has the boxes.
+    """
     folder, name = item.split("/")
     image = open_picture(root, f"jpg/{name}")
     if folder != "query":
         return image
     truth = ground_truth(root / file)
-    box = truth["gnd"][list(truth["qimlist"]).index(Path(name).stem)]["bbx"]
+    number_of_query = list(truth["qimlist"]).index(Path(name).stem)
+    box = truth["gnd"][number_of_query]["bbx"]
     left, top, right, bottom = (round(float(edge)) for edge in box)
     return image.crop((left, top, right, bottom))
 
@@ -138,7 +157,15 @@ PAPER = Publication(
 def _spec(
     name: str, title: str, *, gallery: int, size: str, file: str, files: tuple[RemoteFile, ...]
 ) -> Spec:
-    """What ROxford and RParis, which differ in names and sizes alone, have in common."""
+    """Describe ROxford or RParis, which differ in the arguments alone.
+
+    Args:
+        name: as users type it.
+        gallery: number of images.
+        size: of the download, in words.
+        file: the name of the ground truth in the raw folder.
+        files: what is downloaded.
+    """
     return Spec(
         name=name,
         title=title,

@@ -15,7 +15,8 @@ PARTS = {"train": "train", "test": "val"}
 
 
 def file_of(cid: str) -> str:
-    """Return the path of an image, in folders named by the last letters of its id.
+    """Return the path of an image, given its id: in folders named by the last three pairs of
+    letters, the last first, as the archive has them.
 
     >>> file_of("e1b2f3c4d5")
     'ims/d5/c4/f3/e1b2f3c4d5'
@@ -24,8 +25,10 @@ def file_of(cid: str) -> str:
 
 
 def build(raw: Path) -> Splits:
-    """Label every image by the number of its 3-D model; the official validation models, all of them
-    others, are the test.
+    """Label every image by the number of its 3-D model, from the pickled list in the folder `raw`.
+
+    The dataset has no test of its own, so that the official validation part is the test: its
+    models are others than those that train.
     """
     expected = "{train, val}: {cids, cluster}"
     with plain_pickle(
@@ -35,7 +38,8 @@ def build(raw: Path) -> Splits:
 
 
 def models_of(part: Mapping[str, Any]) -> dict[str, Row]:
-    """Read the number of the model of each image from a part of the list."""
+    """Read {item: ("model NUMBER",)}, a row of names of the one level, from a part of the list:
+    {"cids": ids of the images, "cluster": the number of the model of each, in the same order}."""
     return {
         file_of(str(cid)): (f"model {int(model)}",)
         for cid, model in zip(part["cids"], part["cluster"], strict=True)

@@ -10,14 +10,17 @@ from hbench.sheets.rows import Row
 
 
 def build(raw: Path) -> Splits:
-    """Read the images from Ebay_train.txt and Ebay_test.txt; their kind is the folder without
-    `_final`.
-    """
+    """Read the official splits from Ebay_train.txt and Ebay_test.txt in the folder `raw`."""
     return {split: products(raw / f"Ebay_{split}.txt") for split in ("train", "test")}
 
 
 def products(path: Path) -> list[tuple[str, Row]]:
-    """Read the kind and the product of each image from a list."""
+    """Read each image with its kind and its product, (kind, "kind NUMBER"), from the list at
+    `path`.
+
+    The kind is read from the folder of the image, such as bicycle_final/, which has a name where
+    the list has a number.
+    """
     found: list[tuple[str, Row]] = []
     for _, product, _, image in rows_of(path, header="image_id class_id super_class_id path"):
         kind = image.split("/")[0].removesuffix("_final")

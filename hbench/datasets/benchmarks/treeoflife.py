@@ -13,18 +13,19 @@ PARTS = {"train": "train_small", "test": "val"}
 
 
 def build(raw: Path) -> Splits:
-    """Read the part and the seven ranks of every image from the catalogue; labels that end above
-    the species are partial.
+    """Read the part and the seven ranks of every image from the catalogue in the folder `raw`;
+    labels that end above the species are partial, and images without any name are left out.
+
+    Both parts are mended together, so that a class has one name in both.
     """
     table = read_table(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
-    rows: dict[tuple[str, str], tuple[str, ...]] = {}
+    rows: dict[tuple[str, str], tuple[str, ...]] = {}  # {(split, item): names, coarse to fine}
     for split, part in PARTS.items():
-        cells = text_rows(table.filter(pc.equal(table["split"], part)), ("treeoflife_id", *RANKS))
-        named = (
-            (image, (*above, genus, full(genus, epithet)))
-            for image, *above, genus, epithet in cells
-        )
-        rows |= {(split, f"images/{image}.jpg"): row for image, row in named if any(row)}
+        of_part = table.filter(pc.equal(table["split"], part))
+        for image, *above, genus, epithet in text_rows(of_part, ("treeoflife_id", *RANKS)):
+            names = (*above, genus, full(genus, epithet))
+            if any(names):
+                rows[split, f"images/{image}.jpg"] = names
     final = mended(rows, RANKS, *PARTIAL).items()
     splits = {}
     for split in PARTS:
@@ -33,7 +34,12 @@ def build(raw: Path) -> Splits:
 
 
 def full(genus: str, epithet: str) -> str:
-    """Name a species in full, given genus and epithet.
+    """Name a species in full, given the cells of genus and species of the catalogue; "" where the
+    species is not known.
+
+    The cell of the species is mostly the epithet, the second word of the name, which several
+    genera share. It stays as it is where it has the full name already (a space in it), or where no
+    genus is known.
 
     >>> full("Iris", "germanica"), full("Iris", "")
     ('Iris germanica', '')

@@ -80,8 +80,8 @@ class Requester:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
-        """Return the response to a request, its body unread; a busy server is asked again, up to
-        four times.
+        """Return the response to a request with these headers, its body unread; a busy server is
+        asked again, up to four times.
 
         Between requests it waits as long as Retry-After says, and logs that. A server that asks for
         more than a minute is not asked again: its refusal is returned. Raises DownloadInterrupted.
@@ -109,7 +109,7 @@ class Requester:
         monotonic seconds.
         """
         while block := answer.raw.read1(BLOCK, decode_content=False):
-            self.wait(0)
+            self.wait(0)  # raises where a stop was asked for meanwhile
             yield block
             if time.monotonic() > until:
                 raise SourceError(
@@ -137,6 +137,7 @@ def fetch(
             except (SourceError, IntegrityError) as problem:
                 problems.append(problem)
 
+    # one error of what every mirror said, of the kind of the last
     kind = type(problems[-1]) if problems else SourceError
     lines = [" ".join(f"{problem.problem}: {problem.found}".split()) for problem in problems]
     raise kind(
@@ -159,6 +160,7 @@ class Transfer:
     until: float = 0.0
 
     def __post_init__(self) -> None:
+        """Set `until`, the monotonic time at which the whole file must be here."""
         self.until = time.monotonic() + self.requester.patience.total
 
     @property
@@ -171,10 +173,12 @@ class Transfer:
 
     @property
     def part(self) -> Path:
+        """The file, under another name, in which bytes gather until they are whole and verified."""
         return self.target.with_name(f".{self.target.name}.part")
 
     @property
     def note(self) -> Path:
+        """The file that notes which version of the file these bytes are of, by its validator."""
         return self.target.with_name(f".{self.target.name}.part.json")
 
     @property
@@ -190,7 +194,7 @@ class Transfer:
         """
         while True:
             resumed = self.here > 0
-            self.run(url)
+            self._fetch_rest(url)
             try:
                 sums = verify(self.part, self.source)
             except IntegrityError:
@@ -202,16 +206,16 @@ class Transfer:
                 self.note.unlink(missing_ok=True)
                 return sums
 
-    def run(self, url: str) -> None:
-        """Fetch the rest of the file from `url`; raises SourceError when that server does not give
-        it.
+    def _fetch_rest(self, url: str) -> None:
+        """Fetch the rest of the file from `url`, by as many requests as lost connections take;
+        raises SourceError when that server does not give it.
         """
-        drops = 0
+        drops = 0  # connections lost in a row without a new byte
         most = self.here
         while True:
             reason = "the connection ended early"
             try:
-                if self._request(url):
+                if self._request_rest(url):
                     return
             except DROPPED as error:
                 reason = reason_of(error)
@@ -230,23 +234,16 @@ class Transfer:
 
             self.requester.wait(min(patience.pause * 2**drops, 10))
 
-    def _request(self, url: str) -> bool:
-        """Request the missing bytes and append them; return whether the file is complete now."""
+    def _request_rest(self, url: str) -> bool:
+        """Request the bytes that are missing on disk, once, and append what comes; return whether
+        the file is complete now. Raises SourceError for what cannot be the file."""
         here = self.here
         if here and here == self.source.size:
             return True
 
-        # If-Range: the rest of the same file, or all of it where it has changed since
-        headers = {"Range": f"bytes={here}-"} if here else {}
-        validator = self._validator(url)
-        if here and validator:
-            headers["If-Range"] = validator
-        elif here and not (self.source.md5 or self.source.sha256):
-            headers = {}  # without validator and checksum a change of the file would go unnoticed
-
-        with self.requester.get(url, headers) as answer:
-            # 416, "range not satisfiable": no bytes beyond those on disk, so the file is whole, or
-            # another one
+        with self.requester.get(url, self._headers_for_rest(url)) as answer:
+            # 416, "range not satisfiable": no bytes beyond those on disk. Of a file as long as
+            # these (bytes */LENGTH) they are all; else they are of another file
             if answer.status_code == 416:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
@@ -256,24 +253,42 @@ class Transfer:
             beginning = next(blocks, b"")
             if start == 0:
                 refuse_page(answer, url, beginning)
-            size = self.source.size or self.total
-            if self.total not in {None, size}:
-                raise SourceError(
-                    f"{url} has a file of another size",
-                    expected=f"{size:,} bytes",
-                    found=f"{self.total:,} bytes",
-                )
-            self._refuse_too_long(url, self.total or 0)
-            if start == 0 and here:
+            self._refuse_other_size(url)
+            if start == 0 and here:  # the server sends all of the file anew
                 self.discard()
             write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
             self._append(chain([beginning], blocks), url, start)
 
         return self.total is None or self.here == self.total
 
+    def _headers_for_rest(self, url: str) -> dict[str, str]:
+        """The headers of a request for the bytes behind those on disk: Range, and, with the
+        validator of an earlier response, If-Range, which asks for all of the file where it has
+        changed since."""
+        here = self.here
+        headers = {"Range": f"bytes={here}-"} if here else {}
+        validator = self._validator(url)
+        if here and validator:
+            headers["If-Range"] = validator
+        elif here and not (self.source.md5 or self.source.sha256):
+            headers = {}  # without validator and checksum a change of the file would go unnoticed
+        return headers
+
+    def _refuse_other_size(self, url: str) -> None:
+        """Raise SourceError for a file that has another length than its source says, or is too
+        long, by what the server states."""
+        size = self.source.size or self.total
+        if self.total not in {None, size}:
+            raise SourceError(
+                f"{url} has a file of another size",
+                expected=f"{size:,} bytes",
+                found=f"{self.total:,} bytes",
+            )
+        self._refuse_too_long(url, self.total or 0)
+
     def _append(self, blocks: Iterable[bytes], url: str, start: int) -> None:
-        """Append what a server sends to the partial file, and stop at the first byte too many: a
-        server may send without end."""
+        """Append the blocks that a server sends, from byte `start` of the file on, to the partial
+        file; raise SourceError at the first byte too many: a server may send without end."""
         size = self.source.size or self.total
         with self.part.open("ab") as file:
             for block in blocks:
@@ -291,6 +306,7 @@ class Transfer:
                 self.on_progress(len(block))
 
     def _refuse_too_long(self, url: str, size: int) -> None:
+        """Raise SourceError for more bytes than the source allows, and delete those on disk."""
         if self.source.most is not None and size > self.source.most:
             self.discard()
             raise SourceError(
@@ -300,13 +316,15 @@ class Transfer:
             )
 
     def _validator(self, url: str) -> str | None:
+        """What the bytes on disk are a version of, by the server's own mark (ETag or date), if they
+        came from this very address; None where that is not known."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             note = read_json(self.note)
             return str(note["validator"]) if note["url"] == url and note["validator"] else None
         return None
 
     def discard(self) -> None:
-        """Delete the bytes on disk."""
+        """Delete the bytes on disk, which are taken off the progress again."""
         self.on_progress(-self.here)
         self.part.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
@@ -397,7 +415,8 @@ def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float 
 
 
 def reason_of(error: Exception) -> str:
-    """Say why a connection failed, in the words of the innermost error."""
+    """Say why a connection failed, in the words of the innermost error: libraries wrap it in
+    errors, whose texts repeat it behind the name of a pool."""
     while isinstance(
         inner := getattr(error, "reason", error.args[0] if error.args else None), Exception
     ):

@@ -114,6 +114,7 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
         size = source.size or 0
         if state in {"missing", "partial"}:
             needed += size
+        # what comes out of an archive is taken to be as large again
         if source.unpack is not None and state not in {"done", "unpacked"}:
             needed += size
 
@@ -172,14 +173,15 @@ def _gravest(problems: Collection[HBenchError]) -> type[HBenchError]:
 
 
 def _in_short(file: str, problem: HBenchError) -> str:
+    """What is wrong with a file, in one line that names it."""
     text = problem.problem if file in problem.problem else f"{file}: {problem.problem}"
     expected = f"expected {problem.expected}, found " if problem.expected else ""
     return f"{text}: {expected}{problem.found}" if problem.found else text
 
 
 def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
-    """Fetch, verify and unpack a file, as far as that is not done; return the error that ended
-    it."""
+    """Fetch, verify and unpack a file, as far as that is not done yet; return the error that ended
+    it, None for none: others go on. A stop that was asked for is no error."""
     try:
         if job.repair and not job.stop.is_set():
             _forget_wrong(source, job.folder)
@@ -213,7 +215,8 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
 
 
 def _fetch_or_verify(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
-    """Fetch a file, or verify one that is already on disk, and write its record."""
+    """Fetch a file, or verify one that is already on disk (of the `state` "unchecked"), and write
+    its record."""
     target = job.folder / source.file
     with session() as opened:
         requester = Requester(opened, stop=job.stop)
@@ -255,10 +258,9 @@ def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
         if unpacked:
             return []
         raise DataError(f"{source.file} is missing", fix="download it")
-    verify(
-        path,
-        dataclasses.replace(source, md5=source.md5 or ((record.md5 or None) if record else None)),
-    )
+    # without a published checksum, the one of the download shows whether the file has changed
+    own_md5 = (record.md5 or None) if record else None
+    verify(path, dataclasses.replace(source, md5=source.md5 or own_md5))
     return (
         not_unpacked(path, folder / source.unpack) if unpacked and source.unpack is not None else []
     )

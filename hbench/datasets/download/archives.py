@@ -93,6 +93,8 @@ def not_unpacked(archive: Path, folder: Path) -> list[str]:
 
 
 def _is_unpacked(path: str, size: int, opened: Callable[[], IO[bytes]], folder: Path) -> bool:
+    """Whether a file of an archive lies below `folder` with the same bytes; `size`: how many,
+    `opened`: opens them in the archive."""
     file = folder / path
     if not file.is_file() or file.stat().st_size != size:
         return False
@@ -106,6 +108,7 @@ def members(archive: Path) -> Iterator[Member]:
     """Yield the files of an archive in its order; raises ValueError for hostile names, too many
     files or too many bytes.
     """
+    # a small file per byte would fill the disk with names: their number grows with the archive
     size = archive.stat().st_size
     most_files = max(FILES_ALLOWED, size // BYTES_A_FILE)
     unpacked = 0
@@ -143,6 +146,7 @@ def _zip_members(archive: Path) -> Iterator[Member]:
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             path = safe_path(info.filename)
+            # the upper half has the bits of Unix, of which these tell the kind of a file
             if info.external_attr >> 16 & 0o170000 == ZIP_LINK:
                 raise ValueError(f"{path} is a link")
             if info.flag_bits & 1:
@@ -182,6 +186,8 @@ class BoundedInfo(tarfile.TarInfo):
     """A tar member that refuses overlong headers and sparse files."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        """Take a member as tarfile does when it reads its header, unless the header could fill the
+        memory: tarfile reads a long name as a whole."""
         if self.size < 0 or (self.type not in tarfile.REGULAR_TYPES and self.size > LONGEST_HEADER):
             raise tarfile.ReadError(f"a header of {self.size:,} bytes")
         if self.type == tarfile.GNUTYPE_SPARSE:

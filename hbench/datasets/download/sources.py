@@ -54,6 +54,7 @@ def sources_of(
     all others.
     """
     files = {file.file: file for file in spec.files}
+    # the user's tables replace fields of known files, or add files
     for table in _tables_of_user(own_file()).get(spec.source, []):
         known = files.get(table["file"])
         files[table["file"]] = RemoteFile(**table) if known is None else replace(known, **table)
@@ -69,7 +70,8 @@ def sources_of(
 
 
 def _files_of_entry(file: RemoteFile) -> Iterator[RemoteFile]:
-    """Yield the `count` files of one entry, with `{i}` and `gdrive:` replaced."""
+    """Yield the `count` files of one entry: in its texts `{i}` becomes the number of the file, 000,
+    001 …, and `gdrive:` an address of Google Drive."""
     for number in (f"{i:03d}" for i in range(file.count)):
         urls = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in file.urls)
         yield replace(
@@ -128,14 +130,14 @@ RECORD = TypeAdapter(DownloadRecord)
 def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
     """Read the record of a source; None where it is missing or unreadable."""
     try:
-        return RECORD.validate_python(read_json(_path(folder, source)))
+        return RECORD.validate_python(read_json(_path_of_record(folder, source)))
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
         return None
 
 
 def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> None:
-    """Write the record of a source."""
-    write_text(_path(folder, source), json.dumps(asdict(record)) + "\n")
+    """Write the record of a source's download, whole or not at all."""
+    write_text(_path_of_record(folder, source), json.dumps(asdict(record)) + "\n")
 
 
 def record_file(
@@ -160,8 +162,9 @@ def state_of(folder: Path, source: RemoteFile) -> str:
     "unchecked", "partial" or "missing"."""
     target = folder / source.file
     file, record = place_of(folder, source)
-    if record and source.unpack is not None and record.unpacked is not None:
+    if record and source.unpack is not None and record.unpacked is not None:  # it was unpacked
         return "done" if file.exists() else "unpacked"
+    # a file that was verified, and has not been touched since
     if (
         record
         and file.is_file()
@@ -173,7 +176,8 @@ def state_of(folder: Path, source: RemoteFile) -> str:
     return "partial" if target.with_name(f".{target.name}.part").exists() else "missing"
 
 
-def _path(folder: Path, source: RemoteFile) -> Path:
+def _path_of_record(folder: Path, source: RemoteFile) -> Path:
+    """Where the record of a source lies, in one folder for all, whatever folder its file is in."""
     return folder / RECORDS / f"{source.file.replace('/', '__')}.json"
 
 

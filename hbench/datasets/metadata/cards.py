@@ -91,7 +91,8 @@ def _is_ours(file: Path, mark: str) -> bool:
 
 
 def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
-    """Describe a saved dataset in Croissant, as JSON values with the checksums of its manifests."""
+    """A saved dataset in the words of Croissant, as JSON values, with the checksums of the
+    manifests in its `folder`."""
     papers = cited(str(dataset.card.get("citation", "")))
     authors = papers[0].authors if papers else []
     sizes = ", ".join(
@@ -127,6 +128,7 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
 
 
 def _bibtex(dataset: Dataset) -> str:
+    """The papers that a dataset's card cites, in BibTeX; "" where none is known."""
     papers = cited(str(dataset.card.get("citation", "")))
     return bibtex({paper.key: paper.cited[0] for paper in papers}).strip()
 
@@ -142,7 +144,7 @@ def _three_numbers(version: str) -> str:
 
 
 def _file_in_croissant(path: Path) -> dict[str, str]:
-    """A file in the words of Croissant, with its size and checksum."""
+    """A parquet file in the words of Croissant, with its size and checksum."""
     content = path.read_bytes()
     return {
         "@type": "cr:FileObject",
@@ -195,8 +197,9 @@ def _records_in_croissant(name: str, manifest: Manifest) -> dict[str, Any]:
 def _table_with_class_numbers(
     manifest: Manifest, classes: list[list[str]], root: Path | None
 ) -> pa.Table:
-    """Make a table of item, image, the levels as numbers, query and gallery, whose metadata say
-    what the columns are.
+    """A split as a table for Hugging Face: item, image, the levels as numbers of their `classes`
+    (a sorted list for each level), query and gallery; its metadata say what the columns are.
+    `root`: the folder of the images, None where they are not here.
     """
     columns: dict[str, pa.Array] = {"item": pa.array(manifest.items, pa.string())}
     features: dict[str, dict[str, Any]] = {"item": {"dtype": "string", "_type": "Value"}}
@@ -211,6 +214,7 @@ def _table_with_class_numbers(
     for level, names, nodes, labels in zip(
         manifest.levels, classes, manifest.tree.names, manifest.labels.T, strict=True
     ):
+        # from the tree's number of a node to the place of its name among those of all splits
         columns[level] = pa.array(np.searchsorted(names, nodes)[labels])
         features[level] = {"names": names, "_type": "ClassLabel"}
 
@@ -306,4 +310,5 @@ def benchmark_text(dataset: Dataset) -> str:
 
 
 def _in_yaml(value: str) -> str:
+    """A text as YAML has it: in the quotes of JSON, which YAML includes."""
     return json.dumps(value, ensure_ascii=False)

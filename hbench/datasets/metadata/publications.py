@@ -35,7 +35,8 @@ YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!\.)")
 
 @cache
 def publications() -> tuple[Publication, ...]:
-    """List all known publications."""
+    """All known publications: those of methods in publications.toml, and the papers of datasets,
+    each once by its key."""
     text = resources.files(__package__).joinpath("publications.toml").read_text(encoding="utf-8")
     of_methods = [Publication(key=key, **entry) for key, entry in parse_toml(text).items()]
     of_datasets = {paper.key: paper for name in specs for paper in specs[name].papers}
@@ -89,7 +90,8 @@ def _publication_of_unknown(name: str, text: str) -> Publication:
 
 
 def _bibtex_entry(paper: Publication) -> str:
-    """A publication as an entry of BibTeX; fields without a value are left out."""
+    """A publication as an entry of BibTeX; fields without a value are left out. Titles, and names
+    of groups, stand in two pairs of braces, so that BibTeX keeps their capitals and words."""
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",
         "author": " and ".join(

@@ -107,7 +107,8 @@ def _from_corners(corners: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _numbers_of_four_columns(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
-    """The numbers (N, 4) in four columns, NaN for none."""
+    """The numbers (N, 4) in four columns of a table, NaN for empty cells. Raises DataError for a
+    cell that is no number."""
     read = []
     for name in columns:
         cells = [cell.strip() or "nan" for cell in texts(table, name)]
@@ -121,7 +122,8 @@ def _numbers_of_four_columns(table: pa.Table, columns: Sequence[str]) -> NDArray
 
 
 def _numbers_of_one_column(table: pa.Table, column: str) -> NDArray[np.float64]:
-    """The numbers (N, 4) in the lists, or the texts "[1, 2, 3, 4]", of one column."""
+    """The numbers (N, 4) in the lists, or the texts "[1, 2, 3, 4]", of one column of a table, NaN
+    for empty cells. Raises DataError for a cell without four numbers."""
     rows = []
     for number, cell in enumerate(table[column].to_pylist()):
         text = "" if cell is None else str(cell).strip(" []()")
@@ -193,6 +195,7 @@ def coco_table(path: Path) -> Sheet:
 
 
 def _in_words(left_out: Counter[str]) -> str:
+    """How many boxes were left out for which reason, in words; "" for none."""
     return ", ".join(f"{count:,} boxes {why}" for why, count in left_out.items() if count)
 
 
@@ -248,14 +251,16 @@ def _reason_against(annotation: Mapping[str, Any]) -> str:
 
 
 def _reaches_over(box: Sequence[float], image: Mapping[str, Any]) -> bool:
-    """Whether a box is not inside of its picture, where the file says how large that is."""
+    """Whether a box, (left, top, width, height) in pixels, is not inside of its picture; `image`:
+    the picture's record, which may lack its width and height: then nothing is too large."""
     left, top, width, height = box
     sides = (image.get("width") or math.inf, image.get("height") or math.inf)
     return bool(left < 0 or top < 0 or left + width > sides[0] or top + height > sides[1])
 
 
 def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:
-    """The columns: a supercategory where all categories have one, and some differ from it."""
+    """The columns of a table of boxes: item and category, and between them the supercategory, where
+    all categories have one, and some are called otherwise."""
     has_super = all(row["supercategory"] for row in rows)
     has_super &= any(row["supercategory"] != row["category"] for row in rows)
     levels = ["supercategory", "category"] if has_super else ["category"]
@@ -263,6 +268,6 @@ def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:
 
 
 def _first_of_each(items: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The rows of the first of equal items."""
+    """The rows (n,), ascending, of the first of equal items each."""
     codes = pc.dictionary_encode(items.combine_chunks()).indices.to_numpy()
     return np.sort(np.unique(codes, return_index=True)[1])

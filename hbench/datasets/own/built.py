@@ -44,7 +44,8 @@ def _rows(manifest: Manifest) -> list[tuple[str, ...]]:
 
 
 def _sides(test: Manifest) -> list[str]:
-    """What each item of a test is: both a query and in the gallery, or one of these."""
+    """The split of each item of a test, in words: "query" or "gallery" for one that is this alone,
+    "test" for one that is both."""
     only_asked = test.query & ~test.gallery
     only_ranked = test.gallery & ~test.query
     sides: list[str] = np.select([only_asked, only_ranked], [QUERY, GALLERY], TEST).tolist()

@@ -103,7 +103,8 @@ def chosen_policies(
 
 
 def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]:
-    """The table after policies, which its distractors do not need, and what they changed."""
+    """The table after policies, and what these changed. Distractors have no names to be mended:
+    they are put behind the other rows, with empty names at the levels that there are then."""
     from hbench.tree.record import mend_sheet  # loads networkx
 
     named = own.of_rows(~own.distractors)
@@ -135,7 +136,7 @@ def _rows_of(own: OwnTable) -> list[Row]:
 
     _refuse_gaps(own, rows)
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
-    # texts, such as captions, below classes
+    # a text of its own for each item, such as a caption, below classes that items share
     if MAX_SMALL_TABLE < len(rows) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
             f"no two items share a {levels[-1]}, so that no query has a positive at the finest "
@@ -152,6 +153,7 @@ def _rows_of(own: OwnTable) -> list[Row]:
 def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
     """Raise DataError where an item has no name at some level, with what may be done about it."""
     levels = own.columns.levels
+    # by columns first, which is quick; distractors have empty names, too
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
     has_gaps |= any("" in row for _, row in own.more_paths)
     if not has_gaps:
@@ -219,8 +221,8 @@ def without_images(
 
 
 def _suffix_of(value: Mapping[str, Any]) -> str:
-    """Choose the suffix of an image in a table: that of its recorded path, else that of its
-    format."""
+    """The suffix for the file of an image that stands in a table's cell, {"bytes", "path"}: that of
+    its recorded path, else that of the format of its bytes. Raises DataError for no image."""
     suffix = PurePosixPath(str(value.get("path") or "")).suffix.lower()
     if suffix in SUFFIXES:
         return suffix
@@ -260,6 +262,7 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     do not form a tree.
     """
     root = root.absolute()
+    # what absolute paths of images below the folder begin with
     start = f"{root.as_posix().rstrip('/')}/"
     items = [path.removeprefix(start) for path in own.items]
     rows = _rows_of(own)
@@ -311,7 +314,8 @@ def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
 
 
 def _masks(own: OwnTable) -> dict[str, NDArray[np.bool_]]:
-    """Whether each row is a query, and whether it is in the gallery."""
+    """Whether each row (N,) is a query, and whether it is in the gallery: by the table's columns of
+    these names, else by its split; a distractor is never a query."""
     splits = np.asarray(own.splits, dtype=object)
     masks = {"query": splits != "gallery", "gallery": splits != "query"} | own.masks
     masks["query"] = masks["query"] & ~own.distractors

@@ -44,6 +44,7 @@ def apply_decisions(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, di
     that contradict each other.
     """
     decisions = read_decisions(file, len(own.columns.levels))
+    # items may be named by absolute paths in the table, and relative to the root in the decisions
     start = f"{root.absolute().as_posix().rstrip('/')}/"
     items = [item.removeprefix(start) for item in own.items]
     rows = [known_part(row) for row in own.rows]
@@ -73,7 +74,7 @@ def _paths_after_decisions(
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """The numbers of decisions."""
+    """How many decisions of each kind were applied, in words; `counts`: by what was decided."""
     return "; ".join(f"{number:,} {words}" for words, number in counts.items()) or "no decisions"
 
 
@@ -149,12 +150,13 @@ def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str,
 
 
 def _names(text: str) -> Row:
-    """The names of a path in a cell."""
+    """The names of a path that stands in a cell, "Birds > Owls", coarse to fine."""
     return tuple(name.strip() for name in text.split(JOINED) if name.strip())
 
 
 def _filled(path: Row, before: Row, levels: Sequence[str]) -> Row:
-    """A path as a row: as it was, where nothing was decided; unknown below its end."""
+    """The path of an item after the decisions, as a row of all levels. The row `before` stays where
+    the path is the same; a path that ends early is marked as unknown below its end."""
     if path == known_part(before):
         return before
     return path if len(path) == len(levels) else ended_early(path, levels)

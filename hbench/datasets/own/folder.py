@@ -41,7 +41,7 @@ def folder_table(
             f"no images below {folder}", expected=expected, found=not_taken(folder) or None
         )
 
-    parts = [item.split("/")[:-1] for item in items]
+    parts = [item.split("/")[:-1] for item in items]  # the folders around each image
     columns = {"item": pa.array(items)}
     if split_folders:
         outermost = [folders[0] if folders else "" for folders in parts]

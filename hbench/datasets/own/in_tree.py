@@ -33,8 +33,11 @@ class TreeFile(NamedTuple):
 
 
 def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
-    """Replace the column that names a node of a tree, or the path to it, by a column per level of
-    the tree.
+    """Replace the only column of levels, which names a node of a tree or the path to it, by a
+    column per level of that tree, with the names on the path to the node, "" below it.
+
+    Raises UsageError for a table of several columns of levels, UnknownName for what is no node,
+    TreeError for a name of several nodes.
     """
     if len(own.columns.levels) != 1:
         raise UsageError(
@@ -51,7 +54,7 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
         names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)
-    # first as paths from the top; where some are none, as names of nodes
+    # first as paths from the top, in the spelling of the file; where some are none, as names
     known = {
         as_written(row[:depth]): row[:depth]
         for row in names.rows
@@ -81,6 +84,7 @@ def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnT
     found: list[list[Row]] = [paths[node] if node else [()] for node in nodes]
 
     numbers = list(map(len, found))
+    # a row for every path to its node
     repeated = dataclasses.replace(
         own, table=own.table.take(pa.array(np.repeat(np.arange(len(nodes)), numbers)))
     )
@@ -91,12 +95,14 @@ def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnT
 
 
 def _paths_to_nodes(names: NameTable) -> dict[str, list[Row]]:
-    """List every path to each node of a DAG."""
+    """Every path of names to each node of a DAG, a graph in which a node may have several parents,
+    by the node's name."""
     from hbench.tree.policies import mend
 
     apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
     paths: dict[str, dict[Row, None]] = {}
     for row, shown in apart.items():
         for depth, name in enumerate(row, start=1):
+            # by the node's own name, the path with names that are unique; keys keep their order
             paths.setdefault(name, {})[(shown or row)[:depth]] = None
     return {name: list(to_node) for name, to_node in paths.items()}

@@ -54,11 +54,13 @@ def _are_items(header: list[str], rows: list[list[str]], columns: tuple[str, str
 
 
 def _is_line(line: str) -> bool:
+    """Whether a line is a judgement in TREC's form, query iteration item grade."""
     fields = line.split()
     return len(fields) == FIELDS and fields[1] in ("0", "1", "Q0") and _is_whole(fields[3])
 
 
 def _is_whole(text: str) -> bool:
+    """Whether a text is a whole number, perhaps a negative one."""
     return text.removeprefix("-").isdigit()
 
 
@@ -98,13 +100,15 @@ def read_qrels(path: Path) -> Dataset:
     steps = sorted({grade for grade in grades.values() if grade > 0})
     if not steps:
         raise DataError(f"{path} judges nothing as relevant", expected="grades above 0")
+    # grades 1 and 3 are levels 1 and 2: only their order counts
     level_of = {grade: level for level, grade in enumerate(steps, start=1)}
     listed = [(query, item, level_of[g]) for (query, item), g in grades.items() if g > 0]
     return _dataset(path, grades, listed, tuple(f"grade{grade}" for grade in steps))
 
 
 def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
-    """Query, item and grade of each line."""
+    """Query, item and grade, as texts, of each line of judgements, in TREC's form or under a
+    header. Raises DataError for lines without four columns."""
     assert text.head is not None
     if all(_is_line(line) for line in text.head.lines):
         fields = [line.split() for line in text.lines().to_pylist() if line.strip()]
@@ -127,7 +131,11 @@ def _dataset(
     listed: list[tuple[str, str, int]],
     levels: tuple[str, ...],
 ) -> Dataset:
-    """A dataset of one test."""
+    """The dataset of one test that judgements make.
+
+    `grades`: by (query, item), of all judged pairs; `listed`: (query, item, level from 1) of those
+    that are relevant; `levels`: names, by rising grade.
+    """
     table = list_of(listed)
     read = _understood(path.name, grades, listed, levels)
     tests = {TEST: _manifest(grades, levels)}
@@ -136,7 +144,8 @@ def _dataset(
 
 
 def _manifest(grades: dict[tuple[str, str], int], levels: tuple[str, ...]) -> Manifest:
-    """The queries, each a class of its own, over which intervals are taken, and the items."""
+    """The queries, each a class of its own, over which intervals are taken, and the judged items,
+    of no class, for the lists of pairs say what is right. `grades`: by (query, item)."""
     queries = dict.fromkeys(query for query, _ in grades)
     gallery = dict.fromkeys(item for _, item in grades)
     items = [*queries, *(item for item in gallery if item not in queries)]

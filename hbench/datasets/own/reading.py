@@ -33,8 +33,9 @@ from hbench.tree.partial import ended_early
 
 
 def read_own_table(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:
-    """Read a table of items. Raises DataError for a file that is none, or whose columns cannot be
-    told.
+    """Read a table of items from a file; `chosen`: what a user said about its columns; `as_it_is`:
+    policies will mend paths that end early. Raises DataError for a file that is no table, or whose
+    columns cannot be told.
     """
     found = sheet.read(path)
     facts = (found.written,) if found.written else ()
@@ -49,9 +50,11 @@ def own_table_of(
     *,
     as_it_is: bool = False,
 ) -> OwnTable:
-    """A table as what it is taken for; `as_it_is`: somebody else mends paths that end early.
+    """A table with what its columns are taken for, as the user chose, else as they look.
 
-    Raises DataError where its columns cannot be told, or an item has several labels.
+    `source`: how messages call the table; `facts`: what is known of it, in words; `as_it_is`:
+    policies will mend paths that end early. Raises DataError where its columns cannot be told, or
+    an item has several labels.
     """
     if chosen.taxonomy is not None:
         return _with_lineages(source, table, chosen, facts)
@@ -107,8 +110,8 @@ def _refuse_for_paths(own: OwnTable, chosen: Chosen) -> None:
 
 
 def _maybe_several(own: OwnTable) -> list[str]:
-    """Remarks on levels some of whose cells hold a mark between labels, one of which other cells
-    have alone.
+    """Remarks on levels some of whose cells seem to hold several labels: they have a mark, | or ;,
+    between names, one of which stands alone in other cells.
     """
     facts = []
     for level in own.columns.levels:
@@ -126,8 +129,8 @@ def _maybe_several(own: OwnTable) -> list[str]:
 def _with_a_row_per_path(
     table: pa.Table, columns: TableColumns, chosen: Chosen
 ) -> tuple[pa.Table, TableColumns]:
-    """The table with a row per path, and its columns anew: how names nest shows when each cell
-    holds one.
+    """The table with a row per path, for items of several, and what its columns are then taken for:
+    how names nest shows only when each cell holds one label.
     """
     labels = chosen.levels or [*columns.levels, *_columns_with_several_labels(table, columns)]
     # what was no level before is none now that rows are repeated, such as a title
@@ -187,9 +190,12 @@ def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 def _with_lineages(
     source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]
 ) -> OwnTable:
-    """Join the lineages of a taxonomy by the column of the table that holds its ids."""
+    """A table of items that hold ids of a taxonomy, with the names of their lineages as levels. The
+    column of ids is the one that the user named, as `taxon` or as the only level, else the one in
+    which most ids are found."""
     assert chosen.taxonomy is not None
     taxa = taxonomy.read(chosen.taxonomy)
+    # a single level that is a column of the table is that of ids; else levels are ranks
     named = [level for level in chosen.levels if level in table.column_names]
     of_ids = named if len(chosen.levels) == 1 else []
     if chosen.taxon:
@@ -211,7 +217,7 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
     """The column of which most rows find their taxon, a word for ids of taxa before another; and in
     words the runner-up, "" for none.
     """
-    found: dict[str, int] = {}
+    found: dict[str, int] = {}  # by column, how many cells are ids of the taxonomy
     sample: dict[str, list[str]] = {}
     for name in table.column_names:
         if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
@@ -221,6 +227,7 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
         found[name] = sum(value in taxa for value in values)
 
     def known_first(name: str) -> tuple[int, bool]:
+        """By how many ids are found, then a column that is called like ids of taxa."""
         return found[name], words.folded(name) in words.TAXA
 
     order = sorted(found, key=known_first, reverse=True)
@@ -252,7 +259,7 @@ def _refuse_several_labels(own: OwnTable) -> None:
         refuse_several(level, pc.unique(own.text(level)).to_pylist())
     if pc.count_distinct(own.table[own.item]).as_py() == len(own.table):
         return
-    labels = dict(zip(own.items, own.rows, strict=True))
+    labels = dict(zip(own.items, own.rows, strict=True))  # the last row of each item
     other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
     if other:
         fix = "--several takes them all, or keep one of the rows of each"

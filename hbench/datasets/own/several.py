@@ -72,7 +72,8 @@ def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
 
 
 def have_labels(joined: Sequence[str], mark: str, cells: Set[str]) -> bool:
-    """Whether all of some cells with a mark hold a label that another cell is."""
+    """Whether each of some cells with a mark, such as "dog;cat", holds a label that stands alone in
+    another of all `cells`."""
     return all(_has_label(text, mark, cells) for text in joined)
 
 
@@ -82,16 +83,22 @@ def _has_label(text: str, mark: str, cells: Set[str]) -> bool:
 
 
 def _labels_in(text: str, mark: str) -> list[str]:
+    """The labels in a cell, "dog; cat", that stand between a mark."""
     return [label.strip() for label in text.split(mark)]
 
 
 def _as_texts(value: Sequence[object] | None) -> list[str]:
+    """The labels in a cell that holds a list, as texts, without missing ones; one empty label where
+    there are none, so that the item keeps its row."""
     return [str(label) for label in value or () if label is not None] or [""]
 
 
 def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
-    """Repeat every row for each of the labels in its `cells`, by column; a cell of one label has it
-    in all of them.
+    """The table with every row repeated for each of its labels.
+
+    `cells`: by column, the labels in the cell of each row; of the columns of a row those with
+    several must have as many, and one with a single label has it in all of the rows. Raises
+    DataError for other numbers, and for more labels than pairs of paths can be compared.
     """
     by_row = list(zip(*cells.values(), strict=True))
     numbers = [max(map(len, of_row)) for of_row in by_row]
@@ -142,6 +149,7 @@ def with_row_per_item(table: pa.Table, item: str, levels: Sequence[str]) -> pa.T
             of_item.append(row)
     named = {name: _with_names(of_item) for name, of_item in paths.items()}
 
+    # which rows are the first of their item
     is_first = np.zeros(len(items), bool)
     is_first[np.unique(np.array(items, dtype=object), return_index=True)[1]] = True
     _refuse_different(table, items, is_first, levels)
@@ -186,7 +194,8 @@ def _refuse_different(
 
 
 def more_paths(table: pa.Table) -> list[tuple[int, Row]]:
-    """The paths of items beside their first, with the place of the item."""
+    """The further paths of items, beside their first, each with the place of its item in the table;
+    a table without the column for them has none."""
     if MORE_PATHS not in table.column_names:
         return []
     return [

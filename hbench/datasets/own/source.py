@@ -118,6 +118,7 @@ class OwnSource:
             value = getattr(self, field)
             if isinstance(value, str):
                 parts = [part.strip() for part in value.split(",") if part.strip()]
+                # the record is frozen: only this way can a field be set
                 object.__setattr__(self, field, parts)
 
         depth = 1 if self.depth is None else self.depth
@@ -148,7 +149,8 @@ class OwnSource:
             ) from None
 
     def _take_paths(self) -> None:
-        """Take texts for paths. Raises UsageError for a source that is neither one nor a table."""
+        """Take texts for paths. Raises UsageError for a source that is neither a path nor a
+        DataFrame, which is told by its `iloc` so that pandas need not be imported."""
         if not (hasattr(self.path, "iloc") or isinstance(self.path, str | PathLike)):
             raise UsageError("path must be a path or a DataFrame", found=type(self.path).__name__)
         for field in ("path", "root", "tree", "taxonomy", "decisions"):
@@ -158,12 +160,12 @@ class OwnSource:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """What messages call the source: its path, or "the DataFrame"."""
         return str(self.path) if isinstance(self.path, Path) else sheet.FRAME
 
     @property
     def folder(self) -> Path | None:
-        """The folder of images that it is, if it is one."""
+        """The folder of images that the source is; None for a table."""
         return self.path if isinstance(self.path, Path) and self.path.is_dir() else None
 
 
@@ -196,6 +198,7 @@ def build_own(
         changed |= numbers
     if source.several:
         own = own.folded()
+    # pictures that are there several times, byte for byte
     groups = same_content(root, own.items, images)
     copies = None if groups is None else Copies(own.items, own.rows, groups, own.columns.levels[-1])
     if copies is not None:
@@ -291,14 +294,15 @@ def _read_table(
         own = own_table_of(found.name, table, chosen, facts, as_it_is=bool(source.policies))
 
     column = source.split_column
-    if column is not None:
+    if column is not None:  # it must be there, and hold no images
         check_columns(table, [column])
     own = dataclasses.replace(own, columns=_with_split(own.columns, column))
     return _with_tree_of_source(own, source), source.root or beside, images
 
 
 def _table_of(source: OwnSource) -> tuple[sheet.Sheet, Path]:
-    """The table of a source, and the folder in which its images are unless it says otherwise."""
+    """The table of a source, and the folder in which its images are unless the source says
+    otherwise: that of the file, or of a DataFrame the one in which the user is."""
     if not isinstance(source.path, Path):
         return sheet.of_frame(source.path), Path()
     found = coco_table(source.path) if is_coco(source.path) else sheet.read(source.path)
@@ -329,8 +333,9 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
 def _with_boxes_as_items(
     table: pa.Table, item: str | None, source: OwnSource
 ) -> tuple[pa.Table, str, str]:
-    """The table with boxes as its items, the column of these, and what the boxes were taken
-    from."""
+    """The table with boxes of pictures as its items, the column of these, and in words what the
+    boxes were taken from. `item`: the column of the pictures, None to find it among the columns
+    that hold no boxes."""
     others = [name for name in table.column_names if name not in source.boxes]
     path = item or columns_of(table.select(others), Chosen(None, tuple(source.levels))).item
     if path is None:
@@ -340,7 +345,8 @@ def _with_boxes_as_items(
 
 
 def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
-    """The columns where only a split that the user names is one."""
+    """What columns are taken for, where only a column that the user names (`split`) is taken for
+    the split: one that merely looks so is left out, and said."""
     left_out = dict(columns.left_out)
     left_out.pop(split or "", None)
     if columns.split is not None and split is None:

@@ -43,6 +43,7 @@ def split(
 
     _refuse(own, by, fraction)
     depth = levels.index(by) + 1
+    # a node is its path: the same name below another parent is another one
     nodes = ["/".join(names[:depth]) for names in own.rows]
     # a row without any name is a distractor; a name that marks the unknown is no class: its items
     # may be of any
@@ -62,6 +63,7 @@ def split(
             "is tested"
         )
 
+    # distractors are ranked in the test, and nothing is learnt from them
     in_test = zip(nodes, own.distractors, strict=True)
     return _with_splits(
         own,

@@ -55,11 +55,13 @@ class OwnTable:
 
     @property
     def item(self) -> str:
+        """The column of the items' ids, which a table of items always has."""
         assert self.columns.item is not None
         return self.columns.item
 
     @cached_property
     def items(self) -> list[str]:
+        """The id of every row, in the order of the table."""
         return texts(self.table, self.item)
 
     @cached_property
@@ -118,6 +120,7 @@ class OwnTable:
         if not nameless.any():
             return nameless
         asked = np.isin(np.array(self.splits, dtype=object), ("train", "query"))
+        # where no row has a name at all, the column is at fault, and none is a distractor
         if "query" in self.masks:
             asked |= self.masks["query"]
         return np.asarray(nameless & ~asked & ~nameless.all())
@@ -127,7 +130,8 @@ class OwnTable:
         return self.table[column].cast(pa.string()).fill_null("")
 
     def with_levels(self, levels: Sequence[str], rows: Sequence[Row]) -> OwnTable:
-        """The table with other columns of names, in place of its own."""
+        """The table with these columns of names, `rows` (N,) of a name for each of `levels`, in
+        place of its own."""
         table = self.table.drop_columns(
             [name for name in self.columns.levels if name in self.table.column_names]
         )
@@ -137,12 +141,13 @@ class OwnTable:
         return replace(self, table=table, columns=replace(self.columns, levels=tuple(levels)))
 
     def of_rows(self, kept: NDArray[np.bool_]) -> OwnTable:
-        """Some of the rows."""
+        """The table of the rows where `kept` (N,) is true."""
         return replace(self, table=self.table.filter(pa.array(kept)))
 
     @property
     def understood(self) -> Understood:
-        """What the table was taken for."""
+        """The record of what the table was taken for, in words for people: its items, levels and
+        splits, which columns are left out, and what might not be as it was meant."""
         columns = self.columns
         sizes = self._nodes()
         facts = [*self.facts, levels_in_words(columns, sizes)]
