@@ -92,7 +92,8 @@ class View:
         """The view of the ranker's queries and scores under other labels, such as another tree.
 
         `labels`: those of the queries (Q, L') and of the gallery (G, L'), in input order, coarse
-        to fine; their finest classes must be the ranker's. `ties` orders equal scores by level.
+        to fine; their finest classes must be the ranker's. `scorers`: the metrics, in order.
+        `ties` orders equal scores by level.
         """
         of_queries, of_gallery = labels
         # means are summed in the order of these labels, which gives the bits of an evaluation under

@@ -105,9 +105,8 @@ class Ranker:
 
         # what the tables above take of the memory is not there for the scores: five int64 for each
         # query and item, and the ranges
-        tables = (
-            40 * (len(self.queries) + len(self.columns)) + self.starts.nbytes + self.ends.nbytes
-        )
+        tables = 40 * (len(self.queries) + len(self.columns))
+        tables += self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         rows = similarity(queries.vectors, gallery.vectors)
         if rows[0] is rows[1]:  # in the order of the columns, so that no block copies them
@@ -127,7 +126,11 @@ class Ranker:
 
     def _take_ranges(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
         """Set the ranges of the levels where each item has one path: in canonical order, that is by
-        path, the items that share at least l levels with a query lie side by side."""
+        path, the items that share at least l levels with a query lie side by side, from column
+        starts[query, l − 1] to ends[query, l − 1].
+
+        `tie_key`: makes, of a number of levels, the key of each by which equal scores are ordered.
+        """
         self.starts, self.ends = level_ranges(
             queries.labels[self.queries], gallery.labels[self.columns]
         )
@@ -138,11 +141,15 @@ class Ranker:
             self._code(queries, gallery, tie_key)
 
     def _take_paths(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Set the lists of positives where items have several paths: then those of a level are not
-        side by side in any order, and are listed for each query."""
+        """Set the lists of positives where items have several paths: then no order of the gallery
+        has the items of each level side by side, and they are listed for each query.
+
+        `tie_key`: makes, of the highest code, the key of each code by which equal scores are
+        ordered.
+        """
         asked = queries.paths(self.queries)
         lists = PathLists(asked, gallery.paths(self.columns), self.left_out)
-        if asked.known is not None:
+        if asked.known is not None:  # some labels end above the finest level
             self.known = asked.known_of_items
         # counts (Q, K) are by code from 0: the highest code is K − 1
         self._take_lists(lists, tie_key(lists.counts.shape[1] - 1))
@@ -151,7 +158,9 @@ class Ranker:
         """Rank by lists of positives, and of what is left out, in place of ranges of the gallery.
 
         Rows of scores are then arranged: each query's positives are moved behind the gallery, where
-        those of a code are a range. `code_ties`: the tie key of each code.
+        those of a code (a level, or under partial labels one of two codes of a level) are a range
+        from `starts` to `ends`. `code_ties` (K,): the key of each of K codes by which equal scores
+        are ordered.
         """
         self.listed = ListedItems(lists, len(self.columns), is_partial=self.known is not None)
         self.coded = (self.listed.starts, self.listed.ends)

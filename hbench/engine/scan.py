@@ -31,7 +31,8 @@ class Scan(NamedTuple):
 
 
 def scan(vectors: Any) -> Scan:
-    """Read the rows of (N, D), an array of floats or what is indexed like one, once.
+    """Read `vectors` (N, D), an array of floats or what is indexed like one, once, for two numbers
+    of each row: its squared length, and a key (64 bits) that equal rows share.
 
     Fast keys are Σ_d word_d · factor_d modulo 2^64, over words of at most 32 bits (the halves of a
     float64) and fixed random odd factors. They lose what lies in the top bits of all words: of rows
@@ -83,8 +84,8 @@ def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
 def equal_rows(
     vectors: Any, first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Whether the rows of `vectors` (N, D) at two lists of positions (n,) are equal, pair by pair;
-    (n,). Some pairs at a time, so that few rows are gathered at once."""
+    """Whether the rows of `vectors` (N, D) at the positions `first` and `second`, both (n,), are
+    equal, pair by pair; (n,). Some pairs at a time, so that few rows are gathered at once."""
     parts = [slice(start, start + ROWS_AT_ONCE) for start in range(0, len(first), ROWS_AT_ONCE)]
     same = [np.equal(vectors[first[part]], vectors[second[part]]).all(axis=1) for part in parts]
     return np.concatenate([*same, np.zeros(0, bool)])  # concatenate refuses an empty list

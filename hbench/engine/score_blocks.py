@@ -46,8 +46,12 @@ class Scores:
         columns: NDArray[np.int64],
         memory: int | None,
     ) -> None:
-        """`rows`: those of the queries and of the gallery; `memory`: the bytes that may be held,
-        None for the default."""
+        """Decide how many queries make a block, and whether the gallery is held in memory.
+
+        `rows`: those of the queries and of the gallery, both in input order; `queries` (Q,) and
+        `columns` (G,): their positions there, in the order in which they are ranked; `memory`: the
+        bytes that may be held, None for the default.
+        """
         ample = max(MEMORY, available_threads() * MEMORY // 4)  # more than four threads get more
         self.queries = queries
         self.columns = columns
@@ -147,7 +151,8 @@ class Scores:
     def multiply(
         self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]
     ) -> None:
-        """Write the scores of a block's vectors against one chunk to their columns of `out` (B, G).
+        """Write the scores of a block's `vectors` (B, D) against one chunk of the gallery, that
+        from column `start` on, to its columns of `out` (B, G).
 
         Raises SubmissionError where one is beyond the largest float.
         """

@@ -129,15 +129,18 @@ def candidates(rows: NDArray[np.floating], k: int) -> Contenders:
 
 
 def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
-    """Return a bound (n,) that at least k scores of each row (n, G) reach: the k-th largest of the
-    maxima of stripes.
+    """Return a bound (n,) that at least k scores of each of the rows (n, G) reach: the k-th largest
+    of the maxima of STRIPES stripes of the row, each of them every STRIPES-th item; for short rows
+    the k-th best score itself.
+
+    It is near the k-th best score, and found among a fraction of the numbers. −inf where a row has
+    no more than k items, which all are wanted then.
     """
     n, items = rows.shape
-    # k stripes have a maximum that reaches the k-th largest of all maxima, and so do k scores:
-    # a bound from a fraction of the numbers
-    stripes = items // STRIPES
-    if stripes > 1 and k <= STRIPES:
-        rows = rows[:, : stripes * STRIPES].reshape(n, stripes, STRIPES).max(axis=1)
+    of_stripe = items // STRIPES  # items of each stripe
+    if of_stripe > 1 and k <= STRIPES:
+        # k stripes have a maximum that reaches the k-th largest of all maxima: so do k scores
+        rows = rows[:, : of_stripe * STRIPES].reshape(n, of_stripe, STRIPES).max(axis=1)
     if rows.shape[1] <= k:
         return np.full(n, -np.inf, rows.dtype)
     kth_largest = rows.shape[1] - k  # its place in ascending order

@@ -28,8 +28,8 @@ def on_card(tensor: Tensor) -> Any:
 
 
 def fetched(tensor: Tensor) -> Tensor:
-    """A copy in the host's memory, which the device fills in while the host goes on: it may be read
-    only once the device has been waited for."""
+    """A copy of a tensor in the host's memory, which the device fills in while the host goes on: it
+    may be read only once the device has been waited for."""
     return tensor.to("cpu", non_blocking=True)
 
 
@@ -78,7 +78,8 @@ class Staged:
 
 
 def sent(arrays: Sequence[NDArray[Any]], device: torch.device) -> list[Tensor]:
-    """Copies on the device, which need not be there yet when this returns."""
+    """Copies of the arrays on the device, which need not be there yet when this returns: what the
+    device does next with them waits for them by itself."""
     staged = Staged(arrays, None, device)
     staged.fill(arrays)
     return staged.arrays

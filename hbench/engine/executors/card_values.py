@@ -57,8 +57,13 @@ class ReadLists:
     """Room for lists read by one reading of their codes."""
 
     def __init__(self, how: Reading, like: CardLists) -> None:
-        """`how`: by code, whether an item stays in the list and which level it has; `like`: lists
-        of as many queries and positives as these are to have."""
+        """Allocate lists as large as others, and send to the card what each code means.
+
+        Under partial labels an item has a code, not a level: its level, and whether it may be
+        finer. `how`: what metrics of one kind take of that, two arrays by code: whether an item
+        stays in the list, and which level it has then. `like`: lists of as many queries and
+        positives as these are to have.
+        """
         device = like.ranks.device
         self.name = how.name
         self.lists = CardLists.empty(like.ranks.shape[0], like.ranks.shape[1], device)
@@ -129,7 +134,8 @@ class GroupSums:
         return fetched(self.flat)
 
     def take(self, flat: Tensor, batch: Batch) -> None:
-        """Write sums that `start` fetched to the batch, which has fewer queries than room here."""
+        """Write the sums that `start` fetched as one `flat` tensor to the arrays of a batch, whose
+        queries are the first of those that there is room for here."""
         for own, part in zip(batch.sums, self._parts(flat), strict=True):
             if own.size:  # one of length 0 has a place on the card, but no sums
                 own[:] = part[: len(own)].numpy()
@@ -296,9 +302,9 @@ class CardValues:
 
 
 def _of_queries(request: rank_sums.SumRequest) -> list[NDArray[Any]]:
-    """The arrays of a request that have a row for every query: counts, relevance and weight. Where
-    there is no graded sum, a row of zeros stands for it: a kernel takes no array without
-    numbers."""
+    """The arrays of a request that have a row for every query: counts (Q, L + 1), relevance and
+    weight, both (Q, S, L + 1) for S graded sums. Where there is no graded sum, one of zeros stands
+    for it, since a kernel takes no array without numbers."""
     grades = [
         each if each.shape[1] else np.zeros((len(each), 1, each.shape[2]), each.dtype)
         for each in (request.relevance, request.weight)

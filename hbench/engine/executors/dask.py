@@ -52,8 +52,8 @@ class File(NamedTuple):
 
 @contextmanager
 def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """A client of a running scheduler, or of this many local worker processes of one thread each,
-    which end with it.
+    """A client of the scheduler at this address; or, for None, of this many `workers`: local
+    processes of one thread each, which end with the client.
 
     Raises UsageError for an address that is none, SourceError where no scheduler answers.
     """

@@ -115,7 +115,8 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
     is_over = Event()
 
     def run(values: Iterator[tuple[int, Values]]) -> None:
-        """Put what one iterator gives into the queue, then None to say that it has ended."""
+        """Put what the iterator `values` gives, pairs of a block's number and its values, into the
+        queue, then None to say that it has ended."""
         try:
             for pair in values:
                 found.put(pair)
@@ -333,10 +334,12 @@ class Gallery:
 
 
 def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
-    """Move the positives of each row of scores (n, G) behind the gallery, as ListedItems.arranged
-    does on the host; (n, G + width), −inf where the items were.
+    """Move the positives of each of `rows` of scores (n, G) behind the gallery, as
+    ListedItems.arranged does on the host; (n, G + width), −inf where the items were.
 
-    So the items of each level lie side by side, which the kernels expect.
+    So the items of each level lie side by side, which the kernels expect. `placed`: the width, and
+    pairs of a row and a column as arrays (pairs,): what is moved, with its place behind the
+    gallery, and what becomes −inf, the moved items and those that are left out.
     """
     of_row, place, column, all_rows, all_columns = sent(placed[1:], rows.device)
     size = rows.shape[1]
@@ -354,8 +357,9 @@ def _left_out(scores: Tensor) -> Tensor:
 
 
 def _best(rows: Tensor, k: int) -> Contenders:
-    """The items that may be among the k best of every row of scores (n, G): those that reach the
-    k-th best score, with all of equal score; −inf marks items that are left out."""
+    """The items that may be among the k best of each of the rows of scores (n, G): those that reach
+    the k-th best score, with all of equal score, among which the host chooses; −inf marks items
+    that are left out of a list."""
     bounds = rows.topk(min(k, rows.shape[1]), dim=1).values[:, -1:]
     row, column = torch.nonzero((rows >= bounds) & (rows > -torch.inf), as_tuple=True)
     return Contenders(*(each.cpu().numpy() for each in (row, column, rows[row, column])))

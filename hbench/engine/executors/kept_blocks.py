@@ -92,8 +92,8 @@ ARRAYS = ("values", "first_level", "tied", "counts")
 
 
 def _arrays_of(values: Values) -> dict[str, NDArray[Any]]:
-    """The arrays of a block by the names that they have in its file: those of other views have the
-    view's number in front.
+    """The arrays of a block's `values` by the names that they have in its file: "values" and so on,
+    or "0.values" for those of other views of the labels, with the view's number in front.
     """
     arrays = {name: getattr(values, name) for name in ARRAYS}
     for number, other in enumerate(values.others):

@@ -273,8 +273,10 @@ class Triangle:
 def triangle_of(
     job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int
 ) -> Triangle | None:
-    """The triangle of a job; None unless it compares all pairs, products take most of the time,
-    every query has few positives, nobody needs whole rows of scores, and memory is enough."""
+    """The triangle of a job, which multiplies each pair of items once, as s(i, j) = s(j, i); None
+    where it does not fit: unless the job compares all pairs, products take most of its time, every
+    query has few positives, nobody needs whole rows of scores, all blocks are asked for (`blocks`,
+    their numbers), and the memory is enough for so many `threads`."""
     # values by name, first results and other labels are taken from whole rows of scores
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
     numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width

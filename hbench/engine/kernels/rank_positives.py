@@ -136,10 +136,11 @@ def count_above(
 
 @compiled_part
 def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -> None:
-    """Write the rank, from 1, of each of n positives, which follow `positives` others. `above`
-    (n + 1,): the distractors between each and the one before; for the first, all before it."""
+    """Write to `ranks` (n,) the rank, from 1, of each of n positives, before which there are this
+    many other `positives`. `above` (n + 1,): the distractors between each of the n and the one
+    before; for the first, all before it; the last entry, behind all positives, is not used."""
     rank = np.int32(positives)
-    for slot in range(np.uint64(len(ranks))):
+    for slot in range(np.uint64(len(ranks))):  # unsigned: no check for an index from the end
         rank += above[slot] + np.int32(1)
         ranks[slot] = rank
 
@@ -238,7 +239,7 @@ def compare_distractors(
     for start in range(0, len(scores), TILE):
         tile = scores[start : start + TILE]
         passed = np.int32(0)  # distractors of the tile before the last positive looked at
-        for slot in range(np.uint64(len(ordered))):
+        for slot in range(np.uint64(len(ordered))):  # unsigned: no check for an index from the end
             beyond = np.int32(0)
             equal = np.int32(0)
             score = ordered[slot]

@@ -88,7 +88,8 @@ def scratch(positives: int) -> SumBuffers:
 
 
 def tables(size: int) -> Tables:
-    """The tables for rankings of up to this many items."""
+    """The tables, by rank (size + 1,), for rankings of up to `size` items: the discount of NDCG,
+    1 / log₂(1 + rank), its sum up to the rank, and that of 1 / rank, in this order."""
     ranks = np.arange(size + 1, dtype=np.float64)
     # no item has rank 0: any finite value does, and sums begin with 0 there
     ranks[0] = 1
@@ -140,8 +141,12 @@ def sum_up(
 
 @compiled_part
 def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: int) -> float:
-    """Write hits, precision and gain (C + 2,) of one level of a query; without `request.gain` the
-    last stay 0. Return the precision sum of the whole list."""
+    """Write hits, precision and gain (C + 2,) of one level, from 1, of a query to `out`, given the
+    ranks (n,) of its n positives there, ascending; without `request.gain` the gains stay 0. Return
+    the precision sum of the whole list.
+
+    A sum up to a cut goes on from the cut before: `done` positives are in it.
+    """
     cuts = request.cuts
     discount = request.tables.discount
     gains = request.gain
@@ -184,8 +189,9 @@ def count_up_to(ranks: Ranks, bound: int) -> Scalar:
 
 @compiled_part
 def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
-    """Σ m/r_m over first < m ≤ last, two terms as one fraction, for it is the division that takes
-    time.
+    """Σ m/r_m over first < m ≤ last, r_m the rank of the m-th positive (`ranks` (n,), ascending):
+    the precisions at these positives. Two terms are added as one fraction, since it is the division
+    that takes time.
     """
     total = 0.0
     index = np.uint64(first)
@@ -203,9 +209,13 @@ def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
 
 @compiled_part
 def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
-    """Σ discount[r_m] over first < m ≤ last, by four sums side by side: in a single one each
-    addition would wait for the one before (a vector instruction that gathers takes longer).
-    `discount`: by rank."""
+    """Σ discount[r_m] over first < m ≤ last, r_m the rank of the m-th positive (`ranks` (n,),
+    ascending), `discount` by rank.
+
+    Four sums are made side by side: in a single one each addition would wait for the one before (a
+    vector instruction that gathers takes longer). Indices are unsigned, so that no addition checks
+    for an index from the end.
+    """
     total = 0.0
     second = 0.0
     third = 0.0

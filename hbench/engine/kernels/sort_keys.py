@@ -57,7 +57,8 @@ def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64])
 def radix_sort_parts(
     keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64], buffer: Keys
 ) -> None:
-    """`sort_parts` by radix for each part, with a buffer as long as the longest."""
+    """Sort parts of the keys in place, each by radix: the part i is the `sizes[i]` keys from
+    `offsets[i]` on. `buffer`: room for as many keys as the longest part has."""
     for part in range(len(offsets)):
         radix_sort(keys[offsets[part] : offsets[part] + sizes[part]], buffer)
 
@@ -121,8 +122,8 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
 
 @compiled_part
 def become_places(counts: NDArray[np.uint32]) -> None:
-    """Turn the number of keys of each digit into the place of its first key, in place: [2, 0, 3]
-    becomes [0, 2, 2]."""
+    """Turn `counts`, the number of keys of each digit, into the place of its first key, in place:
+    [2, 0, 3] becomes [0, 2, 2]."""
     place = np.uint32(0)
     for digit in range(np.uint64(len(counts))):
         count = counts[digit]
@@ -179,12 +180,12 @@ class Parts(NamedTuple):
 
 
 def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Yield slices of neighbouring rows, whose sizes (n,) add up to `most` items at most; a row
-    that is larger alone comes alone."""
-    ends = np.cumsum(sizes)
+    """Yield slices of neighbouring rows, as many as fit each time: their sizes (n,) add up to
+    `most` items at most; a row that is larger by itself comes alone."""
+    ends = np.cumsum(sizes)  # items up to and with each row
     first = 0
     while first < len(sizes):
-        before = ends[first] - sizes[first]
+        before = ends[first] - sizes[first]  # items in the slices so far
         last = max(int(np.searchsorted(ends, before + most, side="right")), first + 1)
         yield slice(first, last)
         first = last

@@ -120,8 +120,9 @@ class ListedItems:
         )
 
     def columns(self, queries: Positions, places: Positions) -> Positions:
-        """The columns of a row before it was arranged, (n,): of pairs of a query, its number in
-        canonical order (n,), and a place in its arranged row (n,).
+        """The gallery columns (n,) of the items that stand at these `places` (n,) of arranged rows,
+        in which each query's positives were moved behind the gallery; `queries` (n,): the query of
+        each place, by its number in canonical order.
         """
         # places behind the gallery hold the positives, in their order; others have not moved
         columns = places.copy()

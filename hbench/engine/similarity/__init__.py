@@ -106,15 +106,16 @@ def named(text: str) -> tuple[str, Similarity]:
 
 @similarities.register("dot")
 def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g, of the vectors as they are; one object for both sides where they are the same."""
+    """Rows whose products are s = q·g, of queries (Q, D) and gallery (G, D) as they are; one object
+    for both sides where they are the same array."""
     rows = Rows(gallery)
     return rows if queries is gallery else Rows(queries), rows
 
 
 @similarities.register("cosine")
 def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g / |g|, which ranks as the cosine does: |q| is the same for the whole gallery of a
-    query.
+    """Rows whose products are s = q·g / |g|, of queries (Q, D) and gallery (G, D), which ranks as
+    the cosine does: |q| is the same for the whole list of a query.
 
     A gallery whose norms are all equal is left as it is, since dividing would only round. Queries
     that are the gallery are divided by their norms, too: then s(i, j) = s(j, i).
@@ -128,8 +129,8 @@ def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tupl
 
 @similarities.register("l2")
 def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = q·g − |g|²/2, which ranks as −|q − g| does; the second term rides along as one more
-    dimension.
+    """Rows whose products are s = q·g − |g|²/2, of queries (Q, D) and gallery (G, D), which ranks
+    as −|q − g| does; the second term rides along as one more dimension, times 1 in the queries.
 
     Vectors far from 0 are moved there first, which no distance notices: float32 would lose their
     differences.
@@ -155,12 +156,13 @@ def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Ro
 def lorentz(
     queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
 ) -> tuple[Rows, Rows]:
-    """s = q·g − q₀u(g) with x₀ = √(1/c + |x|²) and u(g) = g₀ − 1/√c, which ranks as −d(q, g) =
-    −1/√c arcosh(c(q₀g₀ − q·g)) does.
+    """Rows whose products are s = q·g − q₀u(g) with x₀ = √(1/c + |x|²) and u(g) = g₀ − 1/√c, which
+    ranks as −d(q, g) = −1/√c arcosh(c(q₀g₀ − q·g)) does; c is the `curvature`.
 
-    The vectors are the D space coordinates of points on the hyperboloid (Nickel and Kiela 2018;
-    MERU, Desai et al. 2023); the time coordinate x₀ follows from them. u(g) = |g|²/(g₀ + 1/√c) is
-    computed so, without a difference of near numbers.
+    The vectors, queries (Q, D) and gallery (G, D), are the space coordinates of points on the
+    hyperboloid (Nickel and Kiela 2018; MERU, Desai et al. 2023); the time coordinate x₀ follows
+    from them. u(g) is computed as |g|²/(g₀ + 1/√c), without a difference of near numbers; it rides
+    along as one more dimension, times q₀ in the queries.
     """
     squares = squared_norms(gallery)
     above = squares / (np.sqrt(1 / curvature + squares) + curvature**-0.5)
@@ -172,8 +174,8 @@ def lorentz(
 def poincare(
     queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
 ) -> tuple[Rows, Rows]:
-    """s = w(g)·(q·g − |g|²(1 + c|q|²)/2), w(g) = 1/(1 − c|g|²), which ranks as the negative
-    distance in the ball does.
+    """Rows whose products are s = w(g)·(q·g − |g|²(1 + c|q|²)/2), w(g) = 1/(1 − c|g|²), of queries
+    (Q, D) and gallery (G, D) in the ball of `curvature` c; it ranks as the negative distance there.
 
     d(q, g) = 1/√c arcosh(1 + 2c|q − g|² / ((1 − c|q|²)(1 − c|g|²))) (Nickel and Kiela 2017;
     Hyp-ViT, HIER) grows with |q − g|²·w(g), and that is |q|² − 2s. Raises SubmissionError for
@@ -203,8 +205,8 @@ def poincare(
 
 @similarities.register("hamming")
 def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """s = Σ_i (±1)(±1) = B − 2·(bits that differ), for packed codes of B = 8 D bits (N, D), as
-    `numpy.packbits` makes them.
+    """Rows whose products are s = Σ_i (±1)(±1) = B − 2·(bits that differ), for queries (Q, D) and
+    gallery (G, D) of packed codes of B = 8 D bits, as `numpy.packbits` makes them.
 
     Exact: the sums are integers below 2²⁴. The bits are held as float16. Raises SubmissionError
     where an entry is not a byte. Codes of ±1, one entry a bit, are ranked so by `dot` as they are.
@@ -214,8 +216,8 @@ def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tup
 
 
 def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
-    """The bits (N, 8 D) of bytes (N, D), which may be held as floats, as +1 and −1; `what` names
-    them in an error, "queries" or "gallery"."""
+    """The bits (N, 8 D) of `packed` bytes (N, D), which may be held as floats, as +1 and −1; `what`
+    names them in an error, "queries" or "gallery"."""
     bits = np.empty((len(packed), 8 * packed.shape[1]), np.float16)
     for start in range(0, len(packed), TILE):
         part = packed[start : start + TILE]

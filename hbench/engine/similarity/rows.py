@@ -268,9 +268,9 @@ def read_halves(
     scale: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Write the rows (n,) of finite float16 numbers, given by their bits, each times its scale
-    (n,), to the first dimensions of `out`, exactly; numpy would convert them one by one, which
-    takes ten times as long.
+    """Write some rows (n,) of finite float16 numbers, `halves` (N, D) given by their bits, each
+    times its scale (n,), to the first D dimensions of `out`, exactly; numpy would convert them one
+    by one, which takes ten times as long.
 
     With the exponent moved by 127 − 15, the bits of |h| are those of its float32, but for subnormal
     h = m·2^−24, whose bits then read (1 + m·2^−10)·2^−15.
@@ -303,7 +303,7 @@ def scan_of(vectors: NDArray[np.floating] | SelectedRows) -> Scan:
 
 
 def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-    """|v|² of every row in float64 (N,)."""
+    """|v|² of every row of `vectors` (N, D), in float64 (N,)."""
     return scan_of(vectors).squares
 
 

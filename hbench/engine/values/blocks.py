@@ -143,8 +143,8 @@ def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
 
 
 def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
-    """Have the block compute its metrics by the functions of hbench.metrics.definitions, from one
-    level sequence after another: slower than sums, but nothing has to be compiled.
+    """Have the block compute the metrics `scorers` by the functions of hbench.metrics.definitions,
+    from one level sequence after another: slower than sums, but nothing has to be compiled.
     """
 
     def add(scores: NDArray[np.floating], start: int) -> None:
@@ -275,9 +275,9 @@ def _levels_at_rank_1(ranked: RankedPositives) -> NDArray[np.uint8]:
 
 
 def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
-    """Have the block replace the values of some queries: labels that form no tree are put into one,
-    where a name may then stand for several nodes; queries that this affects are measured by the
-    names themselves.
+    """Have the block replace the values that the metrics `scorers` have for some queries: labels
+    that form no tree are put into one, where a name may then stand for several nodes; queries that
+    this affects are measured by the names themselves.
     """
     named_scorers = scorers_by_name(scorers)  # by their row among the values
     values: dict[int, list[float]] = {}  # by the place of the query in the block

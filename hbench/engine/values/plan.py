@@ -267,8 +267,8 @@ def plan_of(job: Job) -> MetricPlan | None:
 
 
 def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
-    """The metrics that skip queries whose labels end above a level: from the row of the metric
-    among the values to that level, from 1."""
+    """The metrics that skip queries whose labels end above a level: {row of the metric among the
+    `scorers`, which is that among the values: that level, from 1}."""
     return {
         row: scorer.level_required
         for row, scorer in enumerate(scorers)

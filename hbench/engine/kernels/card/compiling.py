@@ -68,8 +68,8 @@ def card_call(function: Callable[..., Any]) -> Any:
 
 
 def sizes(of_card: int, of_simulator: int) -> int:
-    """A number of threads or of places in shared memory: the card's, or the simulator's, which must
-    be small since it runs each thread in Python."""
+    """A number of threads or of places in shared memory: `of_card`, or in the simulator
+    `of_simulator`, which must be small since it runs each thread in Python."""
     return of_simulator if IS_SIMULATED else of_card
 
 
