@@ -138,8 +138,9 @@ ZERO = "zero"
 
 
 def without(leave_out: str | None, submission: Submission) -> Submission:
-    """The submission without the vectors to leave out: none, or "zero" ones. Rankings have no
-    vectors, and stay. Raises UnknownName for another word.
+    """The submission without the vectors that a user asked to leave out: all stay for None, those
+    of length 0 go for the word "zero". A submitted ranking has no vectors, and stays as it is.
+    Raises UnknownName for another word.
     """
     if leave_out is None or isinstance(submission, RankingSubmission):
         return submission

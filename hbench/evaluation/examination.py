@@ -75,8 +75,13 @@ def examine(
     method: str | None = None,
     doubted: bool = True,
 ) -> Examined:
-    """Read and check everything; raises as `evaluate` does. `doubted`: look for suspicious vectors,
-    such as identical rows; reports need this, pictures do not."""
+    """Read a submission and a dataset, check whether they fit, and decide what is measured and how;
+    raises as `evaluate` does.
+
+    `also_official`: measure by the released evaluator, too; `method`: the model's name, for the
+    report; `doubted`: look for suspicious vectors, such as identical rows, which reports need and
+    pictures do not.
+    """
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = as_submission(submission)
     # without the items that the file itself says could not be embedded
@@ -115,7 +120,11 @@ def examine(
 def _conditions(
     settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str]
 ) -> Conditions:
-    """What is measured and how: what the settings leave open is as the dataset's papers have it."""
+    """What is measured and how: what the settings leave open is as the dataset's papers have it.
+
+    `partial`: whether some labels end above the finest level; `left_out`: ids of the items that are
+    not in `data` any more, because they could not be embedded.
+    """
     default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
     names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
     similarity = settings.similarity
@@ -153,8 +162,8 @@ def _remarks_on_paths(data: Dataset) -> list[str]:
 
 
 def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> list[str]:
-    """Say which items were left out of the whole dataset, and what is odd about the names of an own
-    dataset's classes, such as two spellings of one."""
+    """Say which items (`left_out`, ids) the `data` do not have of the `whole` dataset, and what is
+    odd about the names of an own dataset's classes, such as two spellings of one."""
     remarks = []
     if left_out:
         number = f"{len(left_out):,} items that could not be embedded, or whose vectors are zero,"
@@ -198,7 +207,7 @@ def _classes_of(data: Dataset, items: Sequence[str]) -> str:
 
 
 def _short_digest(items: Sequence[str]) -> str:
-    """Eight hex digits of the sha256 of ids, for a signature, which should stay short."""
+    """Eight hex digits of the sha256 of the ids `items`, for a signature, which should be short."""
     return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
 
 

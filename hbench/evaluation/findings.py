@@ -44,16 +44,16 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
-    """How many queries have an item of each level at rank 1, by the level's name, finest first;
-    the last, `unrelated`, counts those whose first item shares no level."""
+    """{level: how many queries have an item of that level at rank 1}, finest first; the last,
+    `unrelated`, counts those whose first item shares no level. `levels`: coarse to fine."""
     counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
     return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
 
 
 def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
-    """Return the doubts about the values, by test: where every query is answered rightly at rank 1,
-    with an item of the finest of `levels` levels, labels may have leaked. A test of few queries
-    may be so by chance."""
+    """Return a sentence for each test ({its name: its measurement}) whose values are too good:
+    where every query is answered rightly at rank 1, with an item of the finest of `levels` levels,
+    labels may have leaked. A test of few queries may be so by chance, and is left out."""
     perfect = [
         name
         for name, each in measurements.items()
@@ -67,8 +67,8 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
 
 
 def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
-    """Return remarks for the reader of the scores: ties, relevance inversions, queries without
-    positives.
+    """Return remarks for the reader of the scores, on each test ({its name: its measurement}): how
+    many queries have ties, relevance inversions, or no positives.
     """
     found = []
     whole = conditions
@@ -102,9 +102,10 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
 
 
 def _without_positives(measurement: Measurement, conditions: Conditions, alone: int) -> list[str]:
-    """Say of each level of an R@k how many queries have no positive there, beyond those that have
-    none at any level: other packages leave them out. Nothing is said under partial labels, where an
-    item may be a positive of a coarser level while its own is unknown."""
+    """Say of each level of an R@k how many queries have no positive there, where these are more
+    than those `alone`, the number without one at any level: other packages leave them out. Nothing
+    is said under partial labels, where an item may be a positive of a coarser level while its own
+    is unknown."""
     if conditions.words.partial:
         return []
     asked = len(measurement.counts)

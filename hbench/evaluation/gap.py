@@ -85,8 +85,11 @@ def _inside_batches(
     shape: tuple[int, ...],
     on_batch: OnBlock | None,
 ) -> tuple[Floats, Counts, Counts]:
-    """The sums of every query's values (M, Q) over the batches where it has some, the number of
-    these, and its level counts in every batch (b, Q, L+1).
+    """Measure the queries inside of each batch of the gallery, by itself; return the sums of every
+    query's values (M, Q) over the batches where it has some, the numbers of these batches (M, Q),
+    and the counts of items by level in every batch (b, Q, L + 1).
+
+    `batches`: positions in the gallery; `shape`: (M, Q); `on_batch`: told of the progress.
     """
     totals = np.zeros(shape)
     defined = np.zeros(shape, np.int64)  # (M, Q): the batches in which a value is defined
@@ -111,12 +114,14 @@ def _mean_bounds(
     counts: Counts,
     margins: tuple[float, float],
 ) -> tuple[float, float | None]:
-    """The mean of `largest_gap` over the queries with a positive in some batch; and the same with
-    calibration by `margins`, α and β: of cosines alone, None for another similarity.
+    """The mean of `largest_gap` over the queries with a positive in some batch; and the same for
+    scores that are calibrated by `margins`, α and β, as cosines alone can be: None for another
+    similarity, and where queries ignore items.
 
-    `counts` (b, Q, L+1): the items of each level in every batch, of which the finest are positives.
+    `batches`: positions in the gallery; `counts` (b, Q, L + 1): the items of each level in every
+    batch, of which those of the finest level are positives.
     """
-    # (Q, b)
+    # by query and batch (Q, b)
     positives = counts[:, :, -1].T
     negatives = counts[:, :, :-1].sum(axis=2).T
     some = np.flatnonzero(positives.any(axis=1))
@@ -144,8 +149,8 @@ def _refuse_no_queries(queries: Counts) -> None:
 
 
 def random_batches(items: int, size: int, seed: int) -> list[Counts]:
-    """The positions 0 … items − 1 in random order, cut into batches of `size`; what is left over
-    joins the last one.
+    """The positions 0 … items − 1 in random order, which the `seed` decides, cut into batches of
+    `size`; what is left over joins the last one.
     """
     shuffled = np.random.default_rng(seed).permutation(items)
     # cuts end where a whole batch is still left: 10 items by 3 are cut at 3 and 6
@@ -153,7 +158,8 @@ def random_batches(items: int, size: int, seed: int) -> list[Counts]:
 
 
 def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
-    """Draw this many of the queries at random, or take all of them; the gallery stays the same."""
+    """Draw this many of the `queries` at random, as the `seed` decides, or take all of them where
+    there are no more; their order and the gallery stay the same."""
     asked = len(test.queries.labels)
     if asked <= queries:
         return test
@@ -169,18 +175,19 @@ def largest_gap(
     good_positives: Counts | None = None,
     bad_negatives: Counts | None = None,
 ) -> float:
-    """1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive if
-    every batch's AP is 1.
+    """How far below 1 the AP of a query over all batches can be if its AP in every batch is 1:
+    1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive.
 
-    A negative of batch b comes after all P_b positives of b, so n(m) ≤ max Σ_b N_b over batches
-    with Σ_b P_b < m; batches may be taken in part, which only adds. Batches are of any size; for
-    equal ones, taken whole, this is ROADMAP's Eq. 8. With the counts of positives above α and
-    negatives above β, only those negatives can precede the former (Eq. 9).
+    `positives`, `negatives` (b,): of the query in each batch. A negative of batch b comes after all
+    P_b positives of b, so n(m) ≤ max Σ_b N_b over batches with Σ_b P_b < m; batches may be taken in
+    part, which only adds. Batches are of any size; for equal ones, taken whole, this is ROADMAP's
+    Eq. 8. With `good_positives` (b,), those of a score above α, and `bad_negatives` (b,), those
+    above β, only the latter can precede the former (Eq. 9).
     """
     m = np.arange(1, positives.sum() + 1)  # the number of each positive, over all batches
     before = _most_before(positives, negatives, m - 1)
     if good_positives is not None and bad_negatives is not None:
-        calm = m <= good_positives.sum()
+        calm = m <= good_positives.sum()  # the first positives are those of the best scores
         before = np.where(
             calm, np.minimum(before, _most_before(good_positives, bad_negatives, m - 1)), before
         )
@@ -188,9 +195,12 @@ def largest_gap(
 
 
 def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
-    """The most gain that batches of a total cost of at most `capacity` (n,) have, parts allowed;
-    `cost`, `gain` (b,). It is the knapsack problem with divisible items, which those of most gain
-    for their cost fill first.
+    """The most gain (n,) of batches whose costs add up to at most each `capacity` (n,), where parts
+    of batches may be taken; `cost`, `gain` (b,).
+
+    Here a batch costs its positives and gains its negatives: those that can precede a positive. It
+    is the knapsack problem with divisible items, which those of most gain for their cost fill
+    first.
     """
     free = cost == 0  # batches that cost nothing are all taken
     order = np.argsort(-gain[~free] / cost[~free], kind="stable")
@@ -228,8 +238,8 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
 def _counts_beyond_margins(
     test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]
 ) -> tuple[Counts, Counts]:
-    """Per query and batch (Q, K): the positives of cosine above α, and the negatives of cosine
-    above β, at the fine level.
+    """Per query and batch (Q, b): how many positives have a cosine above α, and how many negatives
+    one above β, at the finest level; `margins` are α and β, `batches` positions in the gallery.
     """
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows

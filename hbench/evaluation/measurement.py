@@ -59,7 +59,7 @@ class Retrieval:
 
 
 def several_in_words(items: int, most: int) -> str:
-    """Say how many items have several paths, and what that means."""
+    """Say how many items have several paths, `most` at most, and what that means for scores."""
     return (
         f"{items:,} items have several paths, up to {most}: the level of a pair is the largest "
         "over all pairs of their paths; "
@@ -76,7 +76,12 @@ def scorers_of(
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
     """The functions of one query that give a report its values: every metric under the protocol,
-    then under `also`; of partial labels with all unknown wrong and right."""
+    then under `also`. Of partial labels each metric of all levels also gets two bounds, with all
+    that is unknown taken as wrong, and as right.
+
+    `labels` (Q, L): those of the queries; `all_pairs`: whether queries and gallery are the same
+    items; `names` (Q, L): the queries' labels by name, where labels form no tree.
+    """
     setting = Setting(
         conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names
     )
@@ -213,9 +218,10 @@ def measure(
 def _measurement(
     view: View, values: Values, measured: NDArray[np.int64], *, is_whole: bool
 ) -> Measurement:
-    """The values of one view of the labels, with the order in which their means are summed: the
-    view's own, or, where it has none or only some blocks were measured, that of `measured` (n,),
-    the input positions of the measured queries.
+    """The values of one view of the labels (the dataset's own, or another tree), with the order in
+    which their means are summed, since that decides the last bits: the view's own, or, where it has
+    none or not all blocks were measured (`is_whole`), that of `measured` (n,), the input positions
+    of the measured queries.
     """
     canonical = measured if view.canonical is None or not is_whole else view.canonical
     return Measurement(values.values, values.first_level, values.counts, values.tied, canonical)
@@ -228,10 +234,11 @@ def measured_sequences(
     canonical: NDArray[np.int64],
     named: Mapping[int, NamedSequences] | None = None,
 ) -> Measurement:
-    """The measurement of level sequences that somebody else ranked, one per query; `canonical`
-    orders the sums.
+    """The measurement of lists that somebody else ranked: level sequences, one per query.
 
-    `named`: by query, the sequences of those that are affected by names.
+    `scorers`: the functions of one query that give its values; `canonical` (Q,): the order in which
+    means are summed, which decides their last bits; `named`: {query: its sequence by name}, of
+    queries for which some names stand for several nodes.
     """
     values = [
         [scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers

@@ -48,8 +48,9 @@ def report_of(
     warnings: Sequence[str] = (),
     is_pooled: bool = False,
 ) -> Report:
-    """The report of all tests, whose `queries` follow each other: a score is the mean over the
-    tests of its mean over the queries, or, if `is_pooled`, its mean over all queries.
+    """The report of all tests ({name: measurement}), whose `queries` follow each other in one
+    table: a score is the mean over the tests of its mean over the queries, or, if `is_pooled`, its
+    mean over all queries. `warnings` join the remarks on the values.
 
     Values beyond the chosen metrics are those of a second protocol and become the report's
     `official`; of partial labels, those with all unknown wrong, then with all unknown right.
@@ -108,13 +109,15 @@ def _few(
 def _mistakes(
     measurements: Mapping[str, Measurement], conditions: Conditions
 ) -> dict[str, dict[str, int]]:
-    """By test, how many queries have a first result of each level, by the level's name."""
+    """{test: {level: how many queries have a first result of that level}}, of the tests'
+    measurements."""
     return {name: first_levels(each, conditions.levels) for name, each in measurements.items()}
 
 
 def _one_order(canonical: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The order in which the values of all tests are summed as one test: the positions of each
-    test's queries in its own order, counted on from those of the tests before."""
+    """The order (Q,) in which the values of all tests are summed as one test: the positions of each
+    test's queries in its own order (`canonical`, one array for each test), counted on from those of
+    the tests before."""
     starts = np.cumsum([0, *map(len, canonical)])[:-1]
     return np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
 
@@ -129,7 +132,8 @@ def rows_of_values(conditions: Conditions) -> int:
 def _means_by_test(
     measurements: Mapping[str, Measurement], names: Sequence[str]
 ) -> dict[str, dict[str, float | None]]:
-    """The means of every test, where there are several.
+    """{test: {metric: its mean}} of the tests' measurements, where there are several; of one test
+    they are the scores themselves. `names`: of the metrics whose values come first.
 
     Values (M, Q) are summed in the order of the ids (`canonical`, (Q,)), so that the last bits do
     not depend on the order of a file.
@@ -142,8 +146,8 @@ def _means_by_test(
 
 
 def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:
-    """The mean of every metric over the queries it is defined for: values (M, Q); None where it is
-    defined for none.
+    """The mean of every metric, given their names, over the queries it is defined for: values
+    (M, Q), of which those beyond the names are not used; None where it is defined for none.
     """
     defined = {name: row[~np.isnan(row)] for name, row in zip(names, values, strict=False)}
     return {name: float(row.mean()) if len(row) else None for name, row in defined.items()}

@@ -188,8 +188,9 @@ def _all_items(test: Retrieval) -> Side:
 
 
 def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
-    """sha256, as hex digits, of the tree and of the labels of queries and gallery: it stands for
-    the dataset in a report, and reports on other labels are not compared with it."""
+    """sha256, as hex digits, of the tree and of the labels of the `sides`, the queries and, if
+    there is one, the gallery: it stands for the dataset in a report, and reports on other labels
+    are not compared with it."""
     parts: list[np.ndarray] = [tree.paths, *(side.labels for side in sides)]
     # the further paths of items that have several, and whose they are
     parts += [
@@ -233,8 +234,9 @@ def _retrieval_of_arrays(
 ) -> tuple[Retrieval, LabelTree]:
     """The test of queries and, if there is one, a gallery, with the tree of their labels.
 
-    `given`: the queries, then the gallery; `needs_direction`: whether vectors of length 0 are
-    refused, which have no cosine. Labels that are names are mended by the policies, and numbered.
+    `given`: the queries, then the gallery; `level_names`: of the L levels, coarse to fine, None for
+    the usual ones; `needs_direction`: whether vectors of length 0 are refused, which have no
+    cosine. Labels that are names are mended by the `policies`, and numbered.
     """
     names = None
     if any(side.are_names for side in given):
@@ -305,7 +307,8 @@ def _refuse_unknown(numbers: NDArray[np.int64]) -> None:
 
 def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
     """Raise SubmissionError where queries and gallery differ in the dimension of their vectors, or
-    in their levels.
+    in their number of levels; `dimensions` and `depths` have one of each side, or of the single
+    one.
     """
     if len(set(dimensions)) > 1:
         raise SubmissionError(

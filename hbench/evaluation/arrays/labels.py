@@ -40,8 +40,9 @@ class GivenSide(NamedTuple):
     def placed(self, vectors: Any, labels: Labels, known: Known | None) -> Side:
         """The side of a test, queries or gallery, once its labels are placed in a tree.
 
-        `labels` (N + E, L): the first paths of the N items, then their E further ones, numbered by
-        the tree; `known` (N + E,): to how many levels each is known, None where all are to the end.
+        `vectors` (N, D); `labels` (N + E, L): the first paths of the N items, then their E further
+        ones, numbered by the tree; `known` (N + E,): to how many levels each is known, None where
+        all are to the end.
         """
         items = len(labels) - len(self.owners)
         of_items = None if known is None else known[:items]
@@ -96,8 +97,8 @@ def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
 
 
 def _columns_of(labels: Any) -> tuple[str, ...] | None:
-    """The names of the columns of a DataFrame, if all are texts: pandas numbers columns that nobody
-    named. None for anything else."""
+    """The names of the columns of `labels`, if that is a DataFrame and all are texts: pandas
+    numbers columns that nobody named. None for anything else."""
     names = tuple(labels.columns) if hasattr(labels, "columns") else ()
     return names if names and all(isinstance(name, str) for name in names) else None
 
@@ -121,8 +122,9 @@ def _paths_of_items(labels: Any) -> list[list[Any]] | None:
 
 
 def as_paths(labels: Any, what: str) -> Any:
-    """Labels as an array: a Series or list of paths (lists, tuples) as (N, L), the masked ones as
-    missing names, bytes as texts.
+    """What a user gave as `labels`, an array, a list, a Series, a DataFrame or tensors, as what
+    numpy makes an array (N,) or (N, L) of: paths as lists side by side, masked ones as missing
+    names, bytes as texts. `what` names them in an error.
 
     Raises SubmissionError for paths of different lengths.
     """
@@ -167,8 +169,8 @@ def _is_path(value: Any) -> bool:
 
 
 def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
-    """Raise SubmissionError where queries and gallery share no finest class because their labels
-    are of different kinds.
+    """Raise SubmissionError where queries and gallery, the `sides` (N, L) of names, share no finest
+    class and their labels are of different kinds, such as 7 and "7": that is most likely a slip.
     """
     kinds, names = [], []
     for side in sides:
@@ -185,8 +187,8 @@ def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
 
 
 def _refuse_what_holds_names(sides: Sequence[NDArray[Any]]) -> None:
-    """Raise SubmissionError for what holds names and is none: a set, whose names have no order, or
-    a dictionary."""
+    """Raise SubmissionError where an entry of the `sides` (N, L) holds names and is none: a set,
+    whose names have no order, or a dictionary."""
     held = [
         name for side in sides for name in side.flat if isinstance(name, set | frozenset | Mapping)
     ]
@@ -201,10 +203,12 @@ def _refuse_what_holds_names(sides: Sequence[NDArray[Any]]) -> None:
 def sides_with_numbers(
     given: Sequence[GivenSide], level_names: Sequence[str] | None, policies: Sequence[str]
 ) -> tuple[list[GivenSide], tuple[tuple[str, ...], ...]]:
-    """The sides with numbers, which they share, in place of names, and the names by number.
+    """The sides that were `given`, queries and gallery, with numbers in place of names, equal
+    numbers for equal paths on both; and the names of each level by number.
 
-    Raises SubmissionError for other shapes, and for a missing name (None, NaN, NA, "") that no
-    policy mends.
+    `level_names`: of the levels, coarse to fine, None for the usual ones; `policies`: those that
+    mend the names, in order. Raises SubmissionError for other shapes, and for a missing name (None,
+    NaN, NA, "") that no policy mends.
     """
     sides = [np.asarray(side.labels, dtype=object) for side in given]
     # (N,) are labels of one level

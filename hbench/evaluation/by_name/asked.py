@@ -236,8 +236,9 @@ def read_calibration(
 
 
 def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) -> list[str] | None:
-    """The items of a file that are answered: where others set the threshold, those of the test that
-    it has; else the whole test; and in both cases those of no split. None for the test alone."""
+    """The items, of those in a file (`ids`), that are answered: where other items set the
+    threshold, those of the test that the file has; else the whole test; and in both cases those of
+    no split of the dataset, which are new. None for the test alone."""
     answered = to_be_answered(data, ids)
     if isinstance(calibration, Others):
         return answered

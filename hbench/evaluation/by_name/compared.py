@@ -90,8 +90,8 @@ class ValuesByItem:
 
 
 def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesCompared:
-    """The paired differences of two namings of the same items; `unit`: what intervals go by, a
-    level or "query".
+    """The paired differences one − other of two namings of the same items; `unit`: what intervals
+    go by, a level or "query".
 
     Raises ComparisonError for other items or labels, UnknownName for the unit.
     """
@@ -110,5 +110,5 @@ def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesC
 
 
 def _same(first: pa.Table, second: pa.Table, names: list[str]) -> bool:
-    """Whether two tables have the same texts in these columns."""
+    """Whether two tables have the same texts in the columns of these `names`."""
     return all(first[name].to_pylist() == second[name].to_pylist() for name in names)

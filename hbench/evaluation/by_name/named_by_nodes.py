@@ -145,8 +145,11 @@ def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[
 def _means_by_reader(
     manifest: Manifest, by_reader: Mapping[str, Mapping[str, Values]], units: NDArray[np.int64]
 ) -> dict[str, dict[str, Score]]:
-    """The means of every reader's values, by name, with intervals over the units (Q,)."""
-    order = [order_of_names(manifest)]
+    """The means of every reader's values, by name, with intervals over the units (Q,).
+
+    `by_reader`: {reader, a way to read names off a picture's scores: {name: its values (Q,)}}.
+    """
+    order = [order_of_names(manifest)]  # in which values are summed, one test's alone
     scores = {}
     for reader, values in by_reader.items():
         means = summarise(np.stack(list(values.values())), order, units)

@@ -46,7 +46,7 @@ class Readings(NamedTuple):
         return self.climb.masses[:, -1]
 
     def of(self, rows: NDArray[np.int64]) -> Readings:
-        """The readings of some pictures, by their positions, in this order."""
+        """The readings of the pictures at the positions `rows` (n,), in this order."""
         nodes = {name: nodes[rows] for name, nodes in self.nodes.items()}
         return Readings(nodes, self.climb.of(rows))
 
@@ -102,8 +102,11 @@ class NodeVectors:
         return Readings(nodes, Climb(self.tree.paths[nodes[SUM][:, -1]].astype(np.int32), masses))
 
     def _scores_of_all_nodes(self, products: list[Floats]) -> list[Floats]:
-        """The scores (n, nodes) of every level from the first with vectors on, given those of the
-        nodes with a vector. Other nodes score as the best of their children, and −∞ without any.
+        """The scores (n, nodes) of n pictures for all nodes of every level, from the first level
+        with vectors on, given their `products` (n, nodes with a vector) of each of these levels.
+
+        A node without a vector scores as the best of its children, and −∞ at the finest level,
+        where it has none: so levels are filled from the finest upwards.
         """
         by_level: list[Floats] = []
         for level in range(self.tree.depth - 1, self.first - 1, -1):
@@ -112,7 +115,7 @@ class NodeVectors:
             number = len(self.tree.names[level])
             if len(nodes) == number:
                 scores = own
-            elif by_level:
+            elif by_level:  # there is a finer level, the first of the list
                 # the children of a node lie side by side: one maximum from each start to the next
                 scores = np.maximum.reduceat(by_level[0], self.edges[level][:-1], axis=1)
                 scores[:, nodes] = own

@@ -76,8 +76,9 @@ def _nearest_in_gallery(
 
 
 def _by_column(rows: Positions, columns: Positions) -> Positions:
-    """The keys (n,) that order equal scores of a row, lower first: the columns themselves, so that
-    the item counts that comes first in the gallery."""
+    """The keys (n,) that order equal scores of a row, lower first, for items given by `rows` and
+    `columns` (n,): the columns themselves, so that the item counts that comes first in the gallery.
+    """
     return columns
 
 

@@ -63,8 +63,8 @@ class PlacedNodes:
 def read(
     given: str | Path | Embeddings | Mapping[str, ArrayLike], levels: Sequence[str]
 ) -> Embeddings:
-    """The vectors of nodes: an embedding file whose ids are names of nodes, or paths to them, or
-    which has columns of these levels; or vectors by name."""
+    """The vectors of nodes that were `given`: as an embedding file whose ids are names of nodes, or
+    paths to them, or which has columns of the tree's `levels`; or as {name: vector (D,)}."""
     if isinstance(given, Embeddings):
         return given
     if isinstance(given, Mapping):
@@ -85,8 +85,9 @@ def read(
 
 
 def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None:
-    """A parquet file that has columns of names, filled from the top to a node and empty below, with
-    one column of ids in their place; None for a file that has ids, or no such columns.
+    """The table of a parquet file that says its nodes in columns called as the tree's `levels`,
+    filled from the top to a node and empty below, with one column of ids in their place; None for a
+    file that has ids, or no such columns.
 
     Raises SubmissionError for a row without a name, or with a name below an empty cell.
     """
@@ -227,7 +228,11 @@ def _nodes_meant_by(
 def _refuse_unclear_names(
     names: Sequence[str], nodes: Sequence[Node], ambiguous: Sequence[str]
 ) -> None:
-    """Raise SubmissionError for names that do not say which node they mean."""
+    """Raise SubmissionError for names that do not say which node they mean.
+
+    `names`: all that were given; `nodes`: those that they mean; `ambiguous`: the names that stand
+    for several nodes of the tree.
+    """
     if ambiguous:
         raise SubmissionError(
             f"{len(ambiguous):,} names stand for several nodes",

@@ -84,8 +84,10 @@ def predictions_in(source: Path, manifest: Manifest) -> Predictions:
 def climb_of_predictions(
     read_as: Predictions, manifest: Manifest, numbering: Numbering
 ) -> tuple[Climb, tuple[str, ...]]:
-    """The masses along the predicted paths of a test's queries, in its order, and what was read.
+    """The masses, a prediction's trust in each node, along the predicted paths of a test's queries,
+    in the test's order; and remarks on what was read.
 
+    `read_as`: the predictions of a file; `numbering`: numbers their names as the tree does.
     Raises SubmissionError where none of the queries is predicted.
     """
     names = NamesBelow(manifest.tree)
@@ -106,7 +108,8 @@ def climb_of_predictions(
 
 
 def _remarks_on_names(unknown: Sequence[str]) -> list[str]:
-    """Say which predicted names the tree does not have; nothing where it has all."""
+    """Say which predicted names, the `unknown` ones, the tree does not have; nothing where it has
+    all."""
     if not unknown:
         return []
     number = f"{len(unknown):,} names"

@@ -80,7 +80,10 @@ def report_on_nodes(
     on_test: OnTest | None = None,
 ) -> Report:
     """The report on names as queries: scores over all of them, and the means of each depth.
-    `metrics`: by default the usual ones of all levels and of a node's own.
+
+    `metrics`: by default the usual ones of all levels and of a node's own; `memory`: bytes that
+    ranking may hold, None for the usual; `on_test`: makes, of a test's name, what is told of its
+    progress.
 
     Raises SubmissionError for nodes that cannot be placed or ranked, UsageError for what names
     cannot be scored by: rankings, listed positives, the released evaluators, metrics of one level.
@@ -102,7 +105,9 @@ def report_of_names(
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
 ) -> Report:
-    """Measure the nodes of every depth and report; scores are means over all nodes."""
+    """Measure the nodes of every depth, each depth as a test, and report; scores are means over all
+    nodes. `memory` and `on_test` as for `report_on_nodes`.
+    """
     conditions = asked.conditions
     measurements = {}
     for test in asked.tests:
@@ -128,7 +133,10 @@ def asked_by_name(
     examined: Examined, nodes: Embeddings, metrics: str | Sequence[str] | None = None
 ) -> AskedByName:
     """Place the nodes in the trees of a dataset's tests, and make a test of the nodes of each
-    depth; raises as `report_on_nodes`.
+    depth: they are its queries, and the pictures of the dataset's gallery are ranked.
+
+    `metrics`: names, in a list or a text with commas, None for the usual ones. Raises as
+    `report_on_nodes`.
     """
     data = examined.data
     if data.lists or examined.also is not None:
@@ -141,7 +149,9 @@ def asked_by_name(
     galleries = {}
     for name, manifest in data.tests.items():
         own = retrieval_of(manifest, *embedded.parts)
+        # in front of the names of the new tests, where there is more than one old one
         prefix = "" if len(data.tests) == 1 else f"{name}/"
+        # without a gallery of its own, a test ranks its queries
         galleries[prefix] = (manifest.tree, own.gallery or own.queries)
     return asked_of(galleries, nodes, conditions_by_name(examined.conditions, metrics))
 

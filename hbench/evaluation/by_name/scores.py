@@ -64,12 +64,15 @@ def scores_of(
 def scores_of_path(
     levels: Sequence[str], nodes: Nodes, labels: Labels, items: NDArray[np.int64], known: Known
 ) -> dict[str, Values]:
-    """The values (N,) of paths (N, L) that may end early, by name: those of `scores_of`, and where
-    a path ends.
+    """The values (N,), by name, of the answers to N items: `nodes` (N, L), paths that may end
+    early, BELOW from there on. They are accuracies at the `levels`, hierarchical precision, recall
+    and F1, and where the path ends.
 
-    `labels`, `items`, `known`: the true paths, as there. `too shallow`: the path ends right, but
-    above what is known; `too deep`: it goes on below a truth that ends there. An item without any
-    node has no hP."""
+    `labels` (E, L), `items` (E,), `known` (E,): the true paths, the item that each belongs to, and
+    to how many levels it is known; the first N are the items' first ones, and of several the best
+    one counts as "lenient". "too shallow": the path ends right, but above what is known; "too
+    deep": it goes on below a truth that ends there. An answer without any node has no hP.
+    """
     number = len(nodes)
     is_known = np.arange(1, nodes.shape[1] + 1) <= known[:, None]
     said = nodes != BELOW
@@ -99,9 +102,9 @@ def _where_known(scores: dict[str, Values], known: Known) -> dict[str, Values]:
 
 
 def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values]:
-    """hP, hR and hF1 (E,), hierarchical precision, recall and their harmonic mean, of paths with
-    `of_path` (E,) nodes, of which `common` (E,) are right, against truths with `known` (E,) nodes.
-    A path without a node has no hP."""
+    """hP, hR and hF1 (E,), hierarchical precision, recall and their harmonic mean, of answered
+    paths with `of_path` (E,) nodes, of which `common` (E,) are right, against true paths with
+    `known` (E,) nodes. A path without a node has no hP, and its NaN is no warning."""
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.where(of_path > 0, common / of_path, np.nan)
         return dict(

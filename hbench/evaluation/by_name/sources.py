@@ -175,8 +175,9 @@ def _name_by_neighbours(
 
 
 def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPictures:
-    """Name the queries of a dataset's test as predictions do: a file of them, or what was read from
-    one. `unit`: what intervals are taken over, None for the classes of the finest level."""
+    """Name the queries of a dataset's test as predictions do, which are `given` as a file, or as
+    what was read from one. `unit`: what intervals are taken over, None for the classes of the
+    finest level."""
     if not isinstance(given, str | Path | Predictions):
         raise UsageError(
             "without nodes and without a gallery, names come from a table of predictions",

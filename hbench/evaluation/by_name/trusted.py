@@ -223,12 +223,14 @@ def _json(value: float) -> float | None:
 
 
 def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int, float]]:
-    """By the name of a level, how many answers end there, and the share of them that is right."""
+    """{name of a level: (how many answers end there, the share of them that is right)}; `levels`:
+    the names of all, coarse to fine."""
     return {levels[each.level - 1]: (each.items, each.right) for each in outcome.by_level}
 
 
 def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, Any]:
-    """An outcome as JSON has it: shares, and by the name of a level the answers that end there."""
+    """An outcome as JSON has it: shares, and by the name of a level the answers that end there;
+    `levels`: the names of all, coarse to fine."""
     by_level = {
         level: {"items": items, "right": _json(right)}
         for level, (items, right) in _by_level(outcome, levels).items()
@@ -305,8 +307,9 @@ class _Setting:
 def _answer_at(
     named: NamedItems, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
 ) -> Trusted:
-    """The answers at a threshold of each item (N,), inf to say nothing, measured on the `tested`
-    items (N,) alone: on others the threshold may have been set, or their truth is not known."""
+    """The answers to N items at `thresholds` (N,), one of each item: the finest node whose mass,
+    the trust in it, reaches that, and none for inf. They are measured on the `tested` items (N,)
+    alone: on others the threshold may have been set, or their truth is not known."""
     judged = named.judged
     levels = judged.climb.levels_at(thresholds)
     answers = answers_of(levels, judged.right)  # 1 right, 0 wrong, NaN where nobody knows
@@ -357,7 +360,8 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
 
 
 def fixed_thresholds(depth: int) -> Values:
-    """The thresholds in use, coarse to fine; levels above the third have the third's.
+    """The thresholds that others use, fixed by level, coarse to fine, for a tree of `depth` levels:
+    FIXED has them from the finest level upwards, and levels above its last have the last.
 
     >>> fixed_thresholds(4).tolist(), fixed_thresholds(2).tolist()
     ([0.4, 0.4, 0.6, 0.8], [0.6, 0.8])
@@ -392,8 +396,9 @@ def _thresholds_of_halves(
 
 
 def _is_to_calibrate(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArray[np.bool_]:
-    """Which items (N,) a threshold is set on, by a mask (N,) or by some of their ids. Raises
-    UsageError for a mask of another length, UnknownName for an id that is none of the items'."""
+    """Which of the `items`, ids (N,), a threshold is set on, as a mask (N,); `calibrate` says it as
+    a mask or by their ids. Raises UsageError for a mask of another length, UnknownName for an id
+    that is none of the items'."""
     given = as_array(calibrate, "calibrate")
     if given.dtype == bool:
         if given.shape != items.shape:

@@ -170,8 +170,9 @@ def main_metric(documents: Collection[Document], preferred: Sequence[str]) -> st
 
 
 def not_comparable(documents: Mapping[Path, Document], metric: str) -> dict[Path, ComparisonError]:
-    """The reports without the metric, and those whose signature is not that of most, with the
-    reason.
+    """The reports, of `documents` by their files, that cannot be ranked with the others, with the
+    reason: those without the metric, and those whose signature (the conditions of an evaluation) is
+    not that of most.
     """
     usual = Counter(document.signature for document in documents.values()).most_common(1)[0][0]
     return {
@@ -184,7 +185,9 @@ def not_comparable(documents: Mapping[Path, Document], metric: str) -> dict[Path
 
 
 def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStanding]:
-    """The reports by their score, best first, names among equals; undefined scores last.
+    """The reports, of `documents` by their files, ranked by their score of the metric, best first,
+    by the file's name among equals, undefined scores last; each with its paired difference from the
+    best one, None for that itself.
 
     Raises ComparisonError for reports of other queries.
     """

@@ -29,15 +29,16 @@ FIELDS = ("difference", "low", "high", "p", "corrected", "queries", "units")
 def metrics_shown(
     standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
 ) -> list[str]:
-    """The metric that ranks, then the others that were asked for, without idle R@k."""
+    """The metric that ranks the `standings`, then the others that were asked for, without those R@k
+    that say nothing new: all models have 100 at a smaller k already."""
     found = [metric, *(name for name in asked if name != metric)]
     return worth_showing(found, [values_of(standing.document.scores) for standing in standings])
 
 
 def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> PrintedTable:
-    """A line per model: its score by the metric that ranks, the paired difference from the best,
-    every other metric that was asked for, the best of each in bold, and the number of doubts, if
-    there are any."""
+    """A line per model of the `standings`, best first: its score by the metric that ranks, the
+    paired difference from the best, every other metric that was asked for, the best of each in
+    bold, and the number of doubts, if there are any."""
     names = metrics_shown(standings, metric, asked)
     doubted = any(standing.document.doubts for standing in standings)
     header = ["model", metric, *PAIRED, *names[1:]]
@@ -63,8 +64,9 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
 def _best_in_bold(
     standings: Sequence[ModelStanding], metric: str, others: Sequence[str]
 ) -> list[list[int]]:
-    """For the line of every model, the numbers of the columns in which it is best: of the metric
-    that ranks, in column 1 beside the model's name, and of the others, behind its difference."""
+    """For the line of every model (of the `standings`), the numbers of the columns in which it is
+    best: of the metric that ranks, in column 1 beside the model's name, and of the others, behind
+    its difference."""
     first_of_others = 2 + len(PAIRED)
     columns = {metric: 1}
     columns |= {name: column for column, name in enumerate(others, start=first_of_others)}
@@ -92,8 +94,9 @@ def _behind(metric: str, standing: ModelStanding) -> tuple[str, str, str]:
 
 
 def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
-    """The models, by their place, with the best value of a metric as it is printed: rounded, so
-    that several may have it. None where all have it, for bold would say nothing."""
+    """The models, by their place in the `standings`, with the best value of the metric `name` as it
+    is printed: rounded, so that several may have it. No model where all have it, for bold would say
+    nothing."""
     values = [
         standing.document.scores[name].value if name in standing.document.scores else None
         for standing in standings
@@ -107,9 +110,9 @@ def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
 
 
 def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> str:
-    """A line per model, best first: its name and file, every metric that was asked for, and the
-    paired difference from the best by the metric that ranks; fractions in full precision, empty
-    where there is none."""
+    """A line per model of the `standings`, best first: its name and file, every metric that was
+    asked for, and the paired difference from the best by the metric that ranks; fractions in full
+    precision, empty where there is none."""
     names = [metric, *(name for name in asked if name != metric)]
     rows: list[list[Any]] = []
     for standing in standings:
@@ -118,7 +121,7 @@ def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
         values = [
             document.scores[name].value if name in document.scores else None for name in names
         ]
-        paired = [gap and gap.record()[field] for field in FIELDS]
+        paired = [gap and gap.record()[field] for field in FIELDS]  # None for the best itself
         about = [name_of(standing), document.embedding and document.embedding.file]
         rows.append(
             [
@@ -137,8 +140,8 @@ def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
 def models_as_text(
     standings: Sequence[ModelStanding], metric: str, asked: Sequence[str], *, form: str
 ) -> str:
-    """The models as a text in a `form`: "csv", for programs, or a table as "markdown" or "latex";
-    `metric` ranks them, `asked` are the metrics that are shown."""
+    """The models of the `standings` as a text in a `form`: "csv", for programs, or a table as
+    "markdown" or "latex"; `metric` ranks them, `asked` are the metrics that are shown."""
     if form == "csv":
         return as_csv(standings, metric, asked)
     content = table(standings, metric, asked)

@@ -35,8 +35,8 @@ def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submi
 def as_submission(
     given: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission,
 ) -> Submission:
-    """The submission that a path, or what was read from files, stands for; a pair is queries and
-    gallery.
+    """The submission that is `given` as the path of a file, or as what was read from one; a pair is
+    queries and gallery. Raises UsageError for anything else.
     """
     if isinstance(given, str | Path):
         return read(Path(given))

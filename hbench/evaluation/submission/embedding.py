@@ -125,8 +125,9 @@ class EmbeddingSubmission:
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """The metrics that the submission can give, and remarks on the others: vectors give all.
-        (A ranking that is cut cannot, and raises for impossible ones that were `chosen`.)"""
+        """Which of the metrics `names` the submission can give, and remarks on the others: vectors
+        give all. (A ranking that is cut cannot, and raises for impossible ones that were `chosen`:
+        both kinds of submissions are asked in the same way.)"""
         return tuple(names), []
 
     def refuse_partial(self, data: Dataset) -> None:
@@ -188,11 +189,12 @@ def build_job(
     lists: QueryLists | None = None,
     movable: bool = False,
 ) -> Job:
-    """The job of one test from embeddings: of all items, or of the queries and of the gallery. A
-    cluster's workers make the same job from the files that they read.
+    """The job of one test from embeddings: the `parts` are those of all items, or of the queries
+    and of the gallery. A cluster's workers make the same job from the files that they read.
 
-    `names` (N, L): the labels by name, where they form no tree. `lists`: what each query's
-    positives are, where no label says so.
+    `also`: the name of a second protocol; `memory`: bytes that ranking may hold, None for the
+    usual; `names` (N, L): the labels by name, where they form no tree; `lists`: what each query's
+    positives are, where no label says so; `movable`: whether the vectors may be reordered in place.
     """
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:

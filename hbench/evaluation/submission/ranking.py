@@ -94,9 +94,9 @@ class RankingSubmission:
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """The metrics that the lists can give for a dataset, and remarks on the others: full lists
-        give all. `chosen`: whether somebody named these metrics; then SubmissionError is raised
-        for impossible ones."""
+        """Which of the metrics `names` the lists can give for a dataset, and remarks on the others:
+        full lists give all. `chosen`: whether somebody named these metrics; then SubmissionError is
+        raised for impossible ones."""
         tests = data.tests.values()
         if all(run_levels.is_full(self.ranking, test) for test in tests):
             return tuple(names), []
@@ -110,9 +110,9 @@ class RankingSubmission:
     def feasible(
         self, names: Sequence[MetricName], *, chosen: bool, missing: Sequence[str] = ()
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """The metrics that lists of this depth, the length of the longest, can give, and a remark
-        on the others: those cut at k, k up to the depth. In place of what is impossible mAP and
-        NDCG are cut at the depth. `missing`: the queries without a list.
+        """Which of the metrics `names` lists of this depth, the length of the longest, can give:
+        those cut at k, k up to the depth; and a remark on the others, in whose place mAP and NDCG
+        are cut at the depth. `missing`: the queries without a list.
 
         Raises SubmissionError where none is possible, or impossible ones were `chosen` by name.
         """

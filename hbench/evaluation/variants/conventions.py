@@ -150,8 +150,8 @@ def _by_settings(
     metric: MetricName,
     report: Callable[[Examined], Report],
 ) -> Iterator[Convention]:
-    """The conventions that the evaluator has options for: similarities, ties, protocols, means, and
-    other metrics of the same name."""
+    """The values of the metric under conventions that the evaluator has options for: similarities,
+    ties, protocols, means, and other metrics of the same name. `report` measures."""
     names = _relatives(metric, data.levels)
     own = data.protocol.similarity
     # other similarities only where all of them mean something for these vectors
@@ -193,8 +193,8 @@ def _of_report(
     report: Report, metric: MetricName, levels: Sequence[str], options: Sequence[str]
 ) -> Iterator[Convention]:
     """Yield the values of one evaluation: the metric, its means over classes, and its relatives,
-    metrics that go by the same name. `options`: those of `hbench evaluate` that the evaluation had
-    beside the metric."""
+    metrics that go by the same name. `levels`: coarse to fine; `options`: those of `hbench
+    evaluate` that the evaluation had beside the metric."""
     changed = tuple(option.removeprefix("--") for option in options)
     for name, value in report.scores.items():
         is_asked = name == str(metric)
@@ -286,7 +286,7 @@ def _without_options(found: Mapping[Changes, Sequence[Values]]) -> Iterator[Conv
 
 def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formula]:
     """Functions of a level sequence, by what they change: () the metric's own, and those of other
-    metrics that go by its name, at its level."""
+    metrics that go by its name, at its level. `levels`: coarse to fine."""
     formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
     for text in _relatives(metric, levels):
         other = MetricName.parse(text).at(levels)
@@ -322,7 +322,8 @@ def explained(printed: PrintedValue, conventions: Sequence[Convention], metric: 
 
 
 def _changes_nothing_more(convention: Convention, others: Sequence[Convention]) -> bool:
-    """Whether fewer of the same changes give the same value, such as ties where there are none."""
+    """Whether one of the `others` gives the same value with fewer of the convention's changes: so
+    the rest of them changes nothing, such as the order of ties where there are none."""
     own = set(convention.changes)
     return any(
         set(other.changes) < own and abs(other.value - convention.value) < SAME for other in others

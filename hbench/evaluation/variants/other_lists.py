@@ -66,8 +66,8 @@ def without_first(sequence: LevelSequence) -> LevelSequence:
 
 
 def _with_items(sequence: LevelSequence, level: int, number: int) -> NDArray[np.int64]:
-    """The counts (L+1,) by level of a list with a `number` of items more of a level, 0 … L; less,
-    if it is negative."""
+    """The counts (L + 1,) by level of a sequence's list if that had a `number` of items more of a
+    level, 0 … L; less, if it is negative."""
     counts = sequence.counts.copy()
     counts[level] += number
     return counts
@@ -112,7 +112,8 @@ def by_other_lists(
     found: dict[Changes, list[float]] = {}
 
     def add(words: str, sequence: LevelSequence) -> None:
-        """Add the values of one query, by every formula, to what `words` say is changed."""
+        """Add the values of one query, whose list is the sequence, by every formula, to what
+        `words` say is changed."""
         for changes, formula in formulas.items():
             found.setdefault((*changes, words), []).append(formula(sequence))
 

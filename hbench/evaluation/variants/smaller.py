@@ -80,7 +80,8 @@ class Components(NamedTuple):
         return cls(mean, axes[:, ::-1], of_directions)  # eigh has the narrowest axis first
 
     def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        """Vectors (N, D) as coordinates (N, D) along the axes."""
+        """The vectors (N, D) as coordinates (N, D) along the principal axes, that of the largest
+        variance first; scaled to length 1 before, where the axes are those of directions."""
         rows = (
             unit_vectors(vectors, np.float64)
             if self.of_directions
@@ -121,8 +122,9 @@ class SmallerScore:
 def sizes_of(
     whole: VectorSize, dims: Sequence[int], bits: Sequence[int], *, with_components: bool
 ) -> list[VectorSize]:
-    """The sizes to try, the largest first, each once: all of these numbers of coordinates with all
-    of these bits, and the same of principal components. The whole is not among them.
+    """The sizes to try, the largest first, each once: all numbers of coordinates in `dims` with all
+    `bits` per coordinate, and, `with_components`, the same of principal components. The `whole`
+    size of the vectors as they are is not among them.
 
     Raises UsageError for more coordinates than there are, and for other bits than floats, bytes and
     signs have.
@@ -158,8 +160,8 @@ def whole_size(given: EmbeddingSubmission) -> VectorSize:
 
 
 def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
-    """Vectors (N, D) with the first coordinates of a size alone, and at the precision of its bits:
-    floats (N, dims), or the packed signs, uint8 (N, bytes).
+    """The `vectors` (N, D) with the first coordinates of a size alone, and at the precision of its
+    bits: floats (N, dims), or the packed signs, uint8 (N, bytes).
     """
     cut = np.asarray(vectors[:, : size.dims])
     if size.bits == SIGN:  # 8 coordinates a byte, which are ranked by the bits that differ
@@ -167,7 +169,7 @@ def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
     if size.bits == 8:
         # the largest coordinate of each vector is ±127: no other vector decides how it is rounded
         largest = np.abs(cut).max(axis=1, keepdims=True).astype(np.float64)
-        step = np.where(largest > 0, largest, 1) / LARGEST
+        step = np.where(largest > 0, largest, 1) / LARGEST  # a vector of zeros stays zero
         return (np.rint(cut / step) * step).astype(np.float32)
     return cut.astype(np.float16 if size.bits == 16 else np.float32)
 
@@ -192,7 +194,8 @@ def smaller(
 
 
 def default_metrics(levels: Sequence[str]) -> list[str]:
-    """What is shown unless it is said: H-AP, and the first result at every level, finest first."""
+    """The metrics that are shown unless a user says which: H-AP, and R@1, whether the first result
+    is right, at each of the `levels`, finest first."""
     return ["H-AP", *(f"R@1/{level}" for level in reversed(levels))]
 
 
@@ -246,8 +249,9 @@ Shares = tuple[tuple[str, float], ...]
 
 
 def changes(whole: Report, made: Report, levels: Sequence[str]) -> tuple[Shares, Shares]:
-    """By level, coarse to fine, the shares of the queries whose first result turned wrong, and
-    those whose turned right, from the report on the `whole` vectors to that on smaller ones."""
+    """By level (`levels`, coarse to fine), the shares of the queries whose first result turned
+    wrong, and of those whose turned right, from the report on the `whole` vectors to the one `made`
+    on smaller ones."""
     lost = []
     gained = []
     for level in levels:

@@ -88,7 +88,8 @@ def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
 
 
 def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
-    """The tree of a file, whose leaves are the dataset's fine classes."""
+    """The tree of a file, whose leaves are the dataset's fine classes; `edges`: of a table with a
+    parent and a child in each row the names of these two columns, or none."""
     names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table(path) else ()))
     tree, _ = names.tree()
 
@@ -114,8 +115,9 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
 
 
 def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
-    """What to do about classes that are not leaves of a tree, as an error's advice; names without
-    their underscores that are leaves show a file that was written for Newick."""
+    """What to do about the `missing` classes, which are not leaves of a tree, as an error's advice;
+    names that are leaves once their underscores are blanks show a file that was written for Newick.
+    """
     leaves = set(tree.names[-1])
     if all("_" in name and name.replace("_", " ") in leaves for name in missing):
         return (
@@ -168,7 +170,8 @@ def report_under(
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
 ) -> Report:
-    """The report with the scores under other trees, from one ranking pass.
+    """The report with the scores under other trees, from one ranking pass: scores of pairs do not
+    depend on the tree. `memory`: bytes that ranking may hold, None for the usual.
 
     Ignored items and queries are the dataset's own. Raises TreeError for a fine class that a tree
     lacks, UsageError for what other trees cannot score: rankings, listed positives, partial labels,
@@ -197,7 +200,8 @@ def report_under(
 def jobs_under(
     examined: Examined, trees: Sequence[OtherTree], *, memory: int | None = None
 ) -> dict[str, Job]:
-    """The jobs of all tests with a view for each tree. Raises as `report_under` does."""
+    """{test: the job that ranks it, with a view of the labels for each of the other `trees`}.
+    `memory`: bytes that ranking may hold. Raises as `report_under` does."""
     _refuse_unfit(examined)
     tests = examined.data.tests
     views = {}
@@ -223,8 +227,9 @@ def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
 def _rebuilt(
     parts: Any, *, build: Callable[[Any], Job], views: Callable[[Ranker], Sequence[View]]
 ) -> Job:
-    """The job with its views, made in another process from the embeddings read there (`parts`). A
-    function of the module, since what travels to a cluster must be found by its name."""
+    """The job with its views, made in another process from the embeddings read there (`parts`) by
+    the function that makes the job alone (`build`). A function of the module, since what travels to
+    a cluster must be found by its name."""
     job = build(parts)
     return replace(job, others=views(job.ranker))
 
@@ -237,7 +242,8 @@ def _views(
     conditions: Conditions,
     labels: Sequence[Labels],
 ) -> list[View]:
-    """The views of a test's ranker under every tree, whose `labels` (N, L') are given."""
+    """The views of a test's ranker under each of the `trees`; `labels`: for each of them those of
+    the test's items (N, L'), as that tree has them."""
     views = []
     for tree, of_items in zip(trees, labels, strict=True):
         of_tree = _conditions_under(conditions, tree.levels(test.tree))
@@ -287,8 +293,8 @@ def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
 def _scores_under(
     report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]
 ) -> UnderTree:
-    """The scores under another tree, and their paired differences to those under the dataset's
-    own."""
+    """The scores under another tree, `found` as {test: measurement}, and their paired differences
+    to those under the dataset's own tree, which the report has."""
     names = list(map(str, _graded(conditions)))
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit
