@@ -84,8 +84,8 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
 
 
 def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
-    """Classes as an array (N,) of numbers or texts; `name` is the argument's, for the error. Raises
-    UsageError for anything else, and where one is missing (NaN, None)."""
+    """The classes that a user gave, as an array (N,) of numbers or texts; `name` is the argument's,
+    for the error. Raises UsageError for anything else, and where one is missing (NaN, None)."""
     array = as_array(given, name)
     if array.dtype == object:  # a column of texts in pandas; numpy finds the type of its elements
         kinds = {type(each).__name__ for each in array.ravel().tolist()}

@@ -49,8 +49,9 @@ def metric(
     """A decorator that registers a function of one query's level sequence as the metric `name`.
 
     `takes`: the keyword arguments of the function, some of level, cut, relevance, weights and norm;
-    the other options are those of `Definition`. A name ends in @, # or / where that tells it from
-    another metric of the same letters: "NDCG@" has a cut.
+    `full`: whether it needs the whole ranking; `factor`: by which values are shown, 100 for
+    percent. A name ends in @, # or / where that tells it from another metric of the same letters:
+    "NDCG@" has a cut.
     """
 
     def add(function: Callable[..., float]) -> Callable[..., float]:
@@ -72,7 +73,8 @@ def ap(sequence: LevelSequence, *, level: int) -> float:
 @metric("AP#", "level", full=True)
 def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
     """AP whose positives are the items of exactly this level, 1 … L; items of higher levels are
-    removed from the list first (HAPPIER's evaluator)."""
+    removed from the list first (HAPPIER's evaluator). A sequence has the ranks, from 1, and the
+    levels of all positives (P,)."""
     higher = sequence.levels > level
     # without the higher ones before it an item moves up by as many ranks
     ranks = (sequence.ranks - np.cumsum(higher))[sequence.levels == level]
@@ -97,7 +99,8 @@ def h_ap_at_r(sequence: LevelSequence, *, relevance: Relevance) -> float:
 
 def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None) -> float:
     """H-AP for the relevances `rel` (L+1,) of the levels, from level 0; summed over the first
-    `first` positives (all by default), but divided by the relevance of all.
+    `first` positives (all by default), but divided by the relevance of all. A sequence has the
+    ranks, from 1, and the levels of the positives (P,), in the order of their ranks.
     """
     if not len(sequence.ranks):
         return NAN
@@ -110,7 +113,8 @@ def h_ranks(
     sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None
 ) -> NDArray[np.float64]:
     """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of the first `first` positives (all
-    by default), (P,).
+    by default), (P,): like a rank among the positives, in which each counts by its relevance. `rel`
+    (L+1,): of each level, from 0; a sequence has the levels of the positives in ranked order.
     """
     levels = sequence.levels[:first, None]
     # (P, L+1), by positive k and level: how many of that level stand at k or before
@@ -124,7 +128,8 @@ def h_pr_curve(
     sequence: LevelSequence, rel: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """H-R@k and H-P@k at the rank k of every positive, two (P,), for the relevances `rel` (L+1,) of
-    the levels.
+    the levels. A sequence has the ranks and levels of the positives (P,), and the counts (L+1,) of
+    all items by level, from 0.
 
     They are the recall and precision of graded labels: H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the
     area under the curve (rank losses, Eq. 30–32). A positive of relevance 0 adds no recall, and so
@@ -235,7 +240,11 @@ def ndcg(sequence: LevelSequence) -> float:
 @metric("NDCG@", "cut")
 def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
     """NDCG@k = DCG / ideal DCG, DCG = Σ (2^l − 1)/log2(1 + rank) over the first k items, l an
-    item's level; the ideal order, finest levels first, is that of the whole gallery."""
+    item's level; the ideal order, finest levels first, is that of the whole gallery.
+
+    `sequence`: the ranks, from 1, and levels of the positives (P,), and how many items of the
+    gallery are of each level (L+1,), from 0.
+    """
     gains = 2.0 ** np.arange(len(sequence.counts)) - 1
     # the gains of the ideal order: each level's as often as it has items, the finest first;
     # [:0:-1] runs from the last down to index 1, for level 0 gains nothing
@@ -249,8 +258,8 @@ def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
 
 @metric("R", "cut", "level")
 def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """R@k = 1 if a positive is among the first k, else 0; a query without positives counts as 0
-    (RaMBO, Eq. 7–8).
+    """R@k = 1 if a positive, an item of this level (1 … L) or finer, is among the first k, the
+    `cut`, else 0; a query without positives counts as 0 (RaMBO, Eq. 7–8).
     """
     return float((positives(sequence, level) <= cut).any())
 
@@ -259,17 +268,17 @@ def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 def tr_at_k(
     sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[int, int], int]
 ) -> float:
-    """TR@k = #positives among the first k / |P_l|, the number of all items of level l or finer
-    (rank losses, Eq. 14). `norm` makes the divisor of k and that number; `norm=min` takes the
-    smaller one (Patel et al.)."""
+    """TR@k = #positives among the first k, the `cut`, / |P_l|, the number of all items of level l
+    or finer (rank losses, Eq. 14). `norm` makes the divisor of k and that number; `norm=min` takes
+    the smaller one (Patel et al.)."""
     total = positive_count(sequence, level)
     return float((positives(sequence, level) <= cut).sum() / norm(cut, total)) if total else NAN
 
 
 @metric("P", "cut", "level")
 def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """P@k = #positives among the first k / k, also where the list is shorter than k; NaN for a
-    query without items of this level or finer."""
+    """P@k = #positives among the first k, the `cut`, / k, also where the list is shorter than k;
+    NaN for a query without items of this level or finer."""
     return (
         float((positives(sequence, level) <= cut).sum() / cut)
         if positive_count(sequence, level)
@@ -307,8 +316,8 @@ def consistency(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("MRR", "level", full=True)
 def reciprocal_rank(sequence: LevelSequence, *, level: int) -> float:
-    """1/r_1, r_1 the rank of the first positive, 0 where a list that is cut holds none; the mean
-    over queries is MRR.
+    """1/r_1, r_1 the rank of the first positive, an item of this level or finer, and 0 where a list
+    that is cut holds none; the mean over queries is MRR.
     """
     ranks = positives(sequence, level)
     if not positive_count(sequence, level):
@@ -326,7 +335,8 @@ def map_at_r(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("mAP", "cut", "level")
 def map_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """mAP@k = 1/min(|P_l|, k) Σ_{i≤k} Prec(i)·1[i-th is positive] (Google Landmarks v2 with k =
+    """mAP@k = 1/min(|P_l|, k) Σ_{i≤k} Prec(i)·1[i-th is positive], k the `cut`, P_l the positives,
+    items of level l or finer, Prec(i) their share of the first i (Google Landmarks v2 with k =
     100).
     """
     total = positive_count(sequence, level)

@@ -510,7 +510,8 @@ def _of_each(
 
 
 def _one(name: str, scores: ArrayLike, levels: ArrayLike, ties: str, depth: int | None) -> Values:
-    """The values (Q,) of the one metric of this name, such as "R@1/2", as `evaluate` gives them."""
+    """The values (Q,) of the one metric of this name, such as "R@1/2", as `evaluate` gives them of
+    scores and levels, both (Q, G), the order of ties and the tree's depth."""
     (values,) = evaluate([name], scores, levels, ties=ties, depth=depth).values()
     return values
 
@@ -572,8 +573,8 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
 
 
 def real_scores(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """Scores in float64. Raises UsageError for numbers that it does not hold apart: complex ones,
-    and larger or finer ones.
+    """The scores, of any shape, in float64. Raises UsageError for numbers that it does not hold
+    apart: complex ones, and larger or finer ones.
     """
     if scores.dtype.kind not in "fiub":  # floats, integers, booleans
         raise UsageError(

@@ -31,7 +31,8 @@ class NamedSequences(NamedTuple):
 
 
 def equal_columns(labels: Labels, others: Labels) -> NDArray[np.uint8]:
-    """Count the columns in which labels (N, L) equal one label (L,): uint8 (N,)."""
+    """Count the columns in which labels (N, L) equal others, one label (L,) or one for each (N, L):
+    uint8 (N,), as there are fewer than 256 levels."""
     equal: NDArray[np.uint8] = (labels == others).sum(axis=1, dtype=np.uint8)
     return equal
 

@@ -18,8 +18,9 @@ def is_graded(name: MetricName) -> bool:
 
 
 def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Scorer]:
-    """Make the scorers of metrics under partial labels: every metric of what is known, then the
-    graded ones with all unknown levels wrong, then with all right, which are their bounds.
+    """Make the scorers of the metrics `names` under partial labels, which may end above the finest
+    level: every metric of what is known, then the graded ones (of all levels) with all unknown
+    levels wrong, then with all right, which are their bounds.
 
     Each is a function of one query and its list by codes (hbench.metrics.readings), which say how
     deep an item is known to agree with the query, and whether it may agree further. A metric of one

@@ -127,8 +127,9 @@ def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
 
 
 def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
-    """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, the first term 1 at rank 1
-    (Philbin et al. 2007; Radenovic et al. 2018)."""
+    """AP by the trapezoid rule: 1/|P_l| Σ_m ((m−1)/(r_m−1) + m/r_m)/2, r_m the rank of the m-th
+    positive, P_l all items of `level` or finer; the first term is 1 at rank 1 (Philbin et al. 2007;
+    Radenovic et al. 2018)."""
     ranks = positives(sequence, level)
     total = positive_count(sequence, level)
     hits = np.arange(1, len(ranks) + 1)
@@ -138,7 +139,9 @@ def trapezoid_ap(sequence: LevelSequence, *, level: int) -> float:
 
 
 def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
-    """P@k' with k' = min(k, r_|P|): items after the last positive do not count."""
+    """P@k' with k' = min(k, r_|P|), k the `cut` and r_|P| the rank of the last positive, an item of
+    `level` or finer: items after the last positive do not count. 0 where a list that is cut holds
+    no positive, NaN where there is none."""
     ranks = positives(sequence, level)
     if not len(ranks):
         return 0.0 if positive_count(sequence, level) else NAN
@@ -196,18 +199,20 @@ def _by_name(
     function = name.definition.function
     arguments = name.arguments(setting.levels, setting.relevance)
 
-    # a column alone is a tree of one level: its positives have level 1
     def of_column(query: int, named: NamedSequences) -> float:
+        """The value by the names of one level alone: a tree of one level, whose positives have
+        level 1."""
         return function(listed(named.columns[arguments["level"] - 1]), **arguments | {"level": 1})
 
-    # wAP: the weighted mean of the APs of all columns
     def of_columns(query: int, named: NamedSequences) -> float:
+        """wAP: the weighted mean of the AP of each column of names."""
         return weighted(
             [ap(listed(column), level=1) for column in named.columns], arguments["weights"]
         )
 
-    # all other metrics: the level of an item is its number of columns equal to the query's
     def of_whole(query: int, named: NamedSequences) -> float:
+        """The value by the number of names that agree, which is an item's level here. H-AP as
+        released counts the items of each level among the query set's names, if given."""
         if exponent is None:
             return function(listed(named.whole), **arguments)
         whole = listed(named.whole)
@@ -264,7 +269,8 @@ def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> f
     """H-AP as the released evaluator computes it: relevances in float32, and the items of a level
     found by their relevance, so that two levels of equal relevance are each counted in both.
 
-    `counts` (L+1,): |Ω^(l)|, by which relevances are divided; `exponent`: α of (l/(L−1))^α.
+    `counts` (L+1,): |Ω^(l)|, by which relevances are divided; `exponent`: α of (l/(L−1))^α. A
+    sequence has the ranks and levels of the positives (P,), in the order of their ranks.
     """
     rel = released_relevance(counts, exponent)
     gains = rel[sequence.levels]
@@ -290,8 +296,8 @@ def without_last(sequence: LevelSequence) -> LevelSequence:
 
 
 def query_set_counts(labels: Labels) -> Counts:
-    """Count the queries, itself included, that share exactly 0 … L levels with each query (Q, L);
-    (Q, L+1)."""
+    """Count the queries that share exactly 0 … L levels with each query, itself included; (Q, L+1),
+    of the labels (Q, L) of all queries."""
     # equal labels side by side; their order among themselves (the keys, all 0) changes no count
     order = canonical_order(labels, np.zeros(len(labels), np.uint64))
     starts, ends = level_ranges(labels, labels[order])

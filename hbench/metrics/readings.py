@@ -49,8 +49,9 @@ class Reading(NamedTuple):
         return LevelSequence(ranks[listed], levels, self.counts(sequence.counts), sequence.tied)
 
     def counts(self, by_code: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count the items of every level from those of every code: (…, 2L) -> (…, highest level +
-        1).
+        """Count the items of every level, (…, highest level + 1), as this reading takes the codes,
+        from the counts `by_code`, (…, 2L): a code says to which level an item is known to agree
+        with the query, and whether it may agree further.
         """
         # (2L, levels): 1 where a code stays and counts as this level
         of_level = (self.level[:, None] == np.arange(self.level.max() + 1)) & self.stays[:, None]
@@ -80,8 +81,9 @@ def right(depth: int) -> Reading:
 
 
 def at_level(depth: int, level: int) -> Reading:
-    """Return the reading of one level: positives are the items known to be at `level` or a finer
-    one, also those that may be finer still; items that may or may not be positives are left out."""
+    """Return the reading of one `level` of `depth` levels, that is what each code of an item counts
+    as: positives are the items known to be at that level or a finer one, also those that may be
+    finer still; items that may or may not be positives are left out."""
     lowest, is_known = _codes(depth)
     positive = lowest >= level
     return Reading(f"level {level}", is_known | positive, positive.astype(np.uint8))

@@ -41,7 +41,8 @@ def alpha(exponent: float = 1.0) -> Relevance:
         )
 
     def relevance(counts: Any) -> Any:
-        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
+        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
+        items by level; arrays of numpy or torch."""
         depth = counts.shape[-1] - 1
         weights = [0.0] + [(level / depth) ** exponent for level in range(1, depth + 1)]
         # clip: no division by 0; a level without items has no item to give its relevance to
@@ -61,7 +62,8 @@ def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
     """
 
     def relevance(counts: Any) -> Any:
-        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
+        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
+        items by level; arrays of numpy or torch."""
         depth = counts.shape[-1] - 1
         per_level = _like(counts, [0.0, *level_weights(weights, depth)])
         at_least = counts.sum(-1)[..., None] - counts.cumsum(-1) + counts  # items of level ≥ p
@@ -76,7 +78,8 @@ def exponential() -> Relevance:
     """rel_l = 2^l − 1, the gain of NDCG, whatever the counts."""
 
     def relevance(counts: Any) -> Any:
-        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
+        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
+        items by level; arrays of numpy or torch."""
         # + 0 · counts: a row for every query, whose values are the same
         return _like(counts, [2.0**level - 1 for level in range(counts.shape[-1])]) + 0 * counts
 
@@ -88,7 +91,8 @@ def table(values: Sequence[float]) -> Relevance:
     """rel_l = values[l−1] for l = 1 … L, coarse to fine, whatever the counts."""
 
     def relevance(counts: Any) -> Any:
-        """(…, L+1) -> (…, L+1), arrays of numpy or torch: items of each level to its relevance."""
+        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
+        items by level; arrays of numpy or torch."""
         if len(values) != counts.shape[-1] - 1:
             raise UsageError(
                 "the relevance table does not fit the label tree",

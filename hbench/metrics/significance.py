@@ -296,8 +296,9 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
     """The two-sided p-values (M,) of mean differences: how often a random sign for each unit's part
     gives a sum as far from 0.
 
-    Exact for up to 13 units; else (b + 1)/(n + 1) for b of n = 10,000 seeded patterns, so at least
-    .0001 (Fisher's randomisation test; Phipson and Smyth 2010). All metrics share the patterns.
+    Exact for up to 13 units; else (b + 1)/(n + 1) for b of n = 10,000 random patterns, which the
+    `seed` decides, so at least .0001 (Fisher's randomisation test; Phipson and Smyth 2010). All
+    metrics share the patterns.
     """
     # (units, M), without units that differ nowhere: the sign of 0 changes nothing
     parts = sums.parts[:, (np.nan_to_num(sums.parts) != 0).any(axis=0)].T
@@ -317,8 +318,9 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
 
 
 def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
-    """Yield patterns of signs ±1 for the units, (n, units): all that there are for up to EXACT
-    units, else FLIPS random ones, AT_ONCE at a time so that few are held."""
+    """Yield patterns of signs ±1 for so many `units`, (n, units): all that there are for up to
+    EXACT units, else FLIPS random ones, which the `seed` decides, AT_ONCE at a time so that few are
+    held."""
     if units <= EXACT:
         yield np.array([*product((-1.0, 1.0), repeat=units)])
         return
