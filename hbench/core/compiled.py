@@ -42,7 +42,8 @@ class Compiled:
     """
 
     def __init__(self, function: Callable[..., Any], *, called_from_python: bool = True) -> None:
-        """Nothing is compiled here, but at the first call, since loading numba takes long."""
+        """Keep the function. Nothing is compiled here, but at the first call, since loading numba
+        takes long."""
         self.function = function
         self.called_from_python = called_from_python
         self._dispatcher: Any = None

@@ -106,8 +106,8 @@ def _lists_as_tuples(value: Any) -> Any:
 
 
 def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
-    """One error of pydantic in a sentence: the place in the file, what is wrong, and what stands
-    there."""
+    """One error of pydantic in a sentence: the place in the file whose content is `values`, what is
+    wrong, and what stands there."""
     path = detail["loc"]
     kind = detail["type"]
     if kind == "extra_forbidden":
@@ -126,8 +126,8 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
-    """The path of a key in words; an element of a list of tables by its number from 1 and its first
-    value.
+    """The path of a key in the file's `values` in words; an element of a list of tables by its
+    number from 1 and its first value, which is most often a name.
     """
     parts: list[str] = []
     for step in path:

@@ -351,7 +351,8 @@ def arrow_schema(path: Path) -> pa.Schema:
 
 
 def _arrow_reader(source: pa.MemoryMappedFile, fields: Sequence[int]) -> Any:
-    """A reader of an IPC file, which begins with its magic bytes, or else of a stream."""
+    """A reader, of the fields with these numbers alone, of an IPC file, which begins with its magic
+    bytes, or else of a stream."""
     import pyarrow as pa
 
     options = pa.ipc.IpcReadOptions(included_fields=list(fields))
@@ -389,8 +390,8 @@ def open_parquet(
 def parquet_batches(
     file: pq.ParquetFile, *, rows: int, columns: Sequence[str] | None = None, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The validated batches of up to `rows` rows of a parquet file of `size` bytes; ValueError once
-    they are larger than it may unpack to.
+    """The validated batches of up to `rows` rows of a parquet file of `size` bytes, with these
+    columns (None: all); ValueError once they are larger than it may unpack to.
     """
     total = 0
     chosen = None if columns is None else list(columns)
@@ -404,7 +405,9 @@ def parquet_batches(
 def parquet_table(
     path: Path, *, columns: Sequence[str] | None = None, dictionaries: Sequence[str] = ()
 ) -> pa.Table:
-    """A parquet file as one table; ValueError (ArrowInvalid) or OSError for a damaged one."""
+    """A parquet file as one table, with these columns (None: all), of which the `dictionaries` are
+    kept as numbers into their distinct values; ValueError (ArrowInvalid) or OSError for a damaged
+    file."""
     import pyarrow as pa
 
     with open_parquet(path, dictionaries=dictionaries) as file:

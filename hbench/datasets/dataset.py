@@ -356,8 +356,8 @@ def read(folder: Path) -> Dataset:
 
 
 def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
-    """Make the sorted table of (query, item, level); raises DataError for a pair that occurs
-    twice."""
+    """Make the sorted table of pairs (query, item, level), which says what is right where no label
+    does; raises DataError for a pair that occurs twice."""
     rows = sorted(pairs)
     if len({row[:2] for row in rows}) != len(rows):
         raise DataError("a pair of query and item is listed twice", expected="each pair once")

@@ -274,8 +274,8 @@ def from_names(
     """Make a manifest from the names of each item, coarse to fine; by default every item is a query
     and in the gallery.
 
-    `more`: the names along the paths of items beside their first, with the item's place, in the
-    order of the items.
+    `rows`: of every item; `query`, `gallery`: masks (N,); `more`: the names along the paths of
+    items beside their first, with the item's place, in the order of the items.
     """
     tree, labels = LabelTree.from_names([*rows, *(row for _, row in more)], levels=levels)
     everyone = np.ones(len(items), dtype=bool)
@@ -375,8 +375,8 @@ def _ignore_groups(table: pa.Table) -> NDArray[np.int64] | None:
 
 
 def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
-    """The manifest that a table holds: a dictionary column of names for every level, the masks, and
-    where an item has several paths the further ones."""
+    """The manifest that a table holds: a dictionary column of names for each of the `levels`, the
+    masks query and gallery, and where an item has several paths the further ones."""
     names = []
     columns = []
     for level in levels:

@@ -217,8 +217,8 @@ def manifest_of(
     query: NDArray[np.bool_] | None = None,
     gallery: NDArray[np.bool_] | None = None,
 ) -> Manifest:
-    """Make the manifest of items; without the masks `query` and `gallery` all are queries and all
-    in the gallery.
+    """Make the manifest of labelled items; without the masks `query` and `gallery` (N,) all are
+    queries and all in the gallery. `levels`: coarse to fine, as the names of an item are.
     """
     pairs = list(labelled)
     items = [item for item, _ in pairs]
@@ -237,7 +237,8 @@ def split_by(
 
 
 def queries_against(queries: Labelled, gallery: Labelled, levels: Sequence[str]) -> Manifest:
-    """Make the manifest of a test whose queries are not in the gallery."""
+    """Make the manifest of a test whose queries are not in the gallery, of labelled items each;
+    `levels`: coarse to fine, as the names of an item are."""
     queries = list(queries)
     pairs = [*queries, *gallery]
     query = np.arange(len(pairs)) < len(queries)

@@ -201,7 +201,7 @@ def _row_by_query(table: pa.Table) -> dict[tuple[str, str], int]:
 
 
 def _values(table: pa.Table, names: Sequence[str]) -> NDArray[np.float64]:
-    """The columns of these metrics as an array (M, Q)."""
+    """The values of the M metrics `names` in a table with a row per query, as an array (M, Q)."""
     return np.array([table[name].to_numpy() for name in names], dtype=np.float64)
 
 

@@ -27,9 +27,9 @@ DIGITS = 4  # of percent on the hub
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> PrintedTable:
-    """A report as a table with a line per metric, all that are `worth_showing` by default: metric,
-    score, 95 % interval, the official value if any differs, under partial labels the scores with
-    all unknown levels wrong and right, and the number of queries."""
+    """A report as a table with a line for each of the metrics `names`, by default all that are
+    `worth_showing`: metric, score, 95 % interval, the official value if any differs, under partial
+    labels the scores with all unknown levels wrong and right, and the number of queries."""
     listed = {name: document.scores[name] for name in names or names_shown(document)}
     official = {name: score for name, score in document.official.items() if name in listed}
     # nine digits: what differs by rounding alone is the same

@@ -82,7 +82,8 @@ class ColumnValues:
         return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
     def is_within(self, coarse: ColumnValues) -> bool:
-        """Whether every class of this column lies in one class of another, where both are given."""
+        """Whether every class of this column lies in one class of the `coarse` one, in the rows
+        where both have a class. A code is the number of a row's class, −1 for an empty cell."""
         both = (coarse.codes >= 0) & (self.codes >= 0)
         fine = self.codes[both]
         above = coarse.codes[both]
@@ -123,8 +124,9 @@ def sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
 
 
 def names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
-    """The names that two levels share, but for those that are repeated below themselves, and for
-    numbers.
+    """The names that stand at two levels, a coarse and a fine one, though they are most likely
+    other classes there: without those that are repeated below themselves on purpose, and without
+    numbers. A code is the number of a row's class, −1 for an empty cell.
     """
     if coarse.is_numeric or fine.is_numeric:
         return []

@@ -113,7 +113,7 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
 
 
 def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
-    """Raise UnknownName for a chosen column that the table does not have."""
+    """Raise UnknownName for a chosen column that is not among the table's (`names`)."""
     there = frozenset(names)
     for name in [*chosen.levels, *([chosen.item] if chosen.item else [])]:
         if name not in there:
@@ -240,8 +240,10 @@ def _is_split(values: ColumnValues) -> bool:
 def _with_levels(
     columns: TableColumns, rest: dict[str, ColumnValues], *, of_items: bool
 ) -> TableColumns:
-    """Add the levels: what is left when all else is told apart, in an order in which the names
-    nest.
+    """Add the levels to the columns that were told apart so far: those of the `rest`, the other
+    columns by name, that hold classes, in an order in which the names nest.
+
+    `of_items`: a row is an item; the columns of a table with a row per class are all meant.
     """
     notes: list[str] = []
     left_out = dict(columns.left_out)
@@ -284,8 +286,9 @@ def _rank_columns_of_taxa(names: Sequence[str], rest: dict[str, ColumnValues]) -
 
 
 def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, str]:
-    """The columns that hold no classes, and why: measurements, dates, and texts that differ in
-    every row.
+    """The columns of the `rest`, by name, that hold no classes, and why: measurements, dates, and,
+    where rows are items (`of_items`), running numbers and what differs in every row, unless the
+    table is small, where classes of one item may be meant.
     """
     reasons: dict[str, str] = {}
     for name, values in rest.items():
@@ -320,7 +323,8 @@ def _in_nesting_order(columns: list[ColumnValues]) -> list[ColumnValues]:
 
 
 def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
-    """Whether most classes of some column lie in several classes of the column before it."""
+    """Whether most classes of some column lie in several classes of the one before it: the columns
+    may stand in the order fine to coarse."""
     for coarse, fine in itertools.pairwise(columns):
         both = (coarse.codes >= 0) & (fine.codes >= 0)
         # each different pair of a class and the class before it; then how many of the latter
@@ -398,7 +402,7 @@ def _remarks_on_header(levels: Sequence[ColumnValues]) -> list[str]:
 
 
 def remark_on_single_classes(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
-    """A remark on levels that hold all items in one class, beside others that do not."""
+    """A remark on levels of one class, beside others of more; `sizes`: each level's classes."""
     alone = [level for level, size in zip(levels, sizes, strict=True) if size == 1]
     if not alone or len(alone) == len(levels):
         return []
@@ -409,7 +413,7 @@ def remark_on_single_classes(levels: Sequence[str], sizes: Sequence[int]) -> lis
 
 
 def levels_in_words(columns: TableColumns, sizes: Sequence[int]) -> str:
-    """The levels with their numbers of classes, in words.
+    """The levels with their numbers of classes, the `sizes`, in words.
 
     >>> levels_in_words(TableColumns("item", ("order", "species")), [2, 5])
     'levels order (2) › species (5)'
@@ -421,9 +425,8 @@ def levels_in_words(columns: TableColumns, sizes: Sequence[int]) -> str:
 def several_labels(
     values: Sequence[str], separators: Sequence[str] = ("|", ";")
 ) -> tuple[str, str] | None:
-    """A cell that holds several labels (`dog|cat`), and its separator, where its parts are labels
-    of other rows; else None.
-    """
+    """The first of a column's `values` that holds several labels (`dog|cat`), and its separator,
+    where all its parts are labels of other rows; None where there is none."""
     different = {*values}
     for separator in separators:
         joined = [value for value in different if separator in value]
@@ -438,7 +441,7 @@ def several_labels(
 
 
 def refuse_several(name: str, values: Sequence[str]) -> None:
-    """Raise DataError for a column some of whose cells hold several labels."""
+    """Raise DataError if some of the `values` of the column `name` hold several labels."""
     found = several_labels(values)
     if found is not None:
         raise DataError(

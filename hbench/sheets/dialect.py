@@ -132,8 +132,9 @@ def without_quotes(dialect: Dialect) -> Dialect:
 
 
 def _best_delimiter(lines: Sequence[str], usual: str) -> str:
-    """The delimiter by which the rows have the header's width; of several, the one that makes most
-    numbers, the usual one, then the one that makes most cells; the usual one where none does.
+    """The delimiter by which the rows, the first lines of a table, have the header's width; of
+    several, the one that makes most numbers, the usual one, then the one that makes most cells; the
+    usual one where none does.
     """
     fits = {}  # by delimiter, what speaks for it, the strongest reason first
     for delimiter in DELIMITERS:

@@ -159,12 +159,14 @@ def read_document(path: Path) -> str:
 
 
 def read_table(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table of `read` alone, for files that hbench wrote or whose format is published."""
+    """The table that `read` finds, without what it says of it, for files that hbench wrote or whose
+    format is published; `columns`: those that are read, None for all."""
     return read(path, columns=columns).table
 
 
 def _read_by_suffix(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, str]:
-    """The table in a file, and in words how it is written, "" where its suffix says so."""
+    """The table in a file, and in words how it is written, "" where its suffix says so; `columns`:
+    those of a text table that are read, None for all."""
     kind = suffix_of(path)
     if kind == ".parquet":
         return parquet_table(path), ""

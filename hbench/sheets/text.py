@@ -205,8 +205,9 @@ def _alone_in_zip(path: Path) -> bytes:
 def _read_with_closed_quotes(
     file: TextTable, columns: Sequence[str] | None
 ) -> tuple[pa.Table, str]:
-    """The table in a text, and how it is written. Raises ValueError, with the line, where a quote
-    is not closed: all lines up to the next one would be one cell."""
+    """The table in a text, and how it is written; `columns`: those that are read, None for all.
+    Raises ValueError, with the line, where a quote is not closed: all lines up to the next quote
+    would be one cell."""
     content = file.path.read_bytes() if file.content is None else file.content
     dialect = file.dialect
     quotes = content.count(b'"')
@@ -232,8 +233,9 @@ def _read_with_closed_quotes(
 
 
 def _parse_text(content: bytes, dialect: Dialect, columns: Sequence[str] | None) -> pa.Table:
-    """Read a text as a table, all of its cells as texts. It is opened once before for its header,
-    for only with all names can every column be told to stay text."""
+    """Read a text as a table, all of its cells as texts; `columns`: those that are read, None for
+    all. The text is opened once before for its header, since arrow, which guesses types, must be
+    told by name that each column stays text."""
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
         quote_char='"' if dialect.quotes else False,

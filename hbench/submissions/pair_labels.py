@@ -37,8 +37,11 @@ class Judged(NamedTuple):
 def judged(
     table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> list[Judged]:
-    """The list of every query, in the order of `asked`; pairs of other queries or items are passed
-    over.
+    """What is said of every query's gallery items, in the order of `asked`, the queries' ids.
+
+    `table`: a row for each pair of a query and an item with their level, negative for one that is
+    left out of the list; pairs of other queries, or of items that are not in the `gallery` (ids),
+    are passed over.
     """
     queries = rows_in(table["query"], asked)
     rows = rows_in(table["item"], gallery)
@@ -85,7 +88,7 @@ def sequences_of_ranking(
     ranking: Ranking, manifest: Manifest, lists: Sequence[Judged], tie_key: NDArray[np.uint8]
 ) -> list[LevelSequence]:
     """The level sequences of a submitted ranking, one per query of the manifest; a query without a
-    list has no ranks.
+    list has no ranks. `lists`: of each query, the levels of the gallery items that are judged.
 
     A repeat, or an item outside the gallery, holds its rank and counts for nothing; the padding of
     a list that is too short holds none. `tie_key` (L+1,): of equal scores the level of the lower
@@ -130,8 +133,8 @@ def _levels_by_row(judgement: Judged, size: int) -> NDArray[np.int8]:
 
 
 def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
-    """Count the gallery items of a query at each level, without what is left out; `depth` is L +
-    1."""
+    """Count the gallery items of a query at each level, (L + 1,), without what is left out; `size`:
+    of the gallery; `depth`: L + 1. Items that are not judged are of level 0."""
     counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
     counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
     return counts

@@ -261,7 +261,8 @@ class LabelTree:
 
 
 def refuse_depth(depth: int) -> None:
-    """Raise TreeError for a tree with more levels than fit in a byte."""
+    """Raise TreeError for a tree whose `depth`, its number of levels, does not fit in a byte, in
+    which arrays hold levels."""
     if depth > MOST_LEVELS:
         raise TreeError(
             "the tree is too deep", expected=f"at most {MOST_LEVELS} levels", found=f"{depth:,}"
@@ -373,8 +374,9 @@ def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
 def check_nested(
     labels: NDArray[np.integer], levels: Sequence[str], names: Sequence[Sequence[str]] | None = None
 ) -> None:
-    """Raise TreeError, naming nodes and parents, unless rows that are equal at a level are equal at
-    all coarser levels.
+    """Raise TreeError, naming nodes and parents, unless rows of `labels` (N, L), coarse to fine,
+    that are equal at a level are equal at all coarser ones. `names`: names[level][number], if
+    labels have names.
     """
     for level in range(1, labels.shape[1]):
         nodes = labels[:, level]
@@ -418,7 +420,8 @@ def _about_columns(labels: NDArray[np.integer]) -> str:
 
 
 def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Return the distinct values (U,), ascending, and the place (N,) of each entry among them.
+    """Return the distinct values (U,) of a column (N,), ascending, and the place (N,) of each entry
+    among them.
 
     Like np.unique, but where the values span a small range it marks them in a table instead of
     sorting.

@@ -24,8 +24,8 @@ def policies_for(kind: str) -> list[Policy]:
 
 
 def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
-    """Apply policies by name; raises TreeError, with the problems by node and the policies that
-    mend them, if no tree results.
+    """Apply the policies of these names to a table; raises TreeError, with the problems by node and
+    the policies that mend them, if no tree results. `source`: the file, for that message.
     """
     names = recommended(table, names)
     mended = mend(table, names)
@@ -160,7 +160,7 @@ def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:
 
 
 def effect(table: NameTable, names: Sequence[str]) -> str:
-    """Say in numbers what policies would do to a table.
+    """Say in numbers what the policies of these names would do to a table.
 
     >>> table = NameTable.of(
     ...     ("order", "genus"), [("Rosales", "Iris"), ("Mantodea", "Iris"), ("Mantodea", "Mantis")]

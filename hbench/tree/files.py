@@ -132,7 +132,8 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
 def _understood_of_edges(
     source: str, table: pa.Table, listed: EdgeColumns, facts: Sequence[str]
 ) -> Understood:
-    """What a table that lists edges was taken for."""
+    """What a table that lists edges was taken for, in words; `listed`: its columns of parent, child
+    and name; `facts`: what else is said of it."""
     titles = ", ".join(filter(None, (listed.parent, listed.child, listed.name)))
     what = f"a list of edges ({titles}), {len(table):,} rows"
     hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()

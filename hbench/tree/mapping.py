@@ -16,8 +16,9 @@ def is_mapping(table: pa.Table) -> bool:
 
 
 def levels_in_mapping(table: pa.Table) -> tuple[pa.Table, str]:
-    """The columns of the levels, of the labels that have a group, and what is said of it. One kind
-    that all groups share is no level.
+    """The names that a curator's mapping gives: the columns kind, group and label of the labels
+    that have a group, and a sentence on how many these are. A kind that all groups share is no
+    level, since it would tell nothing apart.
 
     >>> row = {"class_id": "1", "status": "group", "decided_by": "a"}
     >>> row |= {"kind": "bird", "group": "owl", "label": "barn owl"}

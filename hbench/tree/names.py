@@ -100,7 +100,8 @@ class NameTable:
 
     @classmethod
     def of(cls, levels: Iterable[str], rows: Iterable[Iterable[str]]) -> NameTable:
-        """Make a table of rows, one per item."""
+        """Make a table of the levels' names and of rows of names, coarse to fine, one per item;
+        equal rows are counted."""
         return cls(tuple(levels), dict(Counter(stripped(row) for row in rows)))
 
     def is_placeholder(self, name: str) -> bool:
@@ -173,8 +174,8 @@ def _numbers_of(row: Row, numbers: Sequence[dict[str, int]]) -> list[int]:
 
 
 def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
-    """Return the path of names from the coarsest level down to each node, which may be an inner
-    one.
+    """Return the path of names from the coarsest level down to each of the `nodes`, given by their
+    names, which may be inner ones.
 
     Raises UnknownName for a name that is not a node of the table, TreeError for one in several
     places.
@@ -368,7 +369,7 @@ def remarks_on(table: NameTable) -> list[str]:
     """Say in sentences which names of a tree look alike, and which often mean a missing name."""
     of_kind: dict[str, list[str]] = defaultdict(list)
     for problem in [*_placeholders(table), *_remarks(table)]:
-        if problem.kind != "spaces":
+        if problem.kind != "spaces":  # which change no score: the tree's own report has them
             names = (
                 " and ".join(problem.where)
                 if problem.kind == "alike"

@@ -88,8 +88,8 @@ def policy_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def mend(table: NameTable, names: Sequence[str]) -> Mended:
-    """Apply policies by name; raises UnknownName, and UsageError for two that mend the same kind of
-    problem.
+    """Apply the policies of these names, one after the other in an order of their own, to a table;
+    raises UnknownName, and UsageError for two that mend the same kind of problem.
     """
     changes: list[Change] = []
     final: dict[Row, Row | None] = {row: row for row in table.rows}

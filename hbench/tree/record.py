@@ -90,8 +90,8 @@ def mend_sheet(
 
 
 def _table_after_policies(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
-    """The source with its names replaced, where it is a table of columns of names; else a row for
-    each leaf."""
+    """The source with its names replaced by the mended ones, where it is a table of columns of
+    names (the `levels` that a user named, or all that are found); else a row for each leaf."""
     if source.is_file() and is_table(source):
         table = read_table(source)
         is_edges = not levels and edge_columns(table, ()) is not None

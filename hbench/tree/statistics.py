@@ -97,8 +97,8 @@ def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -
 
 
 def effective_number(items: NDArray[np.int64]) -> float:
-    """Compute exp of the entropy of the shares, the number of equally large classes with the same
-    diversity.
+    """Compute exp of the entropy of the shares of classes, given their numbers of `items`: the
+    number of equally large classes with the same diversity. An empty class has no share.
 
     >>> effective_number(np.array([5, 5, 0, 0]))
     2.0

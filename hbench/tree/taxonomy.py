@@ -138,7 +138,8 @@ def _in_small(named: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str, ...]]) -> None:
-    """Raise DataError for a taxon that stands in two rows with another parent or name."""
+    """Raise DataError for a taxon that stands in two rows with another parent or name; `ids`,
+    `facts`: of every row, the taxon's id, and its parent and name."""
     if len({*ids}) == len(ids):
         return
     lines: dict[str, int] = {}
@@ -148,6 +149,7 @@ def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str,
             raise DataError(
                 f"the taxon {taxon} of {source} stands in two rows that differ",
                 expected="one parent and one name of each id",
+                # lines are counted from 1, and the first is the header
                 found=f"lines {first + 2} and {number + 2}: {facts[first][1]} below "
                 f"{facts[first][0]}, {facts[number][1]} below {facts[number][0]}",
                 fix="keep one of the two",
@@ -155,8 +157,8 @@ def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str,
 
 
 def _taxa_named(named: Mapping[str, str]) -> dict[str, str]:
-    """The taxon that each taxon names, such as its parent, but for those that name themselves or
-    none.
+    """The taxon that each taxon names in a column, such as that of its parent, given as {taxon: the
+    text there}; without those that name themselves, as roots do, or none.
     """
     other = {taxon: plain_id(text) for taxon, text in named.items()}
     return {

@@ -62,14 +62,14 @@ class Climb(NamedTuple):
         return np.asarray(said.sum(axis=1), np.int64)
 
     def levels_by(self, thresholds: Values) -> Positions:
-        """The deepest level (N,) whose mass reaches the threshold of that level (L,), 1 … L; 0
-        where none does."""
+        """The deepest level (N,), 1 … L, whose mass reaches the threshold of that level, of the
+        `thresholds` (L,); 0 where none does."""
         depth = self.masses.shape[1]
         said = (self.masses >= thresholds) & (self.nodes != BELOW)
         return np.asarray((said * np.arange(1, depth + 1)).max(axis=1), np.int64)
 
     def of(self, rows: Positions | NDArray[np.bool_]) -> Climb:
-        """The climbs of some items, by their positions or a mask (N,)."""
+        """The climbs of some items; `rows`: their positions (n,), or a mask (N,)."""
         return Climb(self.nodes[rows], self.masses[rows])
 
 
@@ -117,8 +117,8 @@ def _row_of_largest_share(rows: Shares, items: int) -> Positions:
 
 
 def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
-    """Let paths (N, L) that end early go on along the largest share of their item among the paths
-    that begin with them; again, until none does."""
+    """Let the paths of N items, `nodes` (N, L), that end early go on along the largest share that
+    their item has (in `rows`) among the paths that begin with them; again, until none goes on."""
     depth = nodes.shape[1]
     if not (nodes == BELOW).any():
         return nodes

@@ -44,8 +44,8 @@ class Numbering:
         return tuple(JOINED.join(path) for path in self._unknown)
 
     def paths(self, rows: Sequence[Row]) -> Labels:
-        """The numbers of the nodes (R, L) on the paths of names, BELOW their end; names that the
-        tree does not have get new numbers."""
+        """The numbers of the nodes (R, L) on the paths `rows` of names, BELOW their end; names that
+        the tree does not have get new numbers."""
         nodes = np.full((len(rows), self.tree.depth), BELOW, np.int32)
         for number, row in enumerate(rows):
             for depth in range(1, len(row) + 1):

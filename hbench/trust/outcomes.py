@@ -38,7 +38,7 @@ class JudgedClimb(NamedTuple):
     coverage: Values
 
     def of(self, rows: Positions | NDArray[np.bool_]) -> JudgedClimb:
-        """The judged climbs of some items, by their positions or a mask (N,)."""
+        """The judged climbs of some items; `rows`: their positions (n,), or a mask (N,)."""
         return JudgedClimb(self.climb.of(rows), self.right[rows], self.coverage[rows])
 
 
@@ -154,8 +154,9 @@ class Reliability(NamedTuple):
 
 
 def reliability_of(masses: Values, right: Values) -> tuple[Reliability, ...]:
-    """Masses (N,) in ten bins of equal width beside what is right of them (N,), NaN where nobody
-    knows; the last bin has 1 in it."""
+    """How well masses say how often answers are right: for ten bins of equal width, the mean of the
+    `masses` (N,) in it beside that of `right` (N,): 1, 0, or NaN where nobody knows. The last bin
+    has the mass 1 in it."""
     known = ~np.isnan(right)
     at = np.minimum((masses * BINS).astype(np.int64), BINS - 1)
     rows = []

@@ -83,7 +83,8 @@ def units_needed(target: float) -> int:
 
 
 def said_at(climb: Climb, right: Values, threshold: float | Values) -> Values:
-    """Whether each answer is right (N,): NaN where nothing is said, or nobody knows."""
+    """Whether each answer at a threshold, one of all items or of each (N,), is right, (N,): NaN
+    where nothing is said, or nobody knows."""
     return answers_of(climb.levels_at(threshold), right)
 
 

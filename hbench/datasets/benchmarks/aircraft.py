@@ -2,6 +2,7 @@
 trains, the rest tests.
 """
 
+from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError
@@ -31,10 +32,8 @@ def build(raw: Path) -> Splits:
     variants = lines_of(raw / "variants.txt")
     # papers on metric learning train on the first half of the classes
     training = {name.strip() for name in variants[: len(variants) // 2]}
-    labelled = [
-        (f"images/{image}.jpg", tuple(names[level] for level in SPEC.levels))
-        for image, names in of_image.items()
-    ]
+    in_order = itemgetter(*SPEC.levels)  # of {level: name}, the names coarse to fine
+    labelled = [(f"images/{image}.jpg", in_order(names)) for image, names in of_image.items()]
 
     # the last name of a row is that of the finest level, the variant
     return split_by(labelled, trains=lambda names: names[-1] in training)

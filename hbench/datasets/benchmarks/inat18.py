@@ -4,6 +4,7 @@ taxonomy (full).
 
 import dataclasses
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 from hbench.core.errors import DataError, examples
@@ -32,8 +33,9 @@ def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]
     which calls the species of a category its "name".
     """
     keys = ["name" if level == "species" else level for level in levels]
+    names_in = itemgetter(*keys)  # of an entry, the names coarse to fine
     with json_of(raw / "categories.json", "a list of categories") as entries:
-        return {int(entry["id"]): tuple(entry[key] for key in keys) for entry in entries}
+        return {int(entry["id"]): names_in(entry) for entry in entries}
 
 
 def official_names(raw: Path) -> Names:

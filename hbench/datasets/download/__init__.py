@@ -306,7 +306,8 @@ class Transfer:
                 self.on_progress(len(block))
 
     def _refuse_too_long(self, url: str, size: int) -> None:
-        """Raise SourceError for more bytes than the source allows, and delete those on disk."""
+        """Raise SourceError where `size`, the bytes of the file so far or as the server states
+        them, is more than the source allows, and delete what is on disk."""
         if self.source.most is not None and size > self.source.most:
             self.discard()
             raise SourceError(
@@ -367,8 +368,11 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
 
 
 def start_and_length(answer: requests.Response, here: int) -> tuple[int, int | None]:
-    """Return where in the file the response's body starts, and the file's length if stated; raises
-    SourceError.
+    """Return where in the file the response's body starts, in bytes, and the file's length if
+    stated: 0 where the server sends the whole (200), `here`, the bytes on disk, where it sends the
+    rest (206). Raises SourceError for anything else.
+
+    Numbers have 18 digits at most: longer ones are no sizes of files.
     """
     length = answer.headers.get("Content-Length", "")
     if answer.status_code == 200:

@@ -151,7 +151,8 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
 
 
 def summary(problems: dict[str, HBenchError]) -> HBenchError:
-    """Make one error of all failures, of the gravest kind among them."""
+    """Make one error of all failures, by file, of the gravest kind among them, which decides the
+    exit code."""
     kind = _gravest(problems.values())
     return kind(
         f"{len(problems)} files are missing or wrong"
@@ -180,8 +181,9 @@ def _in_short(file: str, problem: HBenchError) -> str:
 
 
 def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
-    """Fetch, verify and unpack a file, as far as that is not done yet; return the error that ended
-    it, None for none: others go on. A stop that was asked for is no error."""
+    """Fetch, verify and unpack a file, as far as its state in the folder says that this is not done
+    yet ("verified": fetched, and sound; "unpacked", "done"); return the error that ended it, None
+    for none: other files go on. A stop that was asked for is no error."""
     try:
         if job.repair and not job.stop.is_set():
             _forget_wrong(source, job.folder)

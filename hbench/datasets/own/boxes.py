@@ -204,8 +204,9 @@ def _boxes_of(
     images: Mapping[Any, Mapping[str, Any]],
     kinds: Mapping[Any, Mapping[str, Any]],
 ) -> CocoBoxes:
-    """The boxes of all annotations. Raises ValueError for an annotation whose category or picture
-    is not listed, or whose box is no four numbers.
+    """The boxes of all annotations of a COCO document; `images`, `kinds`: its pictures and its
+    categories, by their ids. Raises ValueError for an annotation whose category or picture is not
+    listed, or whose box is no four numbers.
     """
     rows: list[dict[str, str]] = []
     left_out: Counter[str] = Counter()
@@ -236,8 +237,8 @@ def _boxes_of(
 
 
 def _reason_against(annotation: Mapping[str, Any]) -> str:
-    """Why a box is left out; "" for one that is not. Raises ValueError for one that is not four
-    numbers.
+    """Why the box of a COCO annotation is left out; "" for one that is not. Raises ValueError for
+    one that is not four numbers (left, top, width, height).
     """
     box = annotation.get("bbox")
     if not box:

@@ -45,8 +45,9 @@ def is_qrels(path: Path) -> bool:
 
 
 def _are_items(header: list[str], rows: list[list[str]], columns: tuple[str, str, str]) -> bool:
-    """Whether rows are items of a table whose only level is called "level": they say by a flag
-    whether each is a query."""
+    """Whether a table that looks like judgements has items in its rows, and its only level is
+    called "level": a flag says then whether each is a query, where judgements have its id.
+    `columns`: those of query, item and grade."""
     query, _, grade = columns
     place = header.index(query)
     flags = {row[place].lower() for row in rows if len(row) == len(header)}

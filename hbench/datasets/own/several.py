@@ -72,8 +72,8 @@ def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
 
 
 def have_labels(joined: Sequence[str], mark: str, cells: Set[str]) -> bool:
-    """Whether each of some cells with a mark, such as "dog;cat", holds a label that stands alone in
-    another of all `cells`."""
+    """Whether each of the cells `joined`, those with a mark, such as "dog;cat", holds a label that
+    stands alone in another of all `cells`: then the mark is between labels."""
     return all(_has_label(text, mark, cells) for text in joined)
 
 
@@ -135,8 +135,8 @@ def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> p
 
 
 def with_row_per_item(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
-    """The table with one row for each item, its first path, and the column MORE_PATHS of its
-    others.
+    """The table with one row for each item: its first path in the columns `levels`, and the others
+    in the column MORE_PATHS. `item`: the column of the items' names.
 
     Raises DataError where the rows of an item differ elsewhere, such as in their split.
     """
@@ -172,6 +172,9 @@ def _refuse_different(
 ) -> None:
     """Raise DataError where the rows of one item disagree in what an item has once: its split, and
     whether it is ranked.
+
+    `items`: of every row; `is_first` (rows,): whether a row is the first of its item; `levels`: the
+    columns of names, in which rows of one item may differ.
     """
     once = [
         name

@@ -25,8 +25,8 @@ def split(
     """Return the table with its column of splits.
 
     If `by` names a level, the column puts every node of that level as a whole into test or
-    into train: the share `fraction` of the nodes into test; items whose node is unknown train.
-    Without `by` the table stays as it is.
+    into train: the share `fraction` of the nodes, which the `seed` decides, into test; items whose
+    node is unknown train. Without `by` the table stays as it is.
     """
     levels = own.columns.levels
     if by is None:

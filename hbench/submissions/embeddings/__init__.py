@@ -193,8 +193,8 @@ def write(
 
 
 def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int64]:
-    """The row of every item, int64 (n,): `vectors[rows]` are theirs. Raises SubmissionError if one
-    is missing.
+    """The row of each of the items, ids, among the embeddings, int64 (n,): `vectors[rows]` are
+    theirs. Raises SubmissionError if one is missing.
     """
     rows = pc.index_in(text_array(items), value_set=text_array(embeddings.ids))
     if rows.null_count:  # some item was not found
@@ -212,7 +212,8 @@ def problems(
     """Every problem at once: ids against the `wanted` items, then the numbers, block by block.
 
     Ids outside `wanted` are a fault unless they are `known` (other items of the dataset); a zero
-    vector has no direction and is a fault only under `cosine`.
+    vector has no direction and is a fault only under `cosine`. What a file was taken for, where it
+    does not say so itself, is told as a problem that is not fatal.
     """
     every = problems_of_ids(embeddings.ids, wanted=wanted, known=known)
     every += _problems_of_vectors(embeddings, cosine=cosine)

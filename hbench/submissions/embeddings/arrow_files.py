@@ -111,8 +111,8 @@ def read_ipc(path: Path) -> TableRead:
 def _read_parts(
     files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches
 ) -> TableRead:
-    """Read the ids of all parts of a table, then their vectors, batch by batch: the ids say how
-    large an array is needed, so that none is ever enlarged.
+    """Read the ids of all `files`, the parts of a table, then their vectors, batch by batch: the
+    ids say how large an array is needed, so that none is ever enlarged.
 
     `schema_of`, `batches_of`: how a file's format is read, its columns with their types, and the
     batches of chosen columns.
@@ -313,7 +313,7 @@ def _parquet_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatc
 
 
 def _ipc_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of some columns of an IPC file or stream."""
+    """The batches of the columns `names` of an IPC file or stream, arrow's own format."""
     schema = arrow_schema(path)
     places = [schema.get_field_index(name) for name in names]
     # A choice of fields makes arrow copy them, which is right for ids; vectors, in lists, are to
@@ -341,8 +341,8 @@ def _saved_files(folder: Path) -> list[Path]:
 
 
 def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
-    """Write ids and vectors as one file, a block at a time. Values are not compressed: vectors are
-    noise to a compressor."""
+    """Write ids (N,) and vectors (N, D) as one file, a block at a time, with `metadata` in its
+    schema. Values are not compressed: vectors are noise to a compressor."""
     dim = vectors.shape[1]
     kind = pa.list_(pa.from_numpy_dtype(vectors.dtype), dim)
     schema = pa.schema(

@@ -143,7 +143,7 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
 
 def _copies_in_words(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
     """Where items with equal vectors and other labels come from, and the classes that most of them
-    are of, each with how many; `classes` (n,) are those of these items."""
+    are of, each with how many; `classes` (n,) are those of these items, numbers into `names`."""
     items = np.bincount(classes, minlength=len(names))
     order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
     largest = examples((f"{names[i]} ({items[i]:,})" for i in order.tolist()), most=4)

@@ -82,7 +82,8 @@ def mapped(
     offset: int,
     order: Literal["C", "F"] = "C",
 ) -> NDArray[Any]:
-    """An array in a file, mapped read-only; an empty one cannot be mapped and is made."""
+    """The array in a file from the byte `offset` on, of this type, shape and order (C: rows side by
+    side), mapped read-only; an empty one cannot be mapped and is made."""
     if math.prod(shape) == 0:
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, mode="r", offset=offset, shape=shape, order=order)

@@ -109,9 +109,10 @@ def _pairs_by_first_rewriting(
     *,
     mirrored: bool,
 ) -> tuple[list[tuple[str, str]], str] | None:
-    """The pairs (unknown, wanted) that become equal by the first rewriting that makes this share of
-    the sample equal to one of the `others`, and its name; None where none does. `mirrored`: the
-    sample is of the unknown ids, the others of the wanted ones.
+    """The pairs (unknown, wanted) of ids that become equal by a rewriting, such as dropping the
+    suffix: by the first of the `rewritings` that makes this share of the sample equal to one of the
+    `others`, and its name; None where none does. `mirrored`: the sample is of the unknown ids, the
+    others of the wanted ones; else the other way round.
     """
     if not others:
         return None

@@ -76,8 +76,9 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
 
 
 def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
-    """Whether a table that lacks something of a ranking was meant as one: by its names, or by lists
-    or scores under no header.
+    """Whether a table that lacks something of a ranking was meant as one, so that the error says
+    what it lacks: by the names in its first row, or by lists or scores under no header. `rows`: its
+    first rows; `suffix`: of its file.
     """
     header = rows[0]
     if first_of(header, words.QUERIES):

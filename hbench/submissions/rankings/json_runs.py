@@ -59,8 +59,9 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
 
 
 def _as_run(content: Any) -> Lists | None:
-    """The lists by query of a JSON value that is a run: items with scores, {"a": 0.9}, or items in
-    their order; records become scores by item. None for any other value."""
+    """The lists by query of a JSON value, the `content` of a file, that is a run: items with
+    scores, {"a": 0.9}, or items in their order; records become scores by item. None for any other
+    value."""
     if not isinstance(content, dict) or not content or not any(content.values()):
         return None
     lists = content.values()
@@ -75,7 +76,7 @@ def _as_run(content: Any) -> Lists | None:
 
 def _scores_of(records: Any) -> dict[str, float] | None:
     """The scores by item of a list of records such as {"id": "a", "score": 0.9}; None for anything
-    else.
+    else, also where an item is listed twice: then it is not clear which score counts.
     """
     if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
         return None
@@ -92,7 +93,7 @@ def _scores_of(records: Any) -> dict[str, float] | None:
         ):
             return None
         found[str(record[item])] = record[score]
-    return found if len(found) == len(records) else None
+    return found
 
 
 def _are(types: Collection[type], values: Iterable[Any]) -> bool:

@@ -148,7 +148,8 @@ def _siblings_apart(
     graph: ClassGraph[NodeId], names: dict[NodeId, str], ends: dict[NodeId, tuple[str, str]]
 ) -> dict[NodeId, str]:
     """The names of nodes, with the first and last leaf behind that of an inner node whose sibling
-    has it, too. Raises TreeError for two leaves of one name under one parent.
+    has it, too: "(A … B)". `ends`: of each node the names of these leaves. Raises TreeError for two
+    leaves of one name under one parent, which nothing tells apart.
     """
     apart = dict(names)
     for parent in graph:

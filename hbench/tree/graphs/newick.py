@@ -88,7 +88,10 @@ def label(name: str) -> str:
 
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield place, kind (comment, quoted, length, mark, plain) and value of every token; skip the
-    spaces between them.
+    spaces between them. A mark is one of the letters ( ) , ; that make the tree.
+
+    In Newick a quote within a quoted name is written twice, and an underscore in a plain name
+    stands for a blank.
     """
     place = 0
     while place < len(text):
