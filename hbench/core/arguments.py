@@ -307,11 +307,12 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
     names = " or ".join(ELEMENTS[each] for each in members)
 
     def is_member(value: Any) -> bool:
-        """Whether a value may stand in the list."""
+        """Whether a value may stand in the list, by one of the kinds of its members."""
         return any(kind.fits(value) for kind in kinds)
 
     def fits(value: Any) -> bool:
-        """Whether a value is such a list, or as good as one."""
+        """Whether a value is such a list, or as good as one: of a length, of one axis, in order if
+        that counts, and of the right members alone."""
         if isinstance(value, str | bytes | dict | type):
             return False
         is_sized = isinstance(value, collections.abc.Sized)

@@ -92,6 +92,7 @@ class Manifest:
         ignore).
         """
         table = self.table()
+        # the levels as plain texts: pandas would make categories of their dictionaries
         texts = {level: table[level].cast(pa.string()) for level in self.levels}
         frame: pd.DataFrame = pa.table(
             {n: texts.get(n, table[n]) for n in table.column_names}

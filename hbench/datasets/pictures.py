@@ -145,6 +145,7 @@ def broken_links(folder: Path) -> list[str]:
     found = []
     for directory, folders, files in os.walk(folder, followlinks=True):
         here = os.path.realpath(directory)
+        # os.walk goes on into the folders that are left in this very list
         folders[:] = sorted(name for name in folders if _is_followed(directory, name, here))
         for name in files:
             if leads_nowhere(os.path.join(directory, name)):  # noqa: PTH118

@@ -125,7 +125,8 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
 
 
 def _beyond_gallery(measurement: Measurement, conditions: Conditions) -> list[str]:
-    """Name the cuts of R@k that are as long as the longest list, within which every positive is."""
+    """Say which R@k have a cut as long as the longest list, within which every positive is: they
+    tell nothing of the ranking."""
     longest = int(measurement.counts.sum(axis=1).max(initial=0))
     beyond = sorted(
         {

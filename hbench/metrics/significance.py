@@ -86,7 +86,7 @@ class UnitSums(NamedTuple):
     @classmethod
     def of_counts(cls, counts: Values, ones: Values) -> UnitSums:
         """The means of values 0 and 1, of which every unit has `counts` (M, G), `ones` (M, G) of
-        them 1.
+        them 1; all values weigh the same. The square of such a value is the value itself.
 
         >>> sums = UnitSums.of_counts(np.array([[2.0, 2.0]]), np.array([[2.0, 1.0]]))
         >>> sums.means.tolist(), sums.parts.tolist()
@@ -154,9 +154,12 @@ class UnitSums(NamedTuple):
 def _trials(
     values: Values, units: Units, *, shares: Values, counts: Values, sums: Values
 ) -> Values:
-    """`trials_of` every mean (M,) of values (M, Q); NaN for those of fewer than two units.
+    """How many independent trials say as much as each mean over units (M,), by `trials_of`; NaN for
+    a mean of fewer than two units.
 
-    `units` (Q,); `shares`, `counts`, `sums` (M, G): of the units, as `UnitSums` has them.
+    `values` (M, Q): of the queries, NaN where undefined; `units` (Q,): the unit of each query, such
+    as its class; `shares`, `counts`, `sums` (M, G): of the units, each unit's weight in the mean,
+    its number of values and their sum.
     """
     found = np.full(len(values), np.nan)
     for row, of_queries in enumerate(np.where(np.isnan(values), 0, values) ** 2):
@@ -243,7 +246,9 @@ def bound_without_errors(units: float) -> float:
 
 
 def _intervals(sums: UnitSums, normal: float) -> Values:
-    """The intervals (M, 2) of `mean_intervals` by a quantile of the normal distribution."""
+    """The intervals (M, 2) of the means of M metrics, as `mean_intervals` explains them, by a
+    `normal` quantile, such as 1.96 for 95 %: of Student's t around the mean, or, for means of
+    fractions, which this would let reach beyond 0 and 1, those of shares of trials."""
     low_high = np.full((len(sums.means), 2), np.nan)
     columns = zip(sums.means, sums.variance, sums.effective_units, sums.freedom, strict=True)
     for row, (mean, variance, units, freedom) in enumerate(columns):

@@ -78,7 +78,7 @@ class ColumnValues:
         """Whether the rows are numbered: n, n + 1, …"""
         if not (self.is_unique and self.is_whole):
             return False
-        numbers = [int(float(value)) for value in self.filled]
+        numbers = [int(float(value)) for value in self.filled]  # "3" and "3.0" alike
         return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
     def is_within(self, coarse: ColumnValues) -> bool:

@@ -241,10 +241,9 @@ def _reads_back(tree: LabelTree) -> bool:
         return False
     if len(tree.levels) == 1 and separator_of(tree.names[0]):
         return False
-    return (
-        columns_of(table, NOTHING, of_items="item" in {name.lower() for name in tree.levels}).levels
-        == tree.levels
-    )
+    # a level called item would be taken for the column of items, and the table for one of items
+    of_items = "item" in {name.lower() for name in tree.levels}
+    return columns_of(table, NOTHING, of_items=of_items).levels == tree.levels
 
 
 def _parse_graphml(text: str) -> ClassGraph[NodeId]:

@@ -357,6 +357,7 @@ def leave_out_faulty_rows(table: NameTable) -> NewRows:
         if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
     ]
     whole = {row: table.rows[row] for row in named}
+    # the nodes of several parents, once the rows that are left out anyway do not count
     shared = {
         key
         for key, of_node in dataclasses.replace(table, rows=whole).parents().items()

@@ -48,10 +48,11 @@ class DownloadOptions:
 def fetch_all(
     sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int = 4
 ) -> dict[str, HBenchError]:
-    """Fetch, verify and unpack the files that are not done yet; return the errors by file.
+    """Fetch, verify and unpack the files that are not done yet, `jobs` at a time; return the errors
+    by file. A lock in the folder keeps a second download from writing the same files.
 
     Raises DataError when the disk is too small, or the folder is read-only or in use;
-    DownloadInterrupted.
+    DownloadInterrupted where a stop was asked for.
     """
     check_space(sources, job.folder)
     with disk_errors(job.folder):
@@ -68,7 +69,7 @@ def fetch_all(
                     )
                 )
             except KeyboardInterrupt:
-                job.stop.set()
+                job.stop.set()  # the other threads end at their next block
                 raise
     except filelock.Timeout:
         raise DataError(

@@ -165,13 +165,14 @@ def _tar_members(archive: Path) -> Iterator[Member]:
         for info in opened:
             # or the list of a million members would stay in memory
             opened.members.clear()  # type: ignore[attr-defined]
-            if info.isdir() and info.name == ".":
+            if info.isdir() and info.name == ".":  # the folder that was packed, itself
                 continue
             path = safe_path(info.name)
             if not info.isdir() and (not info.isreg() or info.issparse()):
                 raise ValueError(f"{path} is a link, a device or a sparse file")
             if not info.isdir():
                 yield path, info.size, partial(opened.extractfile, info)  # type: ignore[misc]
+        # behind the last file a sound archive has a block of zeros
         opened.fileobj.seek(opened.offset)
         rest = len(opened.fileobj.read(tarfile.BLOCKSIZE))
         if rest < tarfile.BLOCKSIZE:

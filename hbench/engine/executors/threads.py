@@ -95,9 +95,9 @@ class Triangle:
         return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
 
     def lists(self, pool: Executor) -> SortedPositives | None:
-        """The sorted positives of all queries; None where products are not symmetric to the bit,
-        s(i, j) ≠ s(j, i), so that one cannot stand for the other."""
-        items = int((self.parts.sizes + 1).sum())
+        """The sorted positives of all queries, in flat arrays; None where products are not
+        symmetric to the bit, s(i, j) ≠ s(j, i), so that one cannot stand for the other."""
+        items = int((self.parts.sizes + 1).sum())  # one place more behind each query's, for −inf
         lists = SortedPositives(
             np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts
         )
@@ -145,7 +145,9 @@ class Triangle:
         free = by_thread.copy()
 
         def count(block: int) -> None:
-            """Count one block of queries × this chunk; the last block fills its tile partly."""
+            """Count one block of queries × this chunk of the gallery: for the block's own queries,
+            and, turned, for those of the chunk, in an array that no other thread uses meanwhile.
+            The last block fills its tile partly."""
             rows = self._side(block, lists, counts)
             of_columns = free.pop()
             with self._scores(len(chunk)) as tile:

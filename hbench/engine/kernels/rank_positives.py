@@ -190,11 +190,13 @@ def count_distractors(
     pessimistic: bool,
     above: NDArray[np.int32],
 ) -> bool:
-    """Add every distractor to `above[s]`, s the slot of the first positive after it; whether one
-    equals a positive.
+    """Add every distractor to `above[s]` (P + 1,), s the slot of the first positive after it;
+    return whether one has the score of a positive.
 
-    `scores` (n,), the distractors'; `ordered` (P + 1,) and `before` as at `look_up`, which says for
-    a bucket of scores how many positives lie above it: there the search for a slot begins.
+    `scores` (n,), the distractors'; `ordered` (P + 1,): the positives', best first, then a lower
+    one, where every search stops; `before` (buckets + 1,): for a bucket of scores, one of equal
+    widths, how many positives lie above it. So the search for the slot of a distractor begins there
+    and ends where the next bucket begins. Unsigned indices are not checked for being negative.
     """
     scale = scale_of(ordered, before)
     high = ordered[0]

@@ -88,8 +88,9 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
 
 @compiled_part
 def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, shift: int) -> None:
-    """Order keys stably by two digits of `key − low`, the lower of which begins at bit `shift`.
-    Both histograms, `counts` (2, 2^WIDTH), are taken in one reading."""
+    """Order keys in place, stably, by two digits of `key − low`, the lower of which begins at bit
+    `shift`: by the lower one into `buffer`, as long as the keys, and by the upper one back. Both
+    histograms, `counts` (2, 2^WIDTH), are taken in one reading."""
     one = np.uint32(1)
     mask = np.uint32((1 << WIDTH) - 1)
     down = np.uint32(shift)
@@ -105,6 +106,7 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
 
     become_places(lower)
     become_places(upper)
+    # each key goes to the next free place of its digit
     for item in range(np.uint64(len(keys))):
         key = keys[item]
         digit = np.uint32(np.uint32(key - low) >> down) & mask
@@ -249,9 +251,10 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
 
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
-    """Sort each part of the rows of scores (n, G), whatever they are: by score, then by the tie key
-    of the level. Write scores, levels and keys to `to`; a key holds the place of the score among
-    the distinct ones, since the score itself does not fit."""
+    """Sort each part (a range of the columns) of the rows of scores (n, G), whatever the scores
+    are: by score, best first, then by the tie key of the level. Write scores, levels and keys to
+    `to`, flat arrays in which part i lies at `parts.offsets[i]`; a key holds the place of the score
+    among the distinct ones, since the score itself does not fit."""
     coding = to.coding
     for row, begin, first, size in zip(
         range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True
@@ -268,7 +271,7 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
         places[to.scores[at] == -np.inf] = 2 * coding.middle  # the code of −inf everywhere
         to.keys[at] = places.astype(kind) << kind(coding.bits) | ties
         to.levels[at] = coding.to_level[ties]
-        to.scores[first + size] = -np.inf
+        to.scores[first + size] = -np.inf  # behind each part, where every search stops
 
 
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -28,8 +28,12 @@ class PairLists:
     def __init__(
         self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int
     ) -> None:
-        """`queries` (Q,), `columns` (G,): the rows of the manifest in canonical order, in which
-        queries and gallery are ranked; `depth`: the highest level that a pair may have."""
+        """Put the pairs of all lists into the order of ranking.
+
+        `lists`: in input order, the gallery rows of each query with their levels, −1 for what is
+        left out of its list; `queries` (Q,), `columns` (G,): the rows of the manifest in canonical
+        order, in which queries and gallery are ranked; `depth`: the highest level of a pair.
+        """
         # their inverse: from a row of the manifest to the place where it is ranked
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))

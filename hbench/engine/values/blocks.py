@@ -117,7 +117,9 @@ class JobPlans:
 
     @property
     def thread_bytes(self) -> int:
-        """How many bytes a thread that adds to blocks needs."""
+        """How many bytes a thread that adds to blocks needs: the workspaces of all views of the
+        labels, a copy of some rows where these are put into another order, and the level sequence
+        of a query where formulas compute the values (no plan of sums, or values by name)."""
         ranker = self.job.ranker
         listed = 0 if ranker.listed is None else ranker.listed.width
         size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)

@@ -72,7 +72,8 @@ class MetricGroup:
 
     def batch(self, counts: NDArray[np.int64]) -> Batch:
         """A batch with sums of 0 for n queries, and what the group needs summed; `counts` (n, K):
-        the items in each query's list by code."""
+        the items in each query's list by code, which is a level, or under partial labels becomes
+        one by the group's reading. Relevance and weight are filled in with the queries' own."""
         counts = counts if self.reading is None else self.reading.counts(counts)
         # (C,): the k of R@k and others
         cuts = np.unique(
@@ -81,7 +82,7 @@ class MetricGroup:
         shape = (len(counts), len(self.grades), counts.shape[1])  # (n, H, L+1) of H graded sums
         needs = {NEEDS[s.name.base] for s in self.scorers.values()}
         request = rank_sums.SumRequest(
-            counts.copy(),
+            counts.copy(),  # the caller's are those of all groups
             cuts,
             np.zeros(shape),
             np.ones(shape, np.int64),
@@ -233,7 +234,9 @@ class MetricPlan:
         lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
         read = 0 if self.ranker.known is None else max(most, RANKS) * 5
         of_item = sum(part.itemsize for part in self._by_score(0)[:3])
-        # a rank and a level take 5 bytes; the buffers of the sums two ranks and a level, 9
+        # `of_item`: a score, a key and a level, sorted. `lookup`: uint16 per bucket of a positive,
+        # and a count. A rank and a level take 5 bytes; the buffers of the sums two ranks and a
+        # level, 9
         return items * of_item + max(most, RANKS) * 5 + read + lookup + most * 9
 
     @contextmanager

@@ -100,7 +100,7 @@ def _means_and_scatter(
         first = int(sizes[: some.start].sum())
         of_classes = rows[first : first + int(sizes[some].sum())]
         units = unit_vectors(vectors[of_classes], np.float64)
-        starts = np.cumsum(sizes[some]) - sizes[some]
+        starts = np.cumsum(sizes[some]) - sizes[some]  # of each class among these rows
         means[some] = np.add.reduceat(units, starts) / sizes[some, None]
         units -= np.repeat(means[some], sizes[some], axis=0)
         scatter += units.T @ units

@@ -225,9 +225,9 @@ AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
 
 
 def _letters_of(name: str) -> tuple[str, str, str]:
-    """What no rewriting changes in a name: the letters and digits, but for zeros, of its last part,
-    with and without the suffix, and of all of it. Names that share none of the three cannot become
-    equal; so few are compared."""
+    """What no rewriting changes in a name: the letters and digits, but for zeros, with which
+    numbers are padded, of its last part, with and without the suffix, and of all of it. Names that
+    share none of the three cannot become equal; so few are compared."""
     # what Python or an address prints around a name is taken off first
     if MARKED.search(name):
         name = unquote(_unwrapped(name))

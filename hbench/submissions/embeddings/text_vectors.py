@@ -150,15 +150,15 @@ def _places_of(pattern: re.Pattern[str], columns: Sequence[Sequence[str]]) -> li
 def _is_header(
     first: Sequence[str], rows: Sequence[Sequence[str]], number: re.Pattern[str]
 ) -> bool:
-    """Whether a first row names the columns: by a known name, by texts above numbers, or by the
-    numbers 0, 1, 2 … of pandas.
+    """Whether a `first` row names the columns: by a known name, by texts above numbers, or by the
+    numbers 0, 1, 2 … of pandas. `rows`: the next ones; `number`: what a number looks like here.
     """
     names = [cell.casefold() for cell in first]
     if any(words.is_id(name) or name in words.VECTORS for name in names):
         return True
-    if names[1:] == [str(place) for place in range(len(names) - 1)] and (
-        not names[0] or not number.fullmatch(names[0])
-    ):
+    # pandas writes "", 0, 1, 2 … above an index and the columns of an array
+    are_numbered = names[1:] == [str(place) for place in range(len(names) - 1)]
+    if are_numbered and (not names[0] or not number.fullmatch(names[0])):
         return len(names) > 2
 
     def is_above_numbers(place: int) -> bool:

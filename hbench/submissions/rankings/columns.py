@@ -85,7 +85,8 @@ def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
         is_ranking = first_of(header, (*words.LISTS, *ORDERS)) or first_of(header, words.RETRIEVED)
         # a table of labels has these
         return bool(is_ranking) and not {"query", "gallery", "item"} <= set(map(folded, header))
-    # no header: a query with its list, or rows of query, item and score, whose queries repeat
+    # no header: a query with its list, or rows of query, item and score, whose queries repeat; or
+    # the column images of Kaggle's landmark challenges, without that of the queries
     is_list = len(header) == 2 and are_several(header[1]) and suffix == ".csv"
     repeated = len({row[0] for row in rows}) < len(rows)
     is_rows = len(header) == 3 and repeated and _are_numbers(rows, 2) and not _are_numbers(rows, 1)
@@ -286,8 +287,9 @@ def _in_brackets(cell: str) -> list[str]:
 
 
 def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
-    """The reader of parquet rows or lists, or of a refusal where it was meant as a ranking; None
-    for any other file.
+    """The reader of a parquet file whose columns are those of a ranking, a row per listed item or
+    a list per query; or one that refuses a file that was meant as a ranking and lacks something.
+    None for any other file.
     """
     fields = _parquet_fields(path)
     names = list(fields)

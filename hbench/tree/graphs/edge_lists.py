@@ -92,8 +92,9 @@ def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColum
 
 
 def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
-    """Two columns where the names of one come back in the other, all but one, the root; each child
-    stands once.
+    """The two columns of a table of edges under any names, parent and child: the names of one come
+    back in the other, all but one, the root; each child stands once, no node is its own parent, and
+    at least two nodes are both. So exact, since a table of two levels looks almost alike.
     """
     columns = [name for name in table.column_names if not words.is_index(name, counts_rows=False)]
     if len(columns) != 2:

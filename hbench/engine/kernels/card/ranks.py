@@ -163,7 +163,12 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 
 @card_part
 def count_and_add_up(row: RankedQuery, buckets: Buckets, listed: Sorted, ranks: Int32s) -> None:
-    """Count the distractors between the sorted positives of one query, and write the ranks."""
+    """Count the distractors between the sorted positives of one query, and write the ranks; and how
+    many items were left out of the list, so that its length is known.
+
+    `count_distractors` returns for each thread how many of the items at its columns are left out
+    outside of the positives; within them they are what is not listed.
+    """
     for slot in range(cuda.threadIdx.x, listed.size, cuda.blockDim.x):
         listed.above[slot] = 0
     cuda.syncthreads()
@@ -240,8 +245,10 @@ def start_of(part: Number, buckets: Buckets) -> Number:
 
 @card_part
 def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
-    """Divide the buckets into parts, the more, the more positives a bucket holds, so that a part
-    holds few; return the number of parts. `buckets.firsts` then has the first part of each.
+    """Divide the buckets, which cut the scores into equal widths, into parts, the more, the more
+    positives a bucket holds, so that a part holds few; return the number of parts.
+    `buckets.firsts` has the number of positives of each bucket first, then of its parts, and at the
+    end the number of its first part.
     """
     firsts = buckets.firsts
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
@@ -303,7 +310,9 @@ def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
 
 @card_part
 def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
-    """Write the positives, which lie part by part, best first."""
+    """Write the positives of a query best first. They lie part by part (scores near each other)
+    but unsorted: in a short part each positive counts how many come before it, and a long one is
+    sorted by one thread, that of its first slot."""
     keys = row.ranges.keys
     query = row.query
     unsorted = Slotted(slots.unsorted_scores[query], slots.unsorted_codes[query], keys)

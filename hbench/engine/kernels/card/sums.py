@@ -285,9 +285,12 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
 
 @card_part
 def write_sums(query: SummedQuery, level: Number, sums: Float64s, out: CardSums) -> None:
-    """Write what was added up of one level, in the order of LevelSums and the overlap: the sums at
-    R, the number of positives, and of the whole list, and the intersections. `out`: levels from 1;
-    the gain at R is NaN, for no metric takes it."""
+    """Write what was added up of one level, from 1: the sums at R, the number of positives, and of
+    the whole list, and the intersections. The gain at R is NaN, for no metric takes it.
+
+    `sums` (6,): precision of the whole list, precision and hits within R, gain, intersection of the
+    level's binary labels, and the overlap of all levels.
+    """
     at_r = out.hits.shape[2] - 2
     out.hits[query.number, level - 1, at_r] = sums[2]
     out.hits[query.number, level - 1, at_r + 1] = query.size
