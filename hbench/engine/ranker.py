@@ -294,9 +294,12 @@ class Ranker:
     def arranged(
         self, scores: NDArray[np.floating], first: int
     ) -> Iterator[tuple[int, NDArray[np.floating]]]:
-        """Yield finished rows in which the items of each code lie side by side, of the scores
-        (n, G) of the queries from `first` on in canonical order; with the place of the first of
-        them among the n."""
+        """Yield finished rows of the scores (n, G) of the queries from `first` on in canonical
+        order, some at a time, with the place of the first of them among the n.
+
+        In a finished row what is left out has −inf, and the items of each code (a level, or under
+        partial labels one of two per level) lie side by side.
+        """
         if self.arrange is None:
             self.mask(scores, first)
             yield 0, scores

@@ -251,8 +251,9 @@ def scorers_by_name(scorers: Sequence[ScoreQuery]) -> dict[int, ScoreNamed]:
 
 
 def released_relevance(counts: Counts, exponent: float) -> NDArray[np.float32]:
-    """(l/(L−1))^α / counts[l] in float32, 0 for distractors and for levels without items; (…,
-    L+1)."""
+    """The relevance (…, L+1) of an item of each level l as the released evaluator has it:
+    (l/(L−1))^α / counts[l] in float32, 0 for distractors and for levels without items. `counts`
+    (…, L+1): the items of each level, from 0; `exponent`: α."""
     # L − 1 and float32 as in the released code: its rounding decides which levels are equal
     depth = counts.shape[-1] - 1
     weights = np.array(
@@ -269,8 +270,9 @@ def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> f
     """H-AP as the released evaluator computes it: relevances in float32, and the items of a level
     found by their relevance, so that two levels of equal relevance are each counted in both.
 
-    `counts` (L+1,): |Ω^(l)|, by which relevances are divided; `exponent`: α of (l/(L−1))^α. A
-    sequence has the ranks and levels of the positives (P,), in the order of their ranks.
+    `counts` (L+1,): |Ω^(l)|, by which relevances are divided; `exponent`: α of (l/(L−1))^α, in
+    which the released code has L − 1 where the paper has L. A sequence has the ranks and levels of
+    the positives (P,), in the order of their ranks.
     """
     rel = released_relevance(counts, exponent)
     gains = rel[sequence.levels]

@@ -49,7 +49,11 @@ class Block:
     """
 
     def __init__(self, ranker: Ranker, numbers: range, metrics: int) -> None:
-        """`numbers`: the blocks, one after another; `metrics`: how many values a query gets."""
+        """Make room for the values of all queries of some blocks; what computes them is added to
+        `adders`, called with each piece of scores, and `finishers`, called once at the end.
+
+        `numbers`: the blocks, one after another; `metrics`: how many values a query gets.
+        """
         size = ranker.scores.block_size
         self.ranker, self.first = ranker, numbers.start * size
         self.queries = ranker.queries[self.first : numbers.stop * size]

@@ -83,7 +83,7 @@ class NodeVectors:
         depth = self.tree.depth
         nodes = {reader: np.empty((len(pictures), depth), np.int32) for reader in READERS}
         masses = np.empty((len(pictures), depth))
-        bytes_of_one = 4 * len(self.tree.names[-1])
+        bytes_of_one = 4 * len(self.tree.names[-1])  # of a picture's float32 scores of all leaves
         for block in slices(len(pictures), BLOCK_BYTES // bytes_of_one):
             products = [product_of(pictures[block], each) for each in self.vectors[self.first :]]
             # A product is fastest of many pictures, what follows of few: their scores stay in the

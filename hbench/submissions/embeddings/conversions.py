@@ -116,8 +116,9 @@ def _datasets_of(path: Path) -> str | None:
 
 
 def command(path: Path, programs: dict[str, str]) -> str:
-    """A shell line that runs the program for the suffix of `path`, which writes an .npz (from an
-    .npy, another .npy) beside it, and nothing over it."""
+    """A shell line that runs one of the `programs` (Python, by the suffix of what they convert) on
+    the file at `path`: it writes an .npz (from an .npy, another .npy) beside it, and nothing over
+    it."""
     suffix = path.suffix.lower()
     target = path.with_suffix(".npz")
     if suffix in (".npy", ".npz"):  # of which the target would be the file itself
