@@ -271,9 +271,8 @@ def _by_splits(
     for test in data.tests.values():
         everything = test.query | test.gallery
         for words, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
-            sequences = among_themselves(chosen, test, given.queries)
-            values = np.array([formula(sequence) for sequence in sequences], float)
-            found.setdefault((words,), []).append(values)
+            values = among_themselves(chosen, test, given.queries, {(words,): formula})
+            found.setdefault((words,), []).append(values[words,])
     yield from _without_options(found)
 
 

@@ -15,16 +15,19 @@ itself ranks, so that nothing is ranked again but the vectors from their mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbench.datasets.manifest import Manifest
+from hbench.engine.job import Job
 from hbench.engine.ranker import Ranker
 from hbench.engine.sides import Side
+from hbench.evaluation.measurement import measure
 from hbench.metrics.level_sequence import LevelSequence
+from hbench.metrics.protocols import ScoreQuery
 from hbench.submissions.embeddings import Embeddings, align
 
 TREC_DEPTH = 1000  # results of a query in a run, beyond which trec_eval's callers list none
@@ -83,18 +86,30 @@ OTHER_LISTS = {HIT: kept_as_hit, MISS: kept_as_miss, DROPPED: without_first}
 
 
 def among_themselves(
-    chosen: NDArray[np.bool_], test: Manifest, embeddings: Embeddings, *, centred: bool = False
-) -> Iterator[LevelSequence]:
-    """Yield the level sequence of each of the chosen items of a test (N,), ranked by cosine in a
-    list of all others; `centred`: with the mean of their vectors taken off."""
+    chosen: NDArray[np.bool_],
+    test: Manifest,
+    embeddings: Embeddings,
+    formulas: Mapping[Changes, Formula],
+    *,
+    centred: bool = False,
+) -> dict[Changes, Values]:
+    """The values (n,) of the chosen items of a test (N,) by every formula, each ranked by cosine in
+    a list of all others; `centred`: with the mean of their vectors taken off."""
     items = np.flatnonzero(chosen)
     # a copy: the ranker may reorder vectors in place
     vectors: Any = np.array(embeddings.vectors[align(embeddings, test.items[items])])  # (n, D)
     if centred:
         vectors = vectors - vectors.mean(axis=0, dtype=np.float64)
     ranker = Ranker(Side(vectors, test.labels[items]))
-    for block in range(ranker.blocks):
-        yield from ranker.block(block)
+    scorers = [_without_number(formula) for formula in formulas.values()]
+    measured = measure(Job(ranker, scorers))
+    # in the order of sums, so that a mean does not depend on the order of the items
+    return dict(zip(formulas, measured.values[:, measured.canonical], strict=True))
+
+
+def _without_number(formula: Formula) -> ScoreQuery:
+    """A formula as the engine calls it, with the number of the query, which it does not need."""
+    return lambda _query, sequence: formula(sequence)
 
 
 def by_other_lists(
@@ -109,20 +124,19 @@ def by_other_lists(
     `formulas`: by what is changed of the metric, () for itself. `is_precision`: whether it is a
     mean of precisions at the ranks of the positives.
     """
-    found: dict[Changes, list[float]] = {}
+    by_lists = {
+        (*changes, words): _of_changed(formula, changed)
+        for words, changed in OTHER_LISTS.items()
+        for changes, formula in formulas.items()
+    }
+    # a short list is not cut; and only in a mean of precisions does a high rank add nothing
+    if is_precision and test.query.sum() - 1 > TREC_DEPTH:
+        by_lists[(CUT_SHORT,)] = _of_changed(formulas[()], cut_short)
+    centred = {(*changes, CENTRED): formula for changes, formula in formulas.items()}
+    found = among_themselves(test.query, test, embeddings, by_lists)
+    return found | among_themselves(test.query, test, embeddings, centred, centred=True)
 
-    def add(words: str, sequence: LevelSequence) -> None:
-        """Add the values of one query, whose list is the sequence, by every formula, to what
-        `words` say is changed."""
-        for changes, formula in formulas.items():
-            found.setdefault((*changes, words), []).append(formula(sequence))
 
-    for sequence in among_themselves(test.query, test, embeddings):
-        for words, changed in OTHER_LISTS.items():
-            add(words, changed(sequence))
-        # a short list is not cut; and only in a mean of precisions does a high rank add nothing
-        if is_precision and sequence.counts.sum() > TREC_DEPTH:
-            found.setdefault((CUT_SHORT,), []).append(formulas[()](cut_short(sequence)))
-    for sequence in among_themselves(test.query, test, embeddings, centred=True):
-        add(CENTRED, sequence)
-    return {changes: np.array(values, float) for changes, values in found.items()}
+def _of_changed(formula: Formula, change: Callable[[LevelSequence], LevelSequence]) -> Formula:
+    """The formula of a changed list."""
+    return lambda sequence: formula(change(sequence))
