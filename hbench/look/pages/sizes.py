@@ -14,6 +14,7 @@ from hbench.core.files import write_text
 from hbench.evaluation.variants.smaller import SmallerScore, losses_in_words
 from hbench.look.pages.folder import SHARED, Pages
 from hbench.look.plots.sizes import draw_sizes, size_of
+from hbench.records.comparison import Difference
 from hbench.records.shown import shown, shown_difference_range
 
 
@@ -72,6 +73,13 @@ def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
         if ends is None:
             cells.append(SizeCell(value, "", ""))
             continue
-        verdict = "worse" if ends.high < 0 else "better" if ends.low > 0 else ""
-        cells.append(SizeCell(value, shown_difference_range(metric, ends.low, ends.high), verdict))
+        difference = shown_difference_range(metric, ends.low, ends.high)
+        cells.append(SizeCell(value, difference, _verdict(ends)))
     return cells
+
+
+def _verdict(ends: Difference) -> str:
+    """Whether the interval of a difference, in fractions, lies wholly below or above 0."""
+    if ends.high < 0:
+        return "worse"
+    return "better" if ends.low > 0 else ""
