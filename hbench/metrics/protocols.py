@@ -287,8 +287,8 @@ def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> f
 
 
 def without_last(sequence: LevelSequence) -> LevelSequence:
-    """The sequence of a list without its last item, which the released evaluators lose; the item is
-    taken off the counts, too."""
+    """The sequence of a list (ranks and levels of its positives, counts of all its items by level)
+    without its last item, which the released evaluators lose; it is taken off the counts, too."""
     size = int(sequence.counts.sum())
     # its level: that of the last positive if this has the last rank, else 0
     lost = int(sequence.levels[-1]) if len(sequence.ranks) and sequence.ranks[-1] == size else 0

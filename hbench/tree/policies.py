@@ -123,7 +123,9 @@ def _in_order(names: Sequence[str]) -> list[Policy]:
 
 
 def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
-    """A table with the new rows of a policy, without the problems that it mends."""
+    """A table with the new rows of a policy (`new`: what each row becomes, None where it is left
+    out), their items added up where rows become one, without the problems that it mends. Raises
+    TreeError where no row is left."""
     rows: Counter[Row] = Counter()
     for row, items in table.rows.items():
         if (after := new[row]) is not None:

@@ -118,7 +118,8 @@ def _row_of_largest_share(rows: Shares, items: int) -> Positions:
 
 def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
     """Let the paths of N items, `nodes` (N, L), that end early go on along the largest share that
-    their item has (in `rows`) among the paths that begin with them; again, until none goes on."""
+    their item has among the paths that begin with them; again, until none goes on. `rows`: of each
+    share its item (`owners`), its path (R, L), BELOW from its end on, and its size."""
     depth = nodes.shape[1]
     if not (nodes == BELOW).any():
         return nodes

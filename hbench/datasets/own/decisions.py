@@ -89,6 +89,7 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
         )
 
     decisions = []
+    # by line of the file, whose first is the header
     for number, (item, decision, label, path) in enumerate(text_rows(table, COLUMNS), start=2):
         each = LabelDecision(item, decision, _names(label), _names(path))
         needs_path = decision in {RELABEL, MERGE}

@@ -270,9 +270,10 @@ class Gallery:
     """
 
     def __init__(self, scores: Scores, device: torch.device) -> None:
+        """Load the gallery's vectors (G, D), chunk by chunk, if they take half of the card's free
+        memory at most: the scores need the rest. Else a chunk is sent whenever it is multiplied."""
         self.scores = scores
         self.device = device
-        """Load the gallery's vectors (G, D), chunk by chunk, if they fit."""
         self.kept: Tensor | None = None
         if scores.gallery_bytes <= _free(device) // 2:
             shape = (len(scores.columns), scores.gallery_rows.width)
