@@ -8,17 +8,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from hbench.core.errors import DataError
 from hbench.core.untrusted import load_picture
-
-if TYPE_CHECKING:
-    pass
-
 
 # the end of an item that is a box of a picture
 BOX = re.compile(r"#xywh=" + ",".join([r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"] * 4) + "$")

@@ -13,7 +13,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 from pydantic import Field, NonNegativeInt, ValidationError, field_validator, model_validator
@@ -28,9 +28,6 @@ from hbench.records.queries import KEYS, metric_columns, units_in_words
 
 SCHEMA = 1
 BY_QUERY = ".by-query.parquet"  # the values of every query lie next to their report
-
-if TYPE_CHECKING:
-    pass
 
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]  # neither a text nor true
