@@ -68,10 +68,10 @@ class Ranker:
         queries: Side,
         gallery: Side | None = None,
         *,
-        self_rows: NDArray[np.int64] | None = None,
+        self_rows: NDArray[np.int64] | None = None,  # (Q,): the query's own gallery row, or −1
         similarity: Similarity = cosine,
-        tie_key: Ties = pessimistic,
-        memory: int | None = None,
+        tie_key: Ties = pessimistic,  # of the number of levels: in what order equal scores come
+        memory: int | None = None,  # bytes that may be held, None for the default
     ) -> None:
         # every item is asked and ranked, and leaves out itself alone: similarities are symmetric
         self.mutual = gallery is None and queries.ignore is None and queries.more is None

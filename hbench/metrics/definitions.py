@@ -49,9 +49,9 @@ def metric(
     """A decorator that registers a function of one query's level sequence as the metric `name`.
 
     `takes`: the keyword arguments of the function, some of level, cut, relevance, weights and norm;
-    `full`: whether it needs the whole ranking; `factor`: by which values are shown, 100 for
-    percent. A name ends in @, # or / where that tells it from another metric of the same letters:
-    "NDCG@" has a cut.
+    `full`: whether it needs the whole ranking, not only its first items; `factor`: by which values
+    are multiplied where they are shown, 100 for percent. A name ends in @, # or / where that tells
+    it from another metric of the same letters: "NDCG@" has a cut.
     """
 
     def add(function: Callable[..., float]) -> Callable[..., float]:
