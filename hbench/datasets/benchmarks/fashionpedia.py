@@ -65,7 +65,7 @@ def build(raw: Path) -> Splits:
     The folders of images have the names of the splits: the archive of validation and test images
     unpacks to test/.
     """
-    rows = {}
+    rows: dict[str, tuple[str, ...]] = {}  # by item
     for split, file in FILES.items():
         # users have the annotation files in a folder of their own, or directly in the raw folder
         below = raw / "annotations" / file

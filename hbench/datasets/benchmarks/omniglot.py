@@ -35,7 +35,7 @@ def _labelled(raw: Path, folder: str) -> list[tuple[str, Row]]:
     """Read alphabet and character of every image from its path,
     FOLDER/ALPHABET/characterNN/IMAGE.png.
     """
-    labelled = []
+    labelled: list[tuple[str, Row]] = []
     for item in images_in(raw, folder):
         _, alphabet, character, _ = item.split("/")
         # every alphabet has a character01: the name of a class is unique in its level
