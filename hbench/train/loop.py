@@ -159,13 +159,14 @@ class PreparedRun(NamedTuple):
 
 
 def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
-    """Fit a recipe to its dataset and the number of processes; whatever cannot be trained is
-    refused here, before any weights or images are loaded.
+    """Fit a recipe to its dataset `whole` (training and tests) and to `world`, the number of
+    processes that share each batch; whatever cannot be trained is refused here, before any weights
+    or images are loaded.
 
     Raises UnknownName, ConfigError and DataError.
     """
     refuse_choices(recipe)
-    refuse_several(training_manifest(whole))
+    refuse_several(training_manifest(whole))  # items with several pictures each
     data, held = split_off(whole, recipe)
     manifest = training_manifest(data)
     recipe = fitted_to(recipe, manifest, world)
@@ -187,7 +188,10 @@ def _train_and_score(
     watch: Watch,
 ) -> Report:
     """Train in a folder that no other training writes to, and score; the arguments are those of
-    `train`, with the dataset split as in PreparedRun."""
+    `train`, with the dataset split as in PreparedRun: `data` without the classes that are held out
+    for validation, and these as `held` (None if the recipe validates nothing).
+
+    The first process alone writes to the folder and calls the trackers; all take every step."""
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
@@ -227,15 +231,16 @@ def _learn(
     log: Log,
     watch: Watch,
 ) -> None:
-    """Take the remaining steps; log, validate and save after each step if that is due."""
+    """Take the remaining steps; log, validate and save after each step if that is due. `held`: the
+    held-out classes to validate on, if any. Raises TrainingInterrupted after a signal to stop."""
     if is_over(run.best, recipe):
-        return
+        return  # a resumed run that had stopped early
 
     saved_at = time.monotonic()
     with _stop_signals() as is_stopped:
         for step in steps(run, recipe, data, out, processes):
             watch.on_step(step)
-            last = step.step == step.steps
+            last = step.step == step.steps  # steps count from 1
             if last or step.skipped or step.step % recipe.log_every == 0:
                 log.step(step)
             if step.step < run.step:
@@ -255,6 +260,7 @@ def _learn(
                         f"{run.best.missed} validations were not better (patience)"
                     )
                     last = True
+            # a signal to one process stops all of them, after the same step
             stop = any_of(is_stopped(), processes) and not last
             due = _is_due(recipe, run.step, time.monotonic() - saved_at)
             is_best = run.best is not None and run.best.step == run.step
@@ -271,23 +277,23 @@ def _learn(
 
 
 def _is_due(recipe: Recipe, step: int, seconds: float) -> bool:
-    """Whether a checkpoint is written after a step, this long after the last one.
+    """Whether a checkpoint is to be written after the step with this number, `seconds` after the
+    last checkpoint.
 
     By time, too: steps of a large net on a CPU take so long that a run that is killed would have
     lost hours.
     """
-    if not recipe.checkpoint_every:
+    if not recipe.checkpoint_every:  # 0: none before the end
         return False
-    late = 0 < recipe.checkpoint_minutes * 60 <= seconds
+    late = 0 < recipe.checkpoint_minutes * 60 <= seconds  # 0 minutes: never by time
     return late or step % recipe.checkpoint_every == 0
 
 
 def _score(
     run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes
 ) -> Report:
-    """Embed the items of all tests, shared among the processes, write the embeddings, and score the
-    file.
-    """
+    """Embed the items of all tests of `data`, shared among the processes; the first process writes
+    the embeddings and scores the file, and all get its report."""
     manifest = all_tests(data)
     vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     if processes.first:
@@ -306,15 +312,16 @@ def _score(
 
 @contextmanager
 def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
-    """Keep other trainings out of the folder, for all processes of this one by its first. Raises
-    UsageError where one is at work in it: their logs would be mixed.
+    """Keep other trainings out of the folder, within the block: the first process locks it, for all
+    processes of this training. Raises UsageError where another training is at work in it: their
+    logs would be mixed.
     """
     if not processes.first:
         yield
         return
     lock = lock_of(out)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=0)  # seconds: a training may last days, so nobody waits for it
     except Timeout:
         raise UsageError(
             f"another training writes to {out}", fix="wait for it, or name another --out"
@@ -327,10 +334,11 @@ def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether SIGINT or SIGTERM was received; a second one has its
-    usual effect.
+    """Yield a function that returns whether SIGINT or SIGTERM was received within the block, which
+    may end its step first; a second signal of the same kind has its usual effect, for whoever
+    cannot wait.
     """
-    received: list[int] = []
+    received: list[int] = []  # numbers of signals
     earlier = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -36,6 +36,7 @@ class Processes(NamedTuple):
 
     @property
     def first(self) -> bool:
+        """Whether this is the process that logs, saves and scores for all."""
         return self.rank == 0
 
 
@@ -46,8 +47,8 @@ PATIENCE = timedelta(hours=12)
 
 @contextmanager
 def join_processes(device: str = "auto") -> Iterator[Processes]:
-    """Join the processes that torchrun started, by nccl on GPUs and gloo elsewhere; or yield this
-    process alone.
+    """Join the processes that torchrun started, within the block, by nccl on GPUs and gloo
+    elsewhere; or yield this process alone, where torchrun did not start it.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     chosen = chosen_device(device)
@@ -74,12 +75,14 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:
+        """Gather the parts (B/W, …) of all W processes, (B, …), in order of rank."""
         ctx.rows = len(part)
         return _all_gather(part)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        # autograd owns the gradient passed in
+        """Add up the gradients (B, …) of all processes, and return the rows of this one's part."""
+        # a copy, since autograd owns the gradient passed in; all_reduce adds up in place
         total = gradients[0].clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         start = dist.get_rank() * ctx.rows
@@ -87,7 +90,8 @@ class _Gather(torch.autograd.Function):
 
 
 def gather(part: Tensor, processes: Processes) -> Tensor:
-    """Gather the parts (B/W, …) of all processes in order of rank, (B, …), with their gradient."""
+    """Gather the parts (B/W, …) of all W processes in order of rank, (B, …), with their gradient if
+    they have one."""
     if processes.world == 1:
         return part
     whole: Tensor = _Gather.apply(part) if part.requires_grad else _all_gather(part)
@@ -95,8 +99,9 @@ def gather(part: Tensor, processes: Processes) -> Tensor:
 
 
 def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> None:
-    """Average the gradients of weights outside of DistributedDataParallel, the proxies, over the
-    processes.
+    """Average the gradients of weights over the processes, in place: those of a loss, such as
+    proxies of classes, which DistributedDataParallel does not know. A weight that no term of the
+    loss used has none.
     """
     if processes.world > 1:
         for weight in weights:
@@ -106,8 +111,8 @@ def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> 
 
 
 def distributed(model: nn.Module, processes: Processes) -> nn.Module:
-    """Wrap the model for training by all processes; batch norms see the whole batch on GPUs,
-    elsewhere they must be frozen.
+    """Wrap the model for training by all processes, so that it learns as one with the whole batch:
+    batch norms see the whole batch on GPUs, elsewhere they must be frozen (else UsageError).
     """
     if processes.world == 1:
         return model
@@ -117,11 +122,12 @@ def distributed(model: nn.Module, processes: Processes) -> nn.Module:
             reason = "batch norms cannot see the batches of other processes on a CPU"
             raise UsageError(reason, fix="--set model.freeze_batch_norm=true, or one process")
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    # the buffers, means of batch norms, are the same in all processes anyway
     return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
 
 
 def any_of(flag: bool, processes: Processes) -> bool:
-    """Whether the flag is true in any process."""
+    """Whether the flag is true in any process; all processes must ask, and get the same answer."""
     if processes.world == 1:
         return flag
     raised = torch.tensor(int(flag), device=processes.device)
@@ -130,7 +136,8 @@ def any_of(flag: bool, processes: Processes) -> bool:
 
 
 def gather_objects(value: Any, processes: Processes) -> list[Any]:
-    """Collect the values of all processes, in order of rank."""
+    """Collect the values of all processes, anything that can be pickled, in order of rank. Each
+    waits here for all the others."""
     if processes.world == 1:
         return [value]
     values: list[Any] = [None] * processes.world
@@ -155,7 +162,7 @@ def chosen_device(name: str) -> torch.device:
     with refuse_device(name):
         device = torch.device(name)
         if device.type != "cuda":
-            torch.zeros(1, device=device)
+            torch.zeros(1, device=device)  # raises where the device is not there
             return device
         if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             expected = "--device cuda, one GPU for each"
@@ -163,6 +170,7 @@ def chosen_device(name: str) -> torch.device:
                 "several processes cannot share one GPU", expected=expected, found=name
             )
 
+        # LOCAL_RANK: this process's number on this machine, by torchrun
         local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
         torch.cuda.set_device(local)
         return torch.device("cuda", local)

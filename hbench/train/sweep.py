@@ -65,11 +65,13 @@ class Sweep:
         return list(itertools.product(*of_keys))
 
     def resolved(self, *more: str) -> Recipe:
-        """The recipe with its changes, and these."""
+        """Resolve the recipe with its changes and `more` ones, each KEY=VALUE."""
         return resolve(self.recipe, [*self.changes, *more])
 
     def trial(self, combination: Sequence[str]) -> Recipe:
-        """The recipe of a trial, which never sees the tests."""
+        """Make the recipe of a trial, which tries a combination, KEY=VALUE of every key. It never
+        sees the tests: it is scored on held-out training classes, on 20 % of them if the recipe
+        holds none out."""
         recipe = self.resolved(*combination)
         values = merge_tables(recipe.model_dump(), {"tested": False})
         if not recipe.validation:
@@ -84,7 +86,7 @@ def parse_sweep(text: str) -> TriedKey:
     TriedKey(key='optimizer.lr', values=('1e-4', '3e-4'))
     """
     key, sign, values = text.partition("=")
-    # at commas after which no bracket closes before another opens
+    # at commas after which no bracket closes before another opens: those outside of lists
     parts = re.split(r",(?![^\[]*\])", values)
     tried = tuple(value.strip() for value in parts if value.strip())
     if not sign or len(set(tried)) < 2:
@@ -117,8 +119,8 @@ def train_trials(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
 
 
 def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
-    """The recipes of all trials, by what each tries; raises ConfigError for the first that cannot
-    be trained."""
+    """Return the recipes of all trials, by what each tries (KEY=VALUE of every key); raises
+    ConfigError for the first that cannot be trained."""
     recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
     datasets = {name: load(name) for name in dict.fromkeys(map(require_dataset, recipes.values()))}
     _refuse_trials(recipes, datasets, is_held_out=not sweep.resolved().validation)
@@ -141,7 +143,8 @@ def delete_weights(out: Path, trials: Iterable[Trial]) -> int:
 
 
 def folder_of(out: Path, combination: Sequence[str]) -> Path:
-    """The folder of a trial."""
+    """The folder of the trial of a combination, KEY=VALUE of every key; a value may be the name of
+    a file, whose slashes would be folders."""
     return out / TRIALS / ",".join(combination).replace("/", "_")
 
 
@@ -152,7 +155,11 @@ def _refuse_trials(
     is_held_out: bool,
 ) -> None:
     """Raise ConfigError for the first trial that cannot be trained: by its names, or by the classes
-    of its dataset."""
+    of its dataset.
+
+    `recipes`: by combination, KEY=VALUE of every key; `datasets`: by name; `is_held_out`: the sweep
+    holds classes out where the recipe itself does not, which the error then says, as too few
+    classes may be due to that."""
     for combination, recipe in recipes.items():
         try:
             prepare_run(recipe, datasets[require_dataset(recipe)])
@@ -169,14 +176,14 @@ def _refuse_trials(
 
 
 def ends_of(sweep: Sweep, best: Trial) -> list[str]:
-    """Which values of the best trial stand at an end of the numbers that were tried, beyond which
-    a better one may lie."""
+    """List, as "KEY = VALUE", which values of the best trial stand at an end of the numbers that
+    were tried, beyond which a better one may lie."""
     ends = []
     for (key, values), chosen in zip(sweep.choices, best.values, strict=True):
         try:
             numbers = sorted(map(float, values))
         except ValueError:
-            continue
+            continue  # names or lists have no ends
         if float(chosen) in (numbers[0], numbers[-1]):
             ends.append(f"{key} = {float(chosen):g}")
     return ends

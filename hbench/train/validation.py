@@ -36,8 +36,8 @@ VALIDATION = "validation"
 
 
 def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
-    """Split the training classes: return the dataset without the held-out classes, and these as a
-    dataset, or None.
+    """Split the training classes: return the dataset without the held-out classes, and these as the
+    only test of another dataset; None in place of that if the recipe validates nothing.
 
     The held-out classes depend on the names and the recipe's seed alone. Raises ConfigError for too
     few classes, UnknownName for a metric or level.
@@ -73,23 +73,27 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
 
 
 def with_sizes(recipe: Recipe) -> Recipe:
-    """The recipe with what it leaves to its dataset, where that is needed and it names one."""
+    """Fill in the sizes that a recipe leaves to its dataset, such as the batch, from the images
+    that it learns from. A recipe without open sizes, or without a dataset, stays as it is."""
     if not (is_open(recipe) and recipe.dataset):
         return recipe
-    return fitted_to(recipe, training_manifest(split_off(load(recipe.dataset), recipe)[0]))
+    learned, _held = split_off(load(recipe.dataset), recipe)
+    return fitted_to(recipe, training_manifest(learned))
 
 
 def _advice(classes: int) -> str:
-    """How to hold out some of this many classes, where that can be done."""
-    if classes < 3:
+    """Say how to hold out some of this number of classes, where that can be done."""
+    if classes < 3:  # 2 to validate on would leave none to learn from
         return "hold out classes of a finer level: --set validation_level="
-    return f"choose another share: --set validation={max(2, classes // 5) / classes:.2g}"
+    share = max(2, classes // 5) / classes  # a fifth, of at least 2 classes
+    return f"choose another share: --set validation={share:.2g}"
 
 
 def validation_scores(
     run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes
 ) -> dict[str, float]:
-    """Score the current model on the held-out classes; all processes get the scores."""
+    """Score the current model on `held`, the dataset of the held-out classes: the scores by metric,
+    the one that chooses among them. The first process scores; all get the scores."""
     manifest = held.tests[VALIDATION]
     vectors = embed_all(run.tested, held.name, manifest, recipe, processes)
     scores: dict[str, float] = {}
@@ -115,7 +119,9 @@ def validation_scores(
 def best_after(
     best: BestStep | None, step: int, scores: Mapping[str, float], recipe: Recipe, held: Dataset
 ) -> BestStep:
-    """Return the best step so far, given the scores of `step`; the first of equal ones."""
+    """Return the best step so far, the first of equal ones: `step`, whose `scores` by metric are
+    new, or `best`, which then counts one more validation as missed. `goodness` turns the metrics of
+    which less is better round."""
     metric = choosing_metric(recipe, held.levels)
     score = scores[str(metric)]
     if best is None or goodness(str(metric), score) > goodness(str(metric), best.score):
@@ -126,7 +132,8 @@ def best_after(
 def said_of(
     step: int, scores: Mapping[str, float], best: BestStep, recipe: Recipe, held: Dataset
 ) -> ValidationRecord:
-    """The record of a validation, by the metric that chooses."""
+    """Make the record of the validation after `step`, whose `scores` are by metric: of the metric
+    that chooses, the score now and the best so far."""
     metric = str(choosing_metric(recipe, held.levels))
     return ValidationRecord(step, metric, scores[metric], best.step, best.score)
 
@@ -137,16 +144,17 @@ def is_over(best: BestStep | None, recipe: Recipe) -> bool:
 
 
 def choosing_metric(recipe: Recipe, levels: Sequence[str]) -> MetricName:
-    """The metric that chooses, as it is called among the scores of data of these levels."""
+    """Return the metric that chooses the best checkpoint, by the name that it has among the scores
+    of a dataset with these levels, from coarse to fine."""
     return MetricName.parse(recipe.select_by).at(levels)
 
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
-    """Make a manifest of the items in a mask (N,), with classes numbered anew; all are queries and
-    in the gallery.
+    """Make a manifest of the items in a mask (N,), bool, with classes numbered anew; all are
+    queries and in the gallery.
     """
     rows = np.flatnonzero(mask)
-    paths = class_rows(manifest.tree)
+    paths = class_rows(manifest.tree)  # of each finest class, its names from coarse to fine
     names = [paths[fine] for fine in manifest.labels[rows, -1].tolist()]
     part = manifests.from_names(manifest.items[rows].tolist(), names, levels=manifest.levels)
     return dataclasses.replace(part, picture=manifest.picture)

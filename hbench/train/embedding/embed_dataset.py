@@ -104,7 +104,7 @@ def embedder(
     for named in filter(is_own_code, (source, net or "")):
         trust(OwnCode.parse(named).file)
     folder = Path(source)
-    # a bare name is refused as a backbone
+    # a path that is not there is refused as a checkpoint, a bare name without ":" as a backbone
     if folder.exists() or (":" not in source and folder.name != source):
         if size or weights != PRETRAINED or key_map:
             raise UsageError(
@@ -120,6 +120,7 @@ def embedder(
     side = size or backbone.size
     if side != backbone.size:
         _refuse_size(source, backbone, side)
+    # a net that was made for the middle of an image gets that of a larger one
     resize = side_before_crop(side) if backbone.crops else side
     images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
     # the weights themselves: those of a name may be others tomorrow, as those of a file may
@@ -140,7 +141,8 @@ def embedder(
 
 
 def _refuse_size(source: str, backbone: Backbone, side: int) -> None:
-    """Raise UsageError where a backbone cannot take images of this side."""
+    """Raise UsageError where the backbone named `source` cannot take images of `side` pixels. It is
+    tried out: some nets, such as transformers, take only their own size or multiples of a patch."""
     try:
         shape_of_features(backbone, side)
     except (AssertionError, RuntimeError, ValueError) as error:
@@ -223,9 +225,9 @@ def embed(
 def _images(
     model: Embedder, name: str, manifest: Manifest, options: EmbedOptions
 ) -> TorchDataset[Batch]:
-    """The images of a manifest as the model takes them; raises DataError where they are not on this
-    disk.
-    """
+    """Open the images of a manifest, of the dataset called `name`, as the model takes them; raises
+    DataError where they are not on this disk. Only images that are decoded from files can be
+    unreadable, so only those can be skipped."""
     if model.prepare:
         images: TorchDataset[Batch] = Files(manifest, model.prepare)
     else:
@@ -245,7 +247,8 @@ def _embed_the_rest(
     device: torch.device,
     on_row: Callable[[int], None],
 ) -> None:
-    """Embed those of the `number` images that no part in the folder has, in further parts."""
+    """Embed those of the `number` images that no part in the folder `parts` has, and write them as
+    further parts; `on_row` is called with the number of images done so far."""
     left = np.arange(next_row(parts), number)
     for part in _embed_rows(model, images, left, options, device=device, on_row=on_row):
         write_part(parts, part)
@@ -260,7 +263,8 @@ def _embed_rows(
     device: torch.device,
     on_row: Callable[[int], None],
 ) -> Iterator[Piece]:
-    """The embeddings of these rows (n,) of the manifest, in parts to be kept."""
+    """Embed the images of these rows (n,) of the manifest; yield them in parts of the size that the
+    options say, (rows, vectors) each. `on_row` is called with the row after the last one done."""
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
     workers = workers_for(images, model.images) if options.workers is None else options.workers
@@ -296,8 +300,9 @@ def _refuse_file(file: Path, options: EmbedOptions) -> None:
 def is_embedded(
     model: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions
 ) -> bool:
-    """Whether a parquet file holds the embeddings that `embed` would write; raises UsageError for a
-    file with others.
+    """Whether a parquet file is there with the embeddings that `embed` would write: its metadata
+    say of which model, images and options they are. Raises UsageError for a file with others, and
+    for one that cannot be read.
     """
     if not file.exists():
         return False
@@ -310,7 +315,7 @@ def is_embedded(
                 for key, value in (parquet.schema_arrow.metadata or {}).items()
             }
     except (OSError, ValueError, pa.ArrowException):
-        stored = {}
+        stored = {}  # no parquet file, so none of these embeddings either
 
     if others := [key for key, value in expected.items() if stored.get(f"hbench.{key}") != value]:
         raise UsageError(
@@ -336,9 +341,10 @@ def _request(
 
 
 def _from_checkpoint(path: Path, net: str | None) -> Embedder:
-    """The model of a checkpoint. A net that is a program is run only where somebody names it: the
+    """Load the model of a run's folder, or of one of its checkpoints. A net that is a program is
+    run only where somebody names it, as `net`, FILE.py:NAME, or has consented to it before: the
     recipe in a folder may be anybody's."""
-    folder = checkpoints.best(path)
+    folder = checkpoints.best(path)  # the best checkpoint of a run; a checkpoint is its own best
     files_of_recipe = [folder / RECIPE, folder.parent / RECIPE]
     recipe_file = next(filter(Path.exists, files_of_recipe), None)
     if recipe_file is None:

@@ -60,11 +60,12 @@ def file_name(model: str) -> str:
 def embed_models(
     models: dict[str, Path], embed: Callable[[str, Path], str], on_model: Callable[[str, str], None]
 ) -> dict[str, HBenchError]:
-    """Embed with every model, continuing after failures; return the errors of the models that
-    failed.
+    """Embed with every one of `models` (the file to write, by model), continuing after failures;
+    return the errors of the models that failed, by model.
 
-    `embed` writes the file of a model and returns a sentence on the outcome; `on_model` gets this
-    sentence, or the error.
+    `embed` writes the file of a model and returns a sentence on the outcome; `on_model` gets the
+    model and this sentence, or the error. A library that is not installed is a failure, too; any
+    other missing module is a bug, and is raised.
     """
     failed: dict[str, HBenchError] = {}
     for model, path in models.items():

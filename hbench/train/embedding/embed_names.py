@@ -100,7 +100,8 @@ def embed_names(
 
 
 def sentence(template: str, path: Row) -> str:
-    """Put the names of a path into a template; underscores are read as spaces.
+    """Put the names of a path, from the coarsest level down, into a template: the last one in place
+    of {}, all of them in place of {path}. Underscores are read as spaces.
 
     >>> sentence("a photo of {}", ("Owls", "Barn_owl")), sentence("{path}.", ("Owls", "Barn_owl"))
     ('a photo of Barn owl', 'Owls Barn owl.')
@@ -112,11 +113,13 @@ def sentence(template: str, path: Row) -> str:
 def first_sentences(
     dataset: Dataset, split: str, template: str, others: OtherNames | None = None, *, most: int = 3
 ) -> Iterator[str]:
-    """The sentences of some nodes of the finest level, as they are embedded; those with other names
-    first.
+    """Make the sentences of at most `most` nodes of the finest level, as they are embedded, for
+    whoever wants to see what a template makes of the names; nodes with other names come first, as
+    those are to be checked.
     """
     tree = items_of(dataset, split).tree
     finest = [path for path in paths_of(tree) if len(path) == tree.depth]
+    # False sorts before True, and the sort keeps the order of equal ones
     first = sorted(finest, key=lambda path: path not in (others or {}))[:most]
     return (sentence(template, variants(path, others, is_replaced=True)[0]) for path in first)
 
@@ -136,8 +139,9 @@ def _refuse_templates(templates: Sequence[str]) -> None:
 def _paths_of_names(
     tree: LabelTree, other_names: str | Path | None, language: str | None
 ) -> list[Sequence[Row]]:
-    """The paths of every node whose names its vector is the mean of: with its own name, with its
-    others, or with both.
+    """List for every node of the tree the paths whose sentences its vector is the mean of: the path
+    with the node's own name, with the names of the table `other_names`, or with both. With a
+    language its names replace the own one, which is of another language.
     """
     others = None if other_names is None else read_names(Path(other_names), tree, language)
     return [variants(path, others, is_replaced=language is not None) for path in paths_of(tree)]
@@ -151,7 +155,8 @@ def _vectors(
     batch: int,
     on_progress: Callable[[int, int], None],
 ) -> NDArray[np.float32]:
-    """One vector for each node, of some nodes at a time."""
+    """Make the vectors of all N nodes, (N, D), of `batch` nodes at a time. `named`: for each node
+    the paths with its names; `on_progress` is called with the nodes done and all nodes."""
     vectors = []
     for start in range(0, len(named), batch):
         vectors.append(_mean_vectors(texts_to_vectors, named[start : start + batch], templates))
@@ -211,6 +216,7 @@ def _tokenizer(name: str) -> Any:
     """The tokenizer of a model of open_clip; raises DataError where it cannot be fetched."""
     import open_clip
 
+    # "hf-hub:OWNER/NAME" is one name; of "ARCH/TAG" the tokenizer depends on ARCH alone
     named = name if name.startswith("hf-hub:") else name.partition("/")[0]
     where = "the Hugging Face cache (HF_HOME)"
     try:

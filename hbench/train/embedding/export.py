@@ -25,7 +25,8 @@ OPSET = 18
 
 
 class FromBytes(nn.Module):
-    """forward(images uint8) -> embeddings of length 1."""
+    """A net that takes images as they are decoded, uint8 (B, C, size, size), and returns embeddings
+    of length 1, (B, D): the file then needs no further code around it."""
 
     def __init__(self, model: Embedder) -> None:
         super().__init__()
@@ -70,13 +71,13 @@ def export_onnx(model: Embedder, file: Path) -> float:
         onnx.save(graph, temporary)
 
         session = onnxruntime.InferenceSession(str(temporary), providers=["CPUExecutionProvider"])
-        # another number of images than it was written with
+        # of another number of images than it was written with, to see that this number is free
         some = images[: CHECKED - 1]
         (found,) = session.run(None, {"images": some.numpy()})
         with torch.inference_mode():
             expected = net(some).numpy()
         apart = float(np.abs(found - expected).max())
-        if not apart <= APART:
+        if not apart <= APART:  # so that NaN is refused, too
             raise HBenchError(
                 "the embeddings of the ONNX file are not the model's, so it is not kept",
                 expected=f"at most {APART:g} apart",
@@ -86,7 +87,9 @@ def export_onnx(model: Embedder, file: Path) -> float:
 
 
 def _about(model: Embedder) -> dict[str, str]:
-    """What whoever runs the file has to know: how to bring an image to what it takes."""
+    """Collect, as the file's metadata, what whoever runs it has to know: how to bring an image to
+    what it takes, and what it returns. A model with a transform of its own says that in its
+    identity, in place of the settings of images."""
     images: dict[str, Any] = model.images.model_dump(mode="json")
     kept = ("size", "resize", "test_fit", "interpolation")
     how: dict[str, Any] = {key: images[key] for key in kept}

@@ -28,6 +28,7 @@ def read_names(path: Path, tree: LabelTree, language: str | None) -> OtherNames:
     """
     rows = _rows(path, language)
     nodes = list(dict.fromkeys(node for node, _ in rows))
+    # of each node that the tree has: its row in `nodes`, its depth, and its labels from the top
     placed = placed_in(tree, nodes)
     path_of = {
         nodes[row]: names_along(tree, labels[:depth].tolist())
@@ -44,7 +45,8 @@ def read_names(path: Path, tree: LabelTree, language: str | None) -> OtherNames:
 
 
 def variants(path: Row, others: OtherNames | None, *, is_replaced: bool) -> Sequence[Row]:
-    """The path with each name of its node: the further ones, and its own unless these replace it.
+    """Return a node's path with each of its names in turn as the last one: its own name, which is
+    left out if there are further ones and `is_replaced`, and the further names in `others`.
 
     >>> variants(("Owls", "Bubo"), {("Owls", "Bubo"): ["hibou"]}, is_replaced=True)
     [('Owls', 'hibou')]
@@ -56,7 +58,8 @@ def variants(path: Row, others: OtherNames | None, *, is_replaced: bool) -> Sequ
 
 
 def _rows(path: Path, language: str | None) -> list[tuple[str, str]]:
-    """The nodes and names of a table, of one language or all, without empty ones."""
+    """Read the rows of a table of names: (node, name), of one language, or of all if that is None;
+    rows with an empty one are left out."""
     table = read_table(path)
     columns = ["node", "name", *([LANGUAGE] if language is not None else [])]
     if missing := [column for column in columns if column not in table.column_names]:

@@ -23,8 +23,8 @@ Piece = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows (n,) and their vec
 
 
 def take_parts(file: Path, request: dict[str, object]) -> Path:
-    """Return the folder of finished parts, after noting the request there; refuse the parts of
-    another request.
+    """Return the folder of finished parts of a file, after noting the request there: the values
+    that identify these embeddings, by name. Raises UsageError where parts of another request are.
     """
     parts = file.with_name(f"{file.name}.parts")
     text = json.dumps(request, indent=1)
@@ -40,13 +40,15 @@ def take_parts(file: Path, request: dict[str, object]) -> Path:
 
 
 def in_words(request: dict[str, object]) -> dict[str, str]:
-    """The values that identify embeddings, as the texts that a file of embeddings keeps."""
+    """Turn the values that identify embeddings into texts, as a file of embeddings keeps only
+    those."""
     return {key: str(value) for key, value in request.items()}
 
 
 def next_row(parts: Path) -> int:
-    """Return the row after the last one in a part; remove a part that cannot be read, and those
-    after it.
+    """Return the row of the manifest at which to go on: the one after the last row in any part, 0
+    if there is none. A part that cannot be read, as it was being written when the process died, is
+    removed, with those after it: rows are embedded in order.
     """
     following = 0
     parts_in_order = sorted(parts.glob("*.npz"))
@@ -56,7 +58,7 @@ def next_row(parts: Path) -> int:
         except (SubmissionError, KeyError):
             rows = np.zeros(0, np.int64)
 
-        if not len(rows):
+        if not len(rows):  # no part is written without rows, so this one cannot be read
             for unusable in parts_in_order[number:]:
                 unusable.unlink()
             return following
@@ -74,8 +76,9 @@ def write_part(parts: Path, part: Piece) -> None:
 def in_parts(
     pieces: Iterator[Piece], images: int, seconds: float, on_row: Callable[[int], None]
 ) -> Iterator[Piece]:
-    """Join pieces into parts of so many images, or of the images of so many seconds, whichever
-    comes first; `on_row` is called with the number of images so far."""
+    """Join pieces, such as batches, into parts of at least so many images, or of the images of so
+    many seconds, whichever comes first: by time, too, since a slow net must not lose hours of work.
+    `on_row` is called after each piece with the row of the manifest after its last one."""
     waiting: list[Piece] = []
     began = time.monotonic()
     for piece in pieces:
@@ -92,13 +95,15 @@ def in_parts(
 
 
 def _one_piece(pieces: list[Piece]) -> Piece:
-    """Pieces as one, in their order."""
+    """Join pieces, (rows, vectors) each, into one, in their order."""
     rows, vectors = zip(*pieces, strict=True)
     return np.concatenate(rows), np.concatenate(vectors)
 
 
 def join_parts(parts: Path, file: Path, manifest: Manifest, request: dict[str, object]) -> None:
-    """Write the embeddings of all parts to one file."""
+    """Write the embeddings of all parts in a folder to one file, with the `request` that identifies
+    them; images of the manifest that no part has could not be read, and are named as left out.
+    Raises DataError if that is all of them."""
     parts_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
     if not parts_kept:
         raise DataError("none of the images can be read", found=examples(manifest.items))

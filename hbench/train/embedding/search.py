@@ -41,18 +41,19 @@ class SearchedItems(NamedTuple):
 
 
 def gallery_of(manifest: Manifest, embeddings: Embeddings, name: str) -> SearchedItems:
-    """The gallery of a test, with its vectors from a file; raises SubmissionError for items that
-    the file does not have."""
+    """Take the gallery of a test, with its vectors from a file of embeddings, which may have its
+    items in another order, and more of them; `name`: of the dataset. Raises SubmissionError for
+    items that the file does not have."""
     rows = np.flatnonzero(manifest.gallery)
-    place = {item: at for at, item in enumerate(embeddings.ids.tolist())}
-    missing = [item for item in manifest.items[rows].tolist() if item not in place]
+    row_of_item = {item: row for row, item in enumerate(embeddings.ids.tolist())}  # in the file
+    missing = [item for item in manifest.items[rows].tolist() if item not in row_of_item]
     if missing:
         raise SubmissionError(
             f"{embeddings.source} lacks {len(missing):,} items of the gallery",
             found=examples(missing),
             fix="embed the dataset by this model: hbench embed",
         )
-    order = [place[item] for item in manifest.items[rows].tolist()]
+    order = [row_of_item[item] for item in manifest.items[rows].tolist()]
     return SearchedItems(
         manifest, rows, unit_vectors(np.asarray(embeddings.vectors)[order], np.float32), name
     )
@@ -75,7 +76,8 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
         )
 
     strips = []
-    # rows after those of the manifest, since the pictures are none of its items
+    # Strip wants a row for each query. These follow the last one of the manifest, since the
+    # pictures are none of its items.
     own_rows = range(len(gallery.manifest), len(gallery.manifest) + len(pictures))
     for picture, vector, row in zip(pictures, asked, own_rows, strict=True):
         hits = _nearest_in_gallery(vector, gallery, k)
@@ -90,9 +92,10 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
 
 def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray[np.float32]:
     """Embed pictures as the model's dataset would be embedded, to length 1, float32 (Q, D)."""
-    prepare = model.prepare or augmentations["none"](model.images)
+    prepare = model.prepare or augmentations["none"](model.images)  # an image as (C, H, W)
     net = nn.Sequential(Normalise(model.images), model.model).eval()
     with torch.inference_mode():
+        # one at a time, as a batch of one: pictures of anybody's are few
         vectors = [net(prepare(image)[None])[0].float().numpy() for image in images]
     return unit_vectors(np.stack(vectors), np.float32)
 
@@ -103,7 +106,8 @@ def _nearest_in_gallery(
     """The k nearest items to a vector (D,), with the number of levels that each shares with the
     nearest one."""
     scores = (gallery.vectors @ vector)[None]  # (1, G)
-    # no tie keys: equal scores keep the gallery's order
+    # The function gives keys that order columns of equal scores within a row. All zeros, they say
+    # nothing, and equal scores keep the gallery's order.
     nearest = candidates(scores, k).best(k, lambda row, _column: np.zeros_like(row))
     _, _, columns, best_scores = nearest
     rows = gallery.rows[columns]
@@ -127,21 +131,25 @@ def _nearest_in_gallery(
 
 
 def agreement(manifest: Manifest, hits: Sequence[Hit]) -> str:
-    """Say which class most of the results are of, at the finest level at which most agree."""
+    """Say which class more than half of the results are of, at the finest level at which there is
+    one. `hits`: the results, whose `position` is a row of the manifest."""
     labels = manifest.labels[[hit.position for hit in hits]]
     said = "no class has most of the results"
     for level in range(1, manifest.tree.depth + 1):
         paths, counts = np.unique(labels[:, :level], axis=0, return_counts=True)
         most = int(counts.argmax())
         if 2 * counts[most] <= len(hits):
-            return said
-        names = [manifest.tree.names[at][node] for at, node in enumerate(paths[most].tolist())]
+            return said  # no class of a finer level can have more of them
+        path = enumerate(paths[most].tolist())  # (level, node), from coarse to fine
+        names = [manifest.tree.names[at][node] for at, node in path]
         said = f"{counts[most]} of {len(hits)} are of {JOINED.join(names)}"
     return said
 
 
 def _picture_of(manifest: Manifest, asked: dict[str, Image.Image]) -> Picture | None:
-    """A function that opens pictures of the gallery and those that were asked."""
+    """Return a function that gives the picture of an item: one of the gallery, opened by the
+    manifest, or one that was asked, already open in `asked`, by its path. None for a dataset whose
+    pictures cannot be opened."""
     opened = manifest.picture
     if opened is None:
         return None

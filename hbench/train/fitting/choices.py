@@ -46,8 +46,11 @@ def refuse_choices(recipe: Recipe) -> None:
 
 
 def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
-    """Raise UnknownName for a loss, ConfigError for a parameter that it does not have, or that is
-    the dataset's or the net's to say."""
+    """Raise UnknownName for a loss that does not exist, ConfigError for a parameter that it does
+    not have, or that is the dataset's or the net's to say, such as the number of classes.
+
+    `xbm` keeps embeddings of former batches for another loss, which it names among its parameters
+    with those of that loss; so these are looked at, too."""
     entry = loss_entry(loss)
     entry.refuse_unknown(loss, params)
     of_data = [name for name in FACTS if name in params and entry.parameters[name] is REQUIRED]
@@ -63,12 +66,14 @@ def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
 
 
 def _refuse_variation(recipe: Recipe) -> None:
-    """Refuse an augmentation that is not there, or not for images that are held in memory."""
+    """Raise UnknownName for an augmentation that is not there, or not for images that are held in
+    memory, as those of small datasets are: decoded once, they can only be shifted. ConfigError for
+    colours or erased parts of those, which decoding would vary."""
     images = recipe.images
     if is_own_code(images.augment):
         OwnCode.parse(images.augment).load()
     elif images.augment != SHIFTED:
-        _ = augmentations[images.augment]
+        _ = augmentations[images.augment]  # a look-up refuses a name that is not there
 
     is_held = (recipe.dataset, images.size) in HELD
     if is_held and images.augment not in (NONE, SHIFTED):

@@ -48,8 +48,8 @@ def rows() -> list[Key]:
 
 
 def markdown() -> str:
-    """Write the keys as a table in Markdown."""
-    lines = [HEADER, ("---",) * len(HEADER), *rows()]
+    """Write the keys as a table in Markdown, those in the first column as code."""
+    lines = [HEADER, ("---",) * len(HEADER), *rows()]  # only the rows are of class Key
     cells = [[f"`{row[0]}`" if isinstance(row, Key) else row[0], *row[1:]] for row in lines]
     return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
@@ -57,7 +57,11 @@ def markdown() -> str:
 def _keys(
     table: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], prefix: str = ""
 ) -> Iterator[Key]:
-    """Yield the keys of a table of the schema, and those of the tables in it."""
+    """Yield the keys of a table of a JSON schema, and those of the tables in it.
+
+    `known`: the schemas of all tables by name, `$defs`, which others refer to. `prefix`: the keys
+    that lead to this table, each with a dot. Of losses any number has a table, and all have the
+    same keys: one `losses.NAME.` stands for them."""
     required = table.get("required", [])
     for name, schema in table["properties"].items():
         key = f"{prefix}{name}"
@@ -77,7 +81,8 @@ def _keys(
 
 
 def _table_in(schema: Any, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The table that a key holds, or may hold; None for a value."""
+    """Return the table that a key may hold, by the key's JSON schema: that of its `$ref`, or of one
+    among its alternatives; None for a key with a plain value. `known`: tables by name."""
     if not isinstance(schema, Mapping):
         return None
     choices = [schema, *schema.get("anyOf", ())]
@@ -86,7 +91,8 @@ def _table_in(schema: Any, known: Mapping[str, Mapping[str, Any]]) -> Mapping[st
 
 
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """What a value may be, in words."""
+    """Say in words what a value may be by its JSON schema: names that it chooses from, a kind with
+    bounds, or one of several of these, of which null (unset) is left out."""
     if "anyOf" in schema:
         kinds = [_allowed(each) for each in schema["anyOf"] if each.get("type") != "null"]
         return ", or ".join(kinds)

@@ -47,8 +47,9 @@ def require_dataset(recipe: Recipe) -> str:
 
 
 def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
-    """Fill in every size that the recipe leaves open, for these training images and `world`
-    processes.
+    """Fill in every size that the recipe leaves open (0 or empty), for these training images and
+    `world` processes. An epoch shows about every image once, and the training takes about 2,000
+    steps.
 
     Raises ConfigError for too few classes.
     """
@@ -70,8 +71,9 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
 
 
 def _per_class(recipe: Recipe, manifest: Manifest) -> int:
-    """Choose the median number of images of a class, within bounds, or the next lower number that
-    divides the batch.
+    """Choose how many images of a class a batch has: the median number of images of a class, within
+    2 to 4, or the next lower number that divides the recipe's batch. A batch that is open, 0, is
+    divided by all.
     """
     _, counts = np.unique(manifest.labels[:, -1], return_counts=True)  # (C,): images of each class
     per_class = int(np.clip(np.median(counts), *PER_CLASS))
@@ -79,8 +81,9 @@ def _per_class(recipe: Recipe, manifest: Manifest) -> int:
 
 
 def _batch(manifest: Manifest, per_class: int, world: int) -> int:
-    """Choose the largest batch of different classes, within bounds, that the processes can
-    share."""
+    """Choose how many images a batch has: `per_class` of each of as many classes as make up to 128
+    images, at least a class for each of the `world` processes, which have equally many. Raises
+    ConfigError where that is less than 2 classes, which have nothing to be told apart."""
     classes = len(np.unique(manifest.labels[:, -1]))
     width = min(max(BATCH // per_class, world), classes)  # classes in a batch
     width -= width % world  # each process gets as many of them
@@ -95,7 +98,8 @@ def _batch(manifest: Manifest, per_class: int, world: int) -> int:
 
 
 def _are_open(images: Images) -> bool:
-    """Whether the settings of images leave something to the net."""
+    """Whether the settings of images leave something to the net: a 0 or an empty one. `std` is not
+    asked: a recipe has as many numbers there as in `mean`."""
     return not all((images.size, images.resize, images.mean, images.interpolation))
 
 

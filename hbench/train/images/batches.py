@@ -69,8 +69,11 @@ class Files(Dataset[Batch]):
         self.prepare = prepare
 
     def __getitems__(self, keys: Keys) -> Batch | Unreadable:
-        """Open and prepare the pictures of a batch, each by its own draw: what is random in it
-        depends on no worker and no order."""
+        """Open and prepare the pictures of a batch, by their rows of the manifest; return (images,
+        rows), or the errors by item. Torch's loader calls this with all keys of a batch at once.
+
+        What is random in a picture is seeded by its own draw, so depends on no worker and no
+        order."""
         images = []
         rows = []
         problems = {}
@@ -89,7 +92,7 @@ class Files(Dataset[Batch]):
         if problems and not self.skips:
             return problems
 
-        pixels = torch.stack(images) if images else torch.empty(0)
+        pixels = torch.stack(images) if images else torch.empty(0)  # all may have been left out
         return pixels, torch.tensor(rows, dtype=torch.int64)
 
 
@@ -108,15 +111,17 @@ class Held(Dataset[Batch]):
         scale: tuple[float, float] | None,
         outside: Outside = "zeros",
     ) -> None:
-        channels_last = pixels if pixels.ndim == 4 else pixels[..., None]
-        self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)
+        channels_last = pixels if pixels.ndim == 4 else pixels[..., None]  # grey: one channel
+        self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)  # (N, C, H, W)
         self.mean = torch.tensor(settings.mean)[:, None, None]
         self.std = torch.tensor(settings.std)[:, None, None]
         self.scale = scale
         self.outside = outside
 
     def __getitems__(self, keys: Keys) -> Batch:
-        """The images of a batch, each varied by its own draw."""
+        """Return (images float32 (B, C, H, W), normalised, rows (B,)) of the keys of a batch, rows
+        and seeds; each image is varied by its own seed. Torch's loader calls this with all keys of
+        a batch at once."""
         rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:
@@ -125,8 +130,9 @@ class Held(Dataset[Batch]):
 
 
 def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
-    """Make the images of one of a dataset's manifests, varied for training, or fixed for
-    embedding."""
+    """Make the images of a manifest of the dataset `name`, varied for training, or fixed for
+    embedding: held in memory where the dataset's are drawn there (HELD) or `shifted` asks for it,
+    else opened from files."""
     chosen = settings.augment if vary else NONE
     held = HELD.get((name, settings.size))
     if held is not None:
@@ -147,13 +153,15 @@ def decode_images(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
     refuse_too_large(len(manifest), settings)
     files = Files(manifest, augmentations[NONE](settings))
     rows = np.arange(len(manifest))
+    # without workers: what they make would be copied from process to process
     pieces = [images.numpy() for images, _ in in_order(files, rows, batch=PIECE, workers=0)]
     return np.concatenate(pieces).transpose(0, 2, 3, 1)
 
 
 def refuse_too_large(images: int, settings: Images) -> None:
-    """Raise ConfigError where `shifted` would hold more bytes of pixels than MOST_HELD."""
-    needed = images * settings.size**2 * len(settings.mean)
+    """Raise ConfigError where `shifted` would hold more bytes of pixels than MOST_HELD, of this
+    number of images."""
+    needed = images * settings.size**2 * len(settings.mean)  # a byte for each of C colours
     if settings.augment == SHIFTED and needed > MOST_HELD:
         raise ConfigError(
             f"{SHIFTED} images are held in memory",
@@ -194,10 +202,14 @@ class Batches:
         )
 
     def of(self, batches: Iterable[Keys]) -> Iterator[Batch]:
-        """Yield the batches of these keys, in order; raises DataError that names the unreadable
-        images of a batch.
+        """Yield the batches of an epoch, whose keys these are, in order; raises DataError that
+        names the unreadable images of a batch.
+
+        The loader is asked for pieces of a batch, since a worker makes a whole piece before it
+        begins another; the pieces of a batch are joined on the device.
         """
         pieces_of_batches = [_in_pieces(keys) for keys in batches]
+        # in place: the loader holds this very list, and goes through it when `iter` is called
         self._pieces[:] = itertools.chain.from_iterable(pieces_of_batches)
         loader = iter(self._loader)
         for pieces in pieces_of_batches:
@@ -219,7 +231,7 @@ class Batches:
         next(loader, None)  # lets the workers end their epoch
 
     def _on_device(self, images: Tensor, rows: Tensor) -> Batch:
-        """A batch on the device, to which it is still on its way: the host does not wait."""
+        """Send a batch to the device; it may still be on its way, as the host does not wait."""
         return (
             images.to(self.device, non_blocking=True),
             rows.to(self.device, non_blocking=True),
@@ -227,12 +239,12 @@ class Batches:
 
 
 def _in_pieces(keys: Keys) -> list[Keys]:
-    """The keys of a batch in pieces of PIECE images, of which the last may have fewer."""
+    """Cut the keys of a batch into pieces of PIECE images, of which the last may have fewer."""
     return [keys[start : start + PIECE] for start in range(0, len(keys), PIECE)]
 
 
 def keys_of(plan: EpochBatches) -> Iterator[Keys]:
-    """Yield the keys of every batch of a plan."""
+    """Yield the keys of every batch of an epoch: (row, seed) of each image."""
     for rows, draws in zip(plan.rows.tolist(), plan.draws.tolist(), strict=True):
         yield list(zip(rows, draws, strict=True))
 
@@ -245,7 +257,7 @@ def in_order(
     workers: int,
     device: torch.device = CPU,
 ) -> Iterator[Batch]:
-    """Yield the images of these rows (n,), `batch` at a time."""
+    """Yield the images of these rows (n,) of a manifest with their rows, `batch` at a time."""
     keys = [(int(row), 0) for row in rows]  # of one seed, since nothing in them is random
     batches = (keys[start : start + batch] for start in range(0, len(keys), batch))
     return Batches(images, workers=workers, device=device).of(batches)
@@ -264,6 +276,7 @@ def all_tests(dataset: datasets.Dataset) -> Manifest:
     for name in ("labels", "query", "gallery"):
         joined = np.concatenate([getattr(test, name) for test in tests])
         columns[name] = joined[first]
+    # `ignore`, what each query leaves out of its ranking, belongs to a single test
     return dataclasses.replace(tests[0], items=items[first], ignore=None, **columns)
 
 
@@ -273,7 +286,8 @@ def _as_it_is(batch: Any) -> Any:
 
 
 def _unreadable(problems: Unreadable) -> DataError:
-    """Make one error of all unreadable images of a batch."""
+    """Make one error of all unreadable images of a batch, at least one: that of the image itself
+    if there is one, else one that names the images and the first one's reason."""
     first = next(iter(problems.values()))
     if len(problems) == 1:
         return first

@@ -37,23 +37,24 @@ class EpochBatches(NamedTuple):
     draws: Rows
 
     def share(self, rank: int, world: int) -> EpochBatches:
-        """Return the columns of one process; those of all processes, in order of rank, make the
-        batch.
+        """Return the columns, images of each batch, that the process `rank` of `world` embeds;
+        those of all processes, in order of rank, make the batch. `world` divides B.
         """
         size = self.rows.shape[1] // world
         part = slice(rank * size, (rank + 1) * size)
         return EpochBatches(self.rows[:, part], self.draws[:, part])
 
     def after(self, step: int) -> EpochBatches:
-        """Return the rest of the epoch after `step` batches."""
+        """Return the rest of the epoch after its first `step` batches, for a resumed run."""
         return EpochBatches(self.rows[step:], self.draws[step:])
 
 
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """Compose the batches of (seed, epoch) from labels (N, L), the same on every machine, at most
-    `steps` of them; raises ConfigError.
+    """Compose the batches of an epoch, numbered from 0, from labels (N, L), coarse to fine; by
+    (seed, epoch) they are the same on every machine. Of `steps` batches only these are returned.
+    Raises ConfigError for too few classes.
     """
     rng = np.random.default_rng([seed, epoch])
     rows = samplers[settings.name](labels, settings, rng)[:steps]
@@ -105,7 +106,8 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
 def _classes_of_epoch(
     labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator
 ) -> list[Rows]:
-    """Return the rows of the classes that are large enough, at most `per_epoch` drawn of each."""
+    """Return for each fine class of labels (N, L) that is large enough the rows of its items, at
+    most `per_epoch` of them, drawn anew for the epoch (0: all)."""
     most = settings.per_epoch
     chosen = []
     for items in _members(labels[:, -1]):
@@ -134,20 +136,23 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
         reason = "the batch cannot be shared among the coarse classes"
         raise ConfigError(reason, expected=expected, found=f"{settings.batch}")
 
+    # of each coarse class that has enough fine ones for its half of a batch: their places
     large = [members for members in _by_coarse(labels, classes) if len(members) >= width]
     _require_classes(len(large), GROUPS, f"of {width} or more classes at the coarsest level")
 
     rows = []
     for chosen in combinations(large, GROUPS):
+        # of each coarse class of the pair, for each batch: the places of its fine classes
         hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
         for hand in zip(*hands, strict=True):
-            taken = np.concatenate(hand)
+            taken = np.concatenate(hand)  # of one batch
             rows.append(np.concatenate([_groups(classes[label], m, 1, rng)[0] for label in taken]))
     return np.stack(rows)[rng.permutation(len(rows))]
 
 
 def _by_coarse(labels: NDArray[np.int32], classes: Sequence[Rows]) -> list[Rows]:
-    """Return, for each coarse class, the places of its fine ones among the classes."""
+    """Return, for each coarse class, the places of its fine ones in `classes`, which has the rows
+    of each fine class into `labels` (N, L); any item says the coarsest label of its class."""
     coarse = np.array([labels[items[0], 0] for items in classes])
     return [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
 
@@ -160,7 +165,8 @@ def _members(fine: NDArray[np.int32]) -> list[Rows]:
 
 
 def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[Rows]:
-    """Make `number` groups of m items: the class in random order, repeated if it is too short."""
+    """Make `number` groups of m items of a class, rows (n,): in random order, and repeated from the
+    start where the class is too short."""
     shuffled = rng.permutation(items)
     # np.resize fills a table of groups (rows, m) line by line, and starts over where items end
     rows = max(number, ceil(len(items) / m))
@@ -168,8 +174,8 @@ def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[
 
 
 def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> list[Rows]:
-    """Deal `number` hands of `width` different members; all members are dealt before any is
-    repeated.
+    """Deal `number` hands of `width` different members (at most as many as there are), like cards;
+    all members are dealt before any is repeated. `members`: places of classes.
     """
     deck = rng.permutation(members)
     hands = []
@@ -189,7 +195,8 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
 
 
 def _require_classes(number: int, needed: int, which: str) -> None:
-    """Raise ConfigError for fewer classes than a batch needs; `which` says of which kind."""
+    """Raise ConfigError where `number` classes are fewer than the `needed` ones of a batch; `which`
+    ends the sentence "expected: 32 …", such as "in all"."""
     if number < needed:
         raise ConfigError(
             "the training set has too few classes for a batch",

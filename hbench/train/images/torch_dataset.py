@@ -88,7 +88,8 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
         return len(self.items)
 
     def __getitem__(self, index: int) -> tuple[Any, torch.Tensor, int]:
-        index = operator.index(index)  # a list says what else it takes for a place
+        # TypeError for what is no whole number, such as 1.5 or a slice; the same for numpy's int64
+        index = operator.index(index)
         return (
             self.transform(self.picture(self.items[index]).convert("RGB")),
             self.labels[index],
@@ -137,7 +138,8 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         return len(self.targets)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        assert self.manifest.picture is not None
+        """Return (image, fine class) of an item, each as its transform, if any, leaves it."""
+        assert self.manifest.picture is not None  # __init__ refuses a manifest without pictures
         image: Any = self.manifest.picture(self.manifest.items[index]).convert("RGB")
         target: Any = self.targets[index]
         image = self.transform(image) if self.transform else image
@@ -145,7 +147,8 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
 
 
 def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
-    """Read the dataset built in `root`, or build it from the raw files there."""
+    """Read the published dataset `name` that was built in `root`, or build it from its raw files
+    there, which `download` fetches first. Raises DataError for files that are missing."""
     if (root / "dataset.json").exists():
         return read(root)
     spec = specs[name]

@@ -88,7 +88,7 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        if images.is_floating_point():
+        if images.is_floating_point():  # of a source's own transform, or held in memory
             return images
         return (images.float() / 255 - self.mean) / self.std
 
@@ -104,8 +104,8 @@ def side_before_crop(size: int) -> int:
 
 
 def resize_steps(settings: Images, fit: str) -> list[torch.nn.Module]:
-    """Return the step that resizes an image before the crop: its shorter side, both sides, or
-    none."""
+    """Return the step that resizes an image before the crop, in a list, which is empty for none.
+    `fit`: "none"; "square", both sides to `settings.resize` pixels; else the shorter side."""
     from torchvision.transforms import v2
 
     if fit == "none":
@@ -117,15 +117,15 @@ def resize_steps(settings: Images, fit: str) -> list[torch.nn.Module]:
 
 
 def _varied(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
-    """Steps of a crop, then the changes that every one of them takes: mirrored, other colours,
-    erased."""
+    """Make the variation of these steps, which cut a part of an image, and of the changes that
+    follow any of them by chance: mirrored, other colours, a part erased."""
     from torchvision.transforms import v2
 
     changes: list[torch.nn.Module] = [v2.RandomHorizontalFlip(settings.flip)]
     if settings.jitter:
         changes.append(v2.ColorJitter(settings.jitter, settings.jitter, settings.jitter))
     if settings.erase:
-        changes += [v2.ToImage(), v2.RandomErasing(settings.erase)]
+        changes += [v2.ToImage(), v2.RandomErasing(settings.erase)]  # erases tensors alone
     return _pipeline(settings, [*steps, *changes])
 
 
@@ -138,12 +138,13 @@ class OwnTransform:
     settings: Images
 
     def __call__(self, image: Image.Image) -> Tensor:
-        """Apply a transform that somebody brought. Raises ConfigError where its result does not fit
-        the net."""
+        """Apply a transform that somebody brought to a picture; return the tensor (C, size, size).
+        Raises ConfigError where its result does not fit the net."""
         from torchvision.transforms import v2
 
         colours = "L" if len(self.settings.mean) == 1 else "RGB"
         made = self.code.load()(image.convert(colours))
+        # a plain tensor, as torchvision's Image would go through every function of its own
         tensor: Tensor = v2.functional.to_image(made).as_subclass(torch.Tensor)
         expected = (len(self.settings.mean), self.settings.size, self.settings.size)
         if tuple(tensor.shape) != expected:
@@ -157,10 +158,12 @@ class OwnTransform:
 
 
 def variation_of(settings: Images) -> Prepare:
-    """The way in which training images are varied: a registered one, or a file's."""
+    """Make the function that varies a training image: a registered augmentation, or one of
+    somebody's own, FILE.py:NAME."""
     if is_own_code(settings.augment):
         transform = OwnTransform(OwnCode.parse(settings.augment), settings)
-        # here, where what is wrong with it can be said, not in a worker
+        # tried on a black image here, where what is wrong with it can be said, not in a worker;
+        # what it draws at random must not change what is drawn later
         with torch.random.fork_rng(devices=[]):
             transform(Image.new("RGB", (settings.resize, settings.resize)))
         return transform
@@ -168,8 +171,8 @@ def variation_of(settings: Images) -> Prepare:
 
 
 def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
-    """A function from a picture to a tensor (C, H, W), uint8: by these steps, in the net's number
-    of colours."""
+    """Make a function from a picture to a tensor (C, H, W), uint8: by these steps, in as many
+    colours as `settings.mean` has, grey (L) or RGB."""
     from torchvision.transforms import v2
 
     colours = "L" if len(settings.mean) == 1 else "RGB"
@@ -177,7 +180,7 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
 
     def prepare(image: Image.Image) -> Tensor:
         tensor: Tensor = pipeline(image.convert(colours))
-        return tensor.as_subclass(torch.Tensor)
+        return tensor.as_subclass(torch.Tensor)  # not torchvision's own class of tensors
 
     return prepare
 
@@ -210,7 +213,7 @@ def shift_images(
     # (B, 4), in [0, 1): of each image its size, its turn, and its shifts along both sides
     drawn = torch.from_numpy(uniform_numbers(draws, 4)).to(images)
     size = scale[0] + (scale[1] - scale[0]) * drawn[:, 0]
-    turn = (2 * drawn[:, 1] - 1) * (6 * torch.pi / 180)  # in radians
+    turn = (2 * drawn[:, 1] - 1) * (6 * torch.pi / 180)  # -6° … 6°, in radians
     # the map goes from the places of the result to those of the image, so it divides by the size
     cos = torch.cos(turn) / size
     sin = torch.sin(turn) / size

@@ -73,7 +73,8 @@ def build_backbone(
 
 
 def source_of(name: str) -> tuple[Source, str]:
-    """The source of SOURCE:NAME, and the rest; raises ConfigError, or UnknownName for a source."""
+    """Return the function that builds the backbones of the source in SOURCE:NAME, and the NAME;
+    raises ConfigError for a text without one of them, UnknownName for an unknown source."""
     source, _, rest = name.partition(":")
     if not rest:
         raise ConfigError(
@@ -127,7 +128,8 @@ def net_of_a_file(code: OwnCode) -> Backbone:
 
 
 def _in_words(features: Any) -> str:
-    """What a net returned in place of a tensor, such as "a tuple of 2"."""
+    """Describe what a net returned in place of a tensor, such as "a tuple of 2", or the names of
+    what a mapping holds, among which the right one may be."""
     kind = type(features).__name__
     if isinstance(features, Mapping):
         return f"a {kind} of {examples(map(str, features))}"
@@ -144,7 +146,9 @@ def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
 
 
 def _features(backbone: Backbone, side: int) -> Any:
-    """What a net makes of one black image of this side, in pixels, without learning from it."""
+    """Run a net on one black image (1, C, side, side), and return what it makes of that: a tensor,
+    unless it is somebody's own. In evaluation, so that batch norms do not learn from the image, and
+    back in training, as a new net is."""
     with torch.no_grad():
         features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
     backbone.net.train()

@@ -25,6 +25,7 @@ def blocks_of(net: nn.Module) -> list[nn.Module]:
 
 
 def _with_weights(stack: nn.Module) -> list[nn.Module]:
+    """Return the direct parts of a stack that have weights: a ReLU or a pooling is no block."""
     return [part for part in stack.children() if next(part.parameters(), None) is not None]
 
 
@@ -35,17 +36,19 @@ def by_depth(net: nn.Module) -> Iterator[list[nn.Parameter]]:
     of_block: dict[nn.Parameter, int] = {}
     for number, block in enumerate(blocks):
         of_block |= dict.fromkeys(block.parameters(), number)
+    # group 0: before the blocks; 1 … n: the n blocks; n + 1: after them
     groups: list[list[nn.Parameter]] = [[] for _ in range(len(blocks) + 2)]
-    has_begun = False
-    for weight in net.parameters():
+    has_begun = False  # whether a weight of a block has come
+    for weight in net.parameters():  # in the order in which the net names its parts
         has_begun |= weight in of_block
-        outside = len(blocks) if has_begun else -1
+        outside = len(blocks) if has_begun else -1  # the "block" of a weight that is in none
         groups[1 + of_block.get(weight, outside)].append(weight)
     yield from (group for group in groups if group)
 
 
 def recompute(net: nn.Module) -> None:
-    """Let every block of a net keep no activations for the gradient, but compute them again."""
+    """Let every block of a net keep no activations for the gradient, but compute them again then:
+    less memory, for a second forward pass. The net is changed in place."""
     for block in blocks_of(net):
         again = partial(checkpoint, block.forward, use_reentrant=False)
         block.forward = again  # type: ignore[method-assign]

@@ -9,10 +9,10 @@ from hbench.core.errors import ConfigError
 
 def without_classifier(net: nn.Module, pools: bool) -> nn.Module:
     """Remove the last linear layers of a torchvision net, and, from a ResNet, its pooling unless
-    that is kept.
+    that is kept (`pools`). Raises ConfigError for a net without such layers.
     """
     fc = getattr(net, "fc", None)
-    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
+    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):  # a ResNet: its parts are in a row
         # their names stay, so that torchvision's own files fit
         children = dict(net.named_children())
         del children["fc"]
@@ -21,7 +21,7 @@ def without_classifier(net: nn.Module, pools: bool) -> nn.Module:
             del children["avgpool"]
         return nn.Sequential(OrderedDict(children))
 
-    for head in ("fc", "classifier", "heads", "head"):
+    for head in ("fc", "classifier", "heads", "head"):  # as torchvision's families call it
         last = getattr(net, head, None)
         parts = list(last) if isinstance(last, nn.Sequential) else [last]
         linear = next((at for at, part in enumerate(parts) if isinstance(part, nn.Linear)), None)

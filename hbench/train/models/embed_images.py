@@ -29,14 +29,15 @@ def embeddings_of_images(
     workers: int,
     device: torch.device,
 ) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-    """Yield rows (≤ batch,) with their embeddings, float32 (≤ batch, D); the model's mode is
-    restored afterwards.
+    """Yield rows (≤ batch,) with their embeddings, float32 (≤ batch, D), of these rows (n,) of a
+    manifest, on the host; the model, which embeds in evaluation, is put back in its mode at the
+    end. `workers`: processes that decode.
     """
     mode = model.training
     model.eval()
     try:
         for pixels, places in in_order(images, rows, batch=batch, workers=workers, device=device):
-            if not len(places):
+            if not len(places):  # all images of the batch were unreadable, and left out
                 continue
             # filled up: the net would be compiled again for another size
             if getattr(model, "is_compiled", False):
@@ -63,6 +64,7 @@ def embed_all(
     )
     embedded_here = [vectors for _, vectors in pieces]
     parts = gather_objects(np.concatenate(embedded_here) if embedded_here else None, processes)
+    # a process has no part where there are fewer images than processes; some process has one
     width = next(part.shape[1] for part in parts if part is not None)
     whole = np.full((number, width), np.nan, dtype=np.float32)
     for rank, part in enumerate(parts):
@@ -83,6 +85,7 @@ class Views(nn.Module):
         self.model, self.scales, self.flip = model, tuple(scales), flip
 
     def forward(self, images: Tensor) -> Tensor:
+        """Embed images (B, C, H, W) as (B, D), of length 1."""
         resized = partial(
             functional.interpolate, mode="bilinear", antialias=True, align_corners=False
         )
@@ -90,7 +93,7 @@ class Views(nn.Module):
             images if scale == 1 else resized(images, scale_factor=scale) for scale in self.scales
         ]
         if self.flip:
-            views += [view.flip(-1) for view in views]
+            views += [view.flip(-1) for view in views]  # the list is made before it is added
         # (views, B, D), of length 1, so that every view counts alike
         embeddings = torch.stack([functional.normalize(self.model(view)) for view in views])
         return functional.normalize(embeddings.mean(0))

@@ -48,6 +48,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     resize = transform.resize_size[0]
 
     def prepare(size: int) -> Any:
+        """Make the transform for images of `size` pixels, by torchvision."""
         # images are enlarged as much beyond the crop as for the side that the weights expect
         return described.transforms(crop_size=size, resize_size=round(resize * size / side))
 
@@ -65,9 +66,11 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
         raise UnknownName("timm model", name, timm.list_models())
-    pooling: dict[str, Any] = {} if pools else {"global_pool": ""}
+    pooling: dict[str, Any] = {} if pools else {"global_pool": ""}  # "": none
 
     def create() -> Any:
+        """Create the net; timm fetches its weights, if they are wanted, and leaves a net for 0
+        classes without a classifier."""
         return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **pooling)
 
     if weights == PRETRAINED and (repository := _timm_repository(name)):
@@ -77,6 +80,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     config = resolve_model_data_config(net)
 
     def prepare(size: int) -> Any:
+        """Make the transform of a test for images of `size` pixels, by timm."""
         return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
 
     side = config["input_size"][-1]
@@ -86,7 +90,8 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def _timm_repository(name: str) -> str:
-    """Where timm takes a net's weights from on the hub; "" for nets without any there."""
+    """Return the repository of the Hugging Face hub, OWNER/NAME, from which timm takes a net's
+    weights; "" for nets without any there."""
     from timm.models import get_pretrained_cfg
 
     if name.startswith("hf-hub:"):
@@ -117,10 +122,12 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """
     import open_clip
 
+    # open_clip's image towers pool themselves, so that `pools` has nothing to say
     visual = open_clip_model(name, pretrained=weights == PRETRAINED).visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
     def prepare(size: int) -> Any:
+        """Make the transform of a test for images of `size` pixels, by open_clip."""
         settings = open_clip.transform.PreprocessCfg(
             **{**visual.preprocess_cfg, "size": (size, size)}
         )
@@ -167,7 +174,8 @@ def open_clip_model(name: str, *, pretrained: bool) -> Any:
 
 
 def _without_tag(arch: str, tags: list[str]) -> ConfigError:
-    """What is said of an architecture whose weights are asked for, but not which of its tags."""
+    """Make the error of an architecture `arch` whose weights are asked for, but not which: the
+    `tags` name the sets of weights that it has."""
     fix = "--weights random, or a file of weights"
     if tags:
         fix = f"one of {', '.join(tags[:5])}"
@@ -193,6 +201,8 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     side = min(sizes[decides].values())
 
     def prepare(size: int) -> Processed:
+        """Make the transform for images of `size` pixels: all edges of the processor grow by the
+        same factor, so that a crop keeps the same part."""
         scaled = {}
         for key, edges in sizes.items():
             if edges:
@@ -206,8 +216,9 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
-    """The image processor and the model of a name or folder; code of its authors is neither run
-    nor asked about."""
+    """Load the image processor and the model of OWNER/NAME or a folder, by transformers; code of
+    its authors is neither run nor asked about. Raises UsageError where transformers is not there,
+    DataError where the files cannot be had, ConfigError for a model that needs such code."""
     try:
         hub = import_module("transformers")
     except ModuleNotFoundError:
@@ -217,6 +228,7 @@ def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
     where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
 
     def create() -> tuple[Any, Any]:
+        """Create (processor, model); even random weights need the files that describe them."""
         # without this argument transformers asks on stdin whether to run the code
         plain = {"trust_remote_code": False}
         processor = hub.AutoImageProcessor.from_pretrained(name, **plain)
@@ -255,6 +267,7 @@ class ImageTower(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
+        """Compute the features (B, D) of images (B, C, H, W)."""
         embed = getattr(self.model, "get_image_features", self.model)  # of images and texts
         output = embed(pixel_values=images)
         if isinstance(output, Tensor):
@@ -279,4 +292,4 @@ class Processed:
         pixels: Tensor = self.processor(
             images=image.convert("RGB"), return_tensors="pt", **self.sizes
         )["pixel_values"]
-        return pixels[0]
+        return pixels[0]  # of a batch of one

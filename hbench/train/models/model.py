@@ -56,6 +56,8 @@ class GeM(nn.Module):
         self.p = nn.Parameter(torch.tensor(3.0))
 
     def forward(self, features: Tensor) -> Tensor:
+        """Pool maps (B, C, H, W) to (B, C). At 0 the gradient of a power is not finite, and
+        negative numbers have no such power: hence the ε."""
         return features.clamp(min=1e-6).pow(self.p).mean((-2, -1)).pow(1 / self.p)
 
 
@@ -80,6 +82,8 @@ class EmbeddingModel(nn.Module):
     """
 
     def __init__(self, backbone: Backbone, settings: Model, images: Images) -> None:
+        """Put the parts together by a recipe's settings; `images` say the mean and the standard
+        deviation of colours. A `dim` of 0 stands for no projection."""
         super().__init__()
         self.normalise = Normalise(images)
         self.backbone = backbone.net
@@ -99,17 +103,21 @@ class EmbeddingModel(nn.Module):
         self.is_compiled = False
 
     def compile_backbone(self) -> None:
-        """Compile the backbone for batches of one size; `embedded` fills up the last batch."""
+        """Compile the backbone by torch.compile, for batches of one size, which it does best; who
+        embeds fills up the last batch (`is_compiled`)."""
         self.backbone.compile(dynamic=False)
         self.is_compiled = True
 
     def forward(self, images: Tensor) -> Tensor:
+        """Embed images (B, C, H, W), uint8, or floats that are normalised, as float32 (B, dim)."""
         full = self.precision == torch.float32
         with nullcontext() if full else torch.autocast(images.device.type, self.precision):
             projected: Tensor = self.projection(self.describe(images))
+        # in float32 at any precision: in 16 bits the length would be 1 by three digits only
         return functional.normalize(projected.float())
 
     def describe(self, images: Tensor) -> Tensor:
+        """Compute what is projected: the pooled and normed features (B, features) of images."""
         features: Tensor = self.norm(self.pooling(self.backbone(self.normalise(images))))
         return features
 
@@ -146,10 +154,11 @@ def build_model(settings: Model, images: Images = IMAGES) -> EmbeddingModel:
 
 
 def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) -> None:
-    """Set the projection to the whitening PCA of the features of `batches` of images (Radenović et
-    al. 2019).
+    """Set the projection to the whitening PCA of the features of `batches` of images, (B, C, H, W)
+    each (Radenović et al. 2019): in its directions the features of these have variance 1.
 
-    W = Λ^(-1/2) Vᵀ, b = −W mean. Raises DataError for fewer images than dimensions.
+    W = Λ^(-1/2) Vᵀ, b = −W mean, with the eigenvalues Λ and eigenvectors V of the covariance.
+    Raises DataError for fewer images, or features, than dimensions.
     """
     from sklearn.decomposition import PCA
 

@@ -8,10 +8,12 @@ from torch import Tensor, nn
 class Small(nn.Module):
     """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 128, 4, 4)."""
 
-    widths = (16, 32, 64, 128)
-    pools = (2, 2, 2, 1)
+    widths = (16, 32, 64, 128)  # channels after each convolution
+    pools = (2, 2, 2, 1)  # by how much each then lessens the sides: 32 -> 16 -> 8 -> 4
 
     def __init__(self) -> None:
+        """Build the layers: for each convolution its batch norm, ReLU and, but for the last, max
+        pooling; the first one takes one grey channel."""
         super().__init__()
         layers: list[nn.Module] = []
         channels = (1, *self.widths)
@@ -41,6 +43,8 @@ class SmallPhoto(nn.Module):
     widths = (24, 48, 96, 192)
 
     def __init__(self) -> None:
+        """Build the layers; a max pooling before each of the last three convolutions halves the
+        sides: 96 -> 48 by the stride of the first one, then 24, 12 and 6."""
         super().__init__()
         first, *others = self.widths
         layers = _convolution(3, first, side=5, stride=2)
@@ -54,7 +58,9 @@ class SmallPhoto(nn.Module):
 
 
 def _convolution(before: int, after: int, *, side: int, stride: int) -> list[nn.Module]:
-    """A convolution that keeps the sides up to its stride, batch norm and ReLU."""
+    """Make a convolution of side × side pixels, batch norm and ReLU, from `before` channels to
+    `after`. The padding keeps the sides of the map, which the stride divides; a bias would do
+    nothing before a batch norm, which takes the mean away."""
     return [
         nn.Conv2d(before, after, side, stride=stride, padding=side // 2, bias=False),
         nn.BatchNorm2d(after),

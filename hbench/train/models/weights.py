@@ -25,8 +25,9 @@ PATIENCE = 5  # seconds, for the hub's first answer
 
 
 def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> Any:
-    """Return what `create` makes of weights that it downloads; raises DataError that says where to
-    put them otherwise.
+    """Return what `create` makes of weights that it downloads, or has in a cache; raises DataError
+    where they cannot be fetched. `name`: of the net, for the error; `where`: the place to put them
+    by hand, which the error names.
     """
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -41,7 +42,7 @@ def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> An
     ) as error:
         first = first_line(error)
     except (OSError, RuntimeError) as error:
-        if not _is_network(error):
+        if not _is_network(error):  # hubs raise these for other reasons, too
             raise
         first = first_line(error)
     raise DataError(
@@ -53,8 +54,9 @@ def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> An
 
 
 def refuse_without_hub(repository: str, name: str) -> None:
-    """Raise DataError where a repository of the Hugging Face hub is neither in the cache nor to be
-    had: the hub's own library tries for a minute."""
+    """Raise DataError where a repository of the Hugging Face hub, OWNER/NAME, is neither in the
+    cache nor to be had, within 5 seconds: the hub's own library tries for a minute. `name`: of the
+    net, for the error. Who told the hub's library to stay offline gets its own error at once."""
     import huggingface_hub
     import requests
 
@@ -122,9 +124,11 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
 
 
 def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapping[str, Tensor]:
-    """The weights in a checkpoint: its own, or those that stand beside an optimizer, such as
-    Lightning's `state_dict` and timm's `model`, without the prefix of a wrapper where they have the
-    net's names then. A key map names them as they are in the file.
+    """Find the weights in `held`, what a file holds: itself, or those that stand there beside an
+    optimizer, such as Lightning's `state_dict` and timm's `model`.
+
+    The prefix of a wrapper, such as "module.", is taken away if all names have it and some are the
+    net's then. With a key map (`has_map`) none is: it names the weights as they are in the file.
     """
     if not isinstance(held, Mapping):
         raise TypeError(f"it holds a {type(held).__name__}, not weights by name")
@@ -146,7 +150,8 @@ def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapp
 
 
 def _refuse_other_shapes(weights: Mapping[str, Tensor], net: nn.Module, path: Path) -> None:
-    """Raise DataError for weights of the net's names and other shapes."""
+    """Raise DataError for weights with a name of the net's and another shape, which torch would
+    name one by one; `path`: their file, for the error."""
     own = net.state_dict()
     differing = [
         f"{name} {tuple(value.shape)} for {tuple(own[name].shape)}"
@@ -178,8 +183,9 @@ def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 def _rename_weights(
     weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
 ) -> dict[str, Tensor]:
-    """Rename the weights to the names in the net; raises ConfigError for a map that does not
-    fit."""
+    """Rename the weights to the names in the net, by the TOML file `key_map`, if there is one: each
+    line says with what to replace a beginning of names, the longest that fits, or `order = true`
+    pairs file and net in order. Raises ConfigError for a map that does not fit."""
     if key_map is None:
         return dict(weights)
 
@@ -220,8 +226,9 @@ def _rename_weights(
 def _rename_in_order(
     weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Rename the weights to the targets' names in order; raises ConfigError where kinds or shapes
-    differ.
+    """Rename the weights to the names of `targets`, the net's own, the first to the first and so
+    on; further weights are left out, with a warning. Raises ConfigError where kinds (the last word
+    of a name, such as "bias") or shapes of a pair differ, or weights are too few.
     """
     pairs = list(zip(weights, targets, strict=False))
     differing = [
@@ -243,8 +250,8 @@ def _rename_in_order(
 
 
 def _is_network(error: BaseException | None) -> bool:
-    """Whether an error, or its cause, is one of the network or of a hub; hubs wrap network errors
-    in others.
+    """Whether an error, or its cause, is one of the network or of a hub. That is told by words in
+    its text, since hubs wrap errors of the network in OSError and RuntimeError.
     """
     words = (
         "connect",
@@ -265,7 +272,8 @@ def _is_network(error: BaseException | None) -> bool:
 
 
 def weights_digest(net: nn.Module) -> str:
-    """The sha256 of a net's weights and buffers: their names, types, shapes and bytes."""
+    """Compute the sha256 of a net's weights and buffers, in hex: of their names, types, shapes and
+    bytes, in the order of the names, which does not depend on how the net was built."""
     digest = hashlib.sha256()
     for name, value in sorted(net.state_dict().items()):
         if not isinstance(value, Tensor):  # what a module keeps beside its tensors

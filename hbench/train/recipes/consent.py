@@ -44,7 +44,8 @@ def trust(file: Path) -> None:
 
 
 def is_trusted(file: Path, program: bytes) -> bool:
-    """Whether a resolved file with these bytes may run."""
+    """Whether a resolved file with these bytes may run: somebody consented to it, in a folder that
+    nobody else can write to."""
     return _record_of(file, program).is_file() and is_own(consent_home())
 
 
@@ -59,7 +60,7 @@ def _record_of(file: Path, program: bytes) -> Path:
 
 
 def _not_remembered(folder: Path, reason: str) -> ConfigError:
-    """What is said where consent cannot be kept in a folder, for this reason."""
+    """Make the error that is raised where consent cannot be kept in a folder, for this reason."""
     return ConfigError(
         f"{folder} cannot keep which programs may run",
         expected="a folder that you, and nobody else, can write to",

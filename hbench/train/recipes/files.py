@@ -35,6 +35,7 @@ MOST_FILES = 20  # in a chain of files that extend one another
 def names() -> list[str]:
     """List the names of all shipped recipes."""
     files = shipped()
+    # SETUP-METHOD: a method's table `on` has the setups that it is for
     of_two = [
         f"{setup}-{method}" for method, values in files.methods.items() for setup in values["on"]
     ]
@@ -67,7 +68,8 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
 
 
 def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
-    """Merge the tables of a recipe, without checking them; `under`: the files that extend it."""
+    """Merge the tables of a recipe, by its name or file, with those of the recipes that it extends,
+    without checking them; `under`: the files that extend it, the outermost first."""
     if name_or_file.endswith(".toml"):
         path = Path(name_or_file)
         if path.resolve() in under or len(under) > MOST_FILES:
@@ -200,8 +202,8 @@ def shipped() -> ShippedFiles:
 
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
-    """The tables of a recipe, over those of the recipe that it extends, if it names one; `under`:
-    the files that extend it."""
+    """Merge the tables of a recipe over those of the recipe that it extends, if it names one;
+    `under`: the files that extend it, among which that one must not be."""
     base = values.pop("extends", None)
     if not isinstance(base, str | None):
         raise ConfigError(
@@ -213,7 +215,11 @@ def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
 
 
 def _changed_by_file(values: Values, over: Values) -> Values:
-    """Change a recipe by a file that extends it; a file that names a new loss lists all of them."""
+    """Change a recipe's tables, `values`, by those of a file that extends it, `over`.
+
+    A file that names a new loss lists all of its losses, so that the former ones go, unless named;
+    one that names former losses alone changes those, and the others stay. With other losses it no
+    longer aims at the published row, unless it names one itself."""
     result = merge_tables(values, over)
     if not isinstance(over.get("losses"), Mapping):
         return result
@@ -226,15 +232,17 @@ def _changed_by_file(values: Values, over: Values) -> Values:
 
 
 def _without_aim_of_other_losses(values: Values, before: Values) -> Values:
-    """The tables without the published row that a recipe should reproduce where they minimise other
-    losses than before: what is trained so is not that method."""
+    """Return a recipe's tables without the published row that it should reproduce (`aim`) where
+    they minimise other losses than those `before` a change: what is trained so is not that method.
+    A row that the change itself named stays."""
     if losses_in_use(values) == losses_in_use(before) or values.get("aim") != before.get("aim"):
         return values
     return {key: value for key, value in values.items() if key != "aim"}
 
 
 def losses_in_use(values: Mapping[str, Any]) -> set[str]:
-    """The losses of a recipe's tables whose weight is not 0."""
+    """Return the names of the losses in a recipe's tables whose weight is not 0, 1 unless it is
+    set. The tables are not checked yet: what is no table is left to that check."""
     losses = values.get("losses")
     if not isinstance(losses, Mapping):
         return set()
@@ -261,7 +269,8 @@ def method_of(recipe: Recipe) -> str:
 
 
 def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
-    """What a recipe minimises, and which of its losses come from the recipe that a file extends.
+    """Say what a recipe minimises, and, if it was read from a file, which of its losses come from
+    the recipe that the file extends: they stay where somebody may think to have replaced them.
 
     >>> losses_in_words(resolve("sop-happier"), "sop-happier")
     'minimises 0.9 sup_hap + 0.1 cluster'
@@ -278,7 +287,8 @@ def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
 
 
 def _without_none(value: Any) -> Any:
-    """Values without the keys of tables that are None, which TOML cannot express."""
+    """Return values of a recipe, in tables at any depth, without the keys that are None, which TOML
+    cannot express; a missing key is None again when the file is read."""
     if isinstance(value, Mapping):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return value

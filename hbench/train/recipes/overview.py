@@ -50,7 +50,7 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
 
 
 def _images(images: Images) -> str:
-    """How pictures are prepared, in training → in a test."""
+    """Say how pictures are prepared, in training → in a test. A size of 0 is the net's own."""
     if not images.size:
         return (
             "random crop → shorter side 8/7 of it, centre: the net's own size, colours and "
@@ -85,7 +85,8 @@ def _net(model: Model) -> str:
 
 
 def _batches(sampler: Sampler) -> str:
-    """The images of a batch in words, such as "128, 4 per class"."""
+    """The images of a batch in words, such as "128, 4 per class"; a batch of 0 follows from the
+    dataset."""
     if not sampler.batch:
         return "up to 128, 2 to 4 per class"
     said = f"{sampler.batch}, {sampler.per_class} per class"

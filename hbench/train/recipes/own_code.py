@@ -77,8 +77,8 @@ def blamed_on(code: OwnCode) -> Iterator[None]:
 
 
 def place_in(code: OwnCode, error: BaseException) -> str:
-    """The line of somebody's own file where an error was raised, as words behind it; "" where it
-    was raised elsewhere.
+    """Say in which line of somebody's own file an error was raised, the innermost one, as words
+    that follow the error's text; "" where it was raised elsewhere.
     """
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == code.file.resolve()]
@@ -86,7 +86,8 @@ def place_in(code: OwnCode, error: BaseException) -> str:
 
 
 def programs_in(values: Mapping[str, Any]) -> Iterator[OwnCode]:
-    """What the tables of a recipe, or of changes to one, take from files.
+    """Yield the functions and classes that the tables of a recipe, or of changes to one, take from
+    files, FILE.py:NAME, in tables at any depth.
 
     >>> [code.name for code in programs_in({"model": {"backbone": "./mynet.py:Net"}, "epochs": 2})]
     ['Net']
@@ -100,7 +101,8 @@ def programs_in(values: Mapping[str, Any]) -> Iterator[OwnCode]:
 
 @cache
 def _module_of(file: Path) -> ModuleType:
-    """Run a file as a module; it finds the files beside it."""
+    """Run a resolved file as a module, once in a process; while it runs, it can import the files
+    beside it. Raises ConfigError for one that nobody has consented to, or that fails."""
     program = program_in(file)
     if not is_trusted(file, program):
         raise ConfigError(

@@ -171,11 +171,13 @@ class Schedule(BaseModel):
     """By which `steps` multiplies the rate."""
 
     def warm_up_epochs(self, epochs: int) -> float:
-        """Return the epochs of warm-up in a run of this many epochs."""
+        """Return the epochs of warm-up in a run of this many epochs: `warm_up` is their number if
+        it is whole, and their share if it is a float."""
         return self.warm_up if isinstance(self.warm_up, int) else self.warm_up * epochs
 
     def is_frozen(self, step: int, in_epoch: int, epochs: int) -> bool:
-        """Whether the backbone is frozen in a step, counted from 0."""
+        """Whether the backbone is frozen in a step, counted from 0 over the whole run, by the
+        warm-up; `in_epoch`: steps of an epoch. A step is in the warm-up if it ends within it."""
         return step + 1 <= self.warm_up_epochs(epochs) * in_epoch
 
 
@@ -194,8 +196,9 @@ class LossSpec(BaseModel):
     @classmethod
     def _has_parameters_apart(cls, values: object) -> object:
         """Raises ValueError for keys that stand beside `weight`, where most likely a parameter of
-        the loss was meant."""
-        keys = values if isinstance(values, dict) else {}
+        the loss was meant; returns the values, as they came from a file. A key that is close to
+        `weight` or `params` is misspelt, which pydantic's own check says better."""
+        keys = values if isinstance(values, dict) else {}  # that check refuses what is no table
         for key in keys:
             if key not in cls.model_fields and not closest(key, cls.model_fields):
                 raise ValueError(
@@ -275,10 +278,11 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
-        """Raises ValueError for settings that are right one by one and wrong together."""
+        """Raises ValueError, as pydantic wants it, for settings that are right one by one and wrong
+        together; returns the recipe itself."""
         batch = self.sampler.batch
         per_class = self.sampler.per_class
-        if per_class and batch % per_class:
+        if per_class and batch % per_class:  # 0, of either, follows from the dataset
             fitting = (batch // per_class + 1) * per_class
             raise ValueError(
                 f"sampler.batch = {batch} is no multiple of sampler.per_class = {per_class}; the "

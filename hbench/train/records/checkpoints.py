@@ -28,10 +28,11 @@ STATE = "state.pt"
 
 
 def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of `step` into `folder`, then remove the earlier ones except for the
-    last and the best.
+    """Write the checkpoint of `step` into the run's `folder`, then remove the earlier ones except
+    for the last and the best; return its own folder.
 
-    `state["best"]` holds the step of the best one, or is None.
+    It is written under another name, read back, and only then renamed: what has the name of a
+    checkpoint is whole. `state["best"]`: {"step": number, …} of the best one, or None.
     """
     final = _of_step(folder, step)
     temporary = folder / f".{final.name}.{os.getpid()}.part"
@@ -66,8 +67,8 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
 
 
 def _read_back(folder: Path) -> None:
-    """Raise DataError for a new checkpoint that cannot be read, or has weights that are not
-    finite."""
+    """Raise DataError for the new checkpoint in `folder` if it cannot be read, or has weights that
+    are not finite: nobody could go on from it."""
     load_state(folder)
     try:
         weights = load_file(folder / MODEL)
@@ -89,7 +90,7 @@ def _read_back(folder: Path) -> None:
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """List the checkpoints in a folder, oldest first."""
+    """List the checkpoints in a folder, oldest first: their padded numbers sort so."""
     return sorted(folder.glob(f"{PREFIX}*"))
 
 
@@ -115,6 +116,7 @@ def best(folder: Path) -> Path:
     last = latest(folder)
     if last == folder:
         return last
+    # each checkpoint says which one was the best when it was written
     state = load_state(last)
     with usable(last / STATE):
         if state["best"]:
@@ -156,8 +158,8 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """Turn the errors that a state with missing values or other types and shapes causes into
-    DataError.
+    """Turn the errors that a state with missing values, or with values of other types and shapes,
+    causes within the block into a DataError that names its file, `path`.
     """
     try:
         yield
@@ -166,7 +168,7 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def random_state() -> dict[str, Any]:
-    """Return the state of torch's generators."""
+    """Return the state of torch's generators: "cpu", and a list of those of all GPUs, "cuda"."""
     cuda: Sequence[torch.Tensor] = (
         torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     )
@@ -174,7 +176,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
-    """Restore the state of torch's generators."""
+    """Let torch's generators go on from a state of `random_state`."""
     torch.set_rng_state(state["cpu"])
     # this machine may have fewer GPUs
     for number in range(min(len(state["cuda"]), torch.cuda.device_count())):
@@ -182,7 +184,7 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 
 def _unusable(path: Path, error: Exception) -> DataError:
-    """What is said of a file of a checkpoint that was read with this error."""
+    """Make the error of a file of a checkpoint, `path`, that was read with `error`."""
     first = f"{type(error).__name__}: {first_line(error)}"
     return DataError(
         f"{path} cannot be loaded",

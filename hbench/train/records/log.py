@@ -68,6 +68,7 @@ class Log:
     def __init__(
         self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()
     ) -> None:
+        """Open the log in `folder` at a run's step, 0 for a new one."""
         self.path = None if folder is None else folder / FILE
         self.callbacks = callbacks if folder is not None else ()
         if self.path is not None:
@@ -93,7 +94,8 @@ class Log:
         self._tell({"step": step, TEST: scores}, _under("test", scores))
 
     def _tell(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
-        """Append a record to the file, and hand its values to the callbacks."""
+        """Append a record, which has its "step", to the file as a line of JSON, and hand the step
+        and `values`, a number by name, to the callbacks."""
         if self.path is not None:
             with full_disk_told(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
@@ -102,7 +104,8 @@ class Log:
 
 
 def _finite(value: Any) -> Any:
-    """Replace numbers that are not finite, which JSON cannot express, by None."""
+    """Replace numbers that are not finite, which JSON cannot express, by None, in a value of a
+    record or, at any depth, in its tables."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -111,8 +114,8 @@ def _finite(value: Any) -> Any:
 
 
 def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Read the lines of a log and their records; a missing log has none, and an incomplete last
-    line is ignored.
+    """Read the lines of a log, each with its record; a missing log has none, and an incomplete last
+    line, without a line break, is ignored.
 
     Raises DataError for a damaged log.
     """
@@ -142,5 +145,5 @@ def _has_step(record: object) -> bool:
 
 
 def _under(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
-    """The values, each called PREFIX/NAME."""
+    """Return the values, a number by name, each called PREFIX/NAME."""
     return {f"{prefix}/{name}": value for name, value in values.items()}

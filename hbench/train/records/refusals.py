@@ -16,7 +16,8 @@ SLOW = 1e-4  # up to which Adam's rate is one for pretrained weights
 
 
 def refuse_several(manifest: Manifest) -> None:
-    """Raise DataError for items of several paths."""
+    """Raise DataError for a training manifest with items of several paths, such as pictures of two
+    animals: `more` holds all paths of an item but its first."""
     if manifest.more is not None:
         raise DataError(
             "the losses take one path of each item",
@@ -27,9 +28,9 @@ def refuse_several(manifest: Manifest) -> None:
 
 
 def remarks_on(recipe: Recipe, batches: int) -> list[str]:
-    """Collect remarks on a recipe before its run: a long warm-up, epochs with fewer `batches` than
-    asked for.
-    """
+    """Collect remarks on a recipe before its run, which are no errors: a warm-up of more than a
+    third of the epochs, epochs with fewer `batches` than it asks for, settings that suit pretrained
+    weights alone."""
     frozen = recipe.schedule.warm_up_epochs(recipe.epochs)
     steps = recipe.steps_per_epoch
     remarks = []
@@ -49,7 +50,8 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
 
 
 def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
-    """What suits pretrained weights alone, of a recipe that begins from random ones."""
+    """Remark on settings that suit pretrained weights alone, of a recipe that begins from random
+    ones: frozen batch norms, and a very low rate of Adam's family."""
     if recipe.model.weights != "random":
         return []
     remarks = []
@@ -68,8 +70,8 @@ def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
 
 
 def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
-    """Raise UsageError for a folder with a run of another recipe, or one that is not to be resumed,
-    and for a file.
+    """Raise UsageError where a run of `recipe` cannot be in the folder `out`: it is a file, or has
+    a run of another recipe, or one that is not to be resumed.
     """
     path = out / RECIPE
     if out.is_file():
@@ -91,8 +93,8 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
 
 
 def non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
-    """Save the terms and items of a step whose loss or gradient is not finite to a file; return the
-    error that says so.
+    """Save the terms and items of a step whose loss or gradient is not finite to a file of JSON;
+    return the error that says so. `items`: of the batch, or of this process's part of it.
     """
     terms = step.terms
     state = {

@@ -25,8 +25,9 @@ trackers: Registry[Tracker] = Registry("tracker")
 def opened(
     names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: int
 ) -> Iterator[list[Callback]]:
-    """Open trackers and yield their callbacks; raises UnknownName, and UsageError for a package
-    that is not installed.
+    """Open trackers by name within the block, and yield their callbacks; `folder`: of the run;
+    `recipe`: its tables; `step`: how many steps the run has taken so far. Raises UnknownName, and
+    UsageError for a package that is not installed.
     """
     chosen = [trackers[name] for name in names]
     with ExitStack() as stack:
@@ -36,13 +37,14 @@ def opened(
 @trackers.register("tensorboard")
 @contextmanager
 def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator[Callback]:
-    """Write event files into the run's folder; earlier events after the checkpoint are
-    discarded."""
+    """Write event files into the run's folder; earlier events after the checkpoint of `step`, from
+    which the run goes on, are discarded, as their steps come again."""
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def write(step: int, values: Mapping[str, float]) -> None:
+        """Write the values of a step, a curve for each name."""
         for name, value in values.items():
             writer.add_scalar(name, value, step)
 

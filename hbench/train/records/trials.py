@@ -30,8 +30,9 @@ class Trial(Strict):
 
 
 def trial_of_run(folder: Path, settings: Iterable[str], metric: str) -> Trial:
-    """The trial whose run ended in a folder, by a metric of its validations; the first step of
-    equal ones. Raises DataError for a log without them."""
+    """Read the trial whose run ended in a folder: what it tried, KEY=VALUE of every key, and its
+    best validation by `metric`, the first step of equal ones. Raises DataError for a log without
+    validations by it."""
     log = folder / LOG
     scored = [record for _, record in records(log) if "validation" in record]
     try:
@@ -45,10 +46,12 @@ def trial_of_run(folder: Path, settings: Iterable[str], metric: str) -> Trial:
             fix="train it again",
         )
 
+    # `goodness`: more is better, for metrics of which less is better, too
     score, step = max(found, key=lambda each: goodness(metric, each[0]))
     return Trial(settings=tuple(settings), score=score, step=step)
 
 
 def best_first(trials: Iterable[Trial], metric: str) -> list[Trial]:
-    """The trials by their score; of equal ones, the one that was named first."""
+    """Order trials by their score of `metric`, the best first; of equal ones, the one that was
+    named first. `goodness` turns the metrics of which less is better round."""
     return sorted(trials, key=lambda trial: -goodness(metric, trial.score))

@@ -65,7 +65,8 @@ def in_two_passes(part: int) -> TrainStep:
         processes: Processes,
         scale: Scale,
     ) -> LossAndTerms:
-        """One step of a batch that does not fit in memory: two passes over its pieces."""
+        """Compute the gradient of a batch whose graph does not fit in memory, in two passes over
+        its pieces; the arguments are those of `direct`."""
         # the first pass keeps vectors alone; the loss of the whole batch gives their gradients
         pieces = torch.split(images, part)
         states = []
@@ -75,6 +76,7 @@ def in_two_passes(part: int) -> TrainStep:
                 states.append(_random_state(images.device))
                 vectors.append(embed(piece))
 
+        # where the graph of the loss begins: its gradient is ∂L/∂embeddings
         leaf = torch.cat(vectors).requires_grad_()
         total, terms = objective(gather(leaf, processes), gather(labels, processes))
         scale(total).backward()  # type: ignore[no-untyped-call]
@@ -86,7 +88,7 @@ def in_two_passes(part: int) -> TrainStep:
             pieces, torch.split(leaf.grad, part), states, strict=True
         ):
             _set_random_state(state)
-            # the processes add up their gradients once, with those of the last piece
+            # the processes share their gradients once, with those of the last piece
             with _unshared_gradients(embed) if piece is not pieces[-1] else nullcontext():
                 embed(piece).backward(gradient)
 
@@ -97,7 +99,8 @@ def in_two_passes(part: int) -> TrainStep:
 
 
 def _unshared_gradients(embed: nn.Module) -> AbstractContextManager[None]:
-    """Keep the gradients of a net in this process meanwhile, where several train it."""
+    """Keep the gradients of a net in this process within the block, where several train it, in
+    place of averaging them over the processes after every pass."""
     if isinstance(embed, DistributedDataParallel):
         return embed.no_sync()
     return nullcontext()
@@ -121,7 +124,8 @@ def _set_random_state(state: list[Tensor]) -> None:
 
 
 def _detached(total: Tensor, terms: dict[str, Tensor]) -> LossAndTerms:
-    """The loss and its terms without their graph, which holds all activations in memory."""
+    """Return the loss and its terms by name without their graph, which holds all activations in
+    memory."""
     return total.detach(), {name: term.detach() for name, term in terms.items()}
 
 
@@ -135,13 +139,16 @@ class Objective(nn.Module):
         self.losses, self.weights = nn.ModuleDict(losses), dict(weights)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute the losses of embeddings (B, D), of length 1, with labels (B, L), coarse to
+        fine."""
         terms = {name: loss(embeddings, labels) for name, loss in self.losses.items()}
         weighted = [self.weights[name] * term for name, term in terms.items()]
         return torch.stack(weighted).sum(), terms
 
 
 def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> Objective:
-    """Build the losses of a recipe for training labels (N, L), −1 where nothing is known.
+    """Build the losses of a recipe for training labels (N, L), coarse to fine, −1 where nothing is
+    known, and embeddings of `dim` dimensions.
 
     Raises UnknownName and ConfigError like build_loss, and ConfigError for a loss that needs every
     label.
@@ -172,8 +179,9 @@ def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
 def complete_params(
     name: str, params: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Complete `params` by those that the loss requires, from the facts; likewise for a loss inside
-    a memory.
+    """Complete the `params` of the loss `name` by those that it requires and the facts have: by
+    name, what the dataset and the net say, such as the number of classes. Likewise for the loss
+    inside `xbm`, a memory of former batches, which has that loss's name and params among its own.
     """
     entry = loss_entry(name)
     missing = [

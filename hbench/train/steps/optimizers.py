@@ -80,11 +80,11 @@ def set_rates(
     step: int = 0,
     in_epoch: int = 1,
 ) -> dict[str, float]:
-    """Set the learning rate of every group for an epoch, and return them by name; the body's is 0
-    during warm-up.
+    """Set the learning rate of every group for an epoch, counted from 0, and return them by name;
+    the body's is 0 during warm-up, and the schedule begins after it.
 
     `step` is the number of steps before this one, `in_epoch` that of an epoch, for a warm-up that
-    is a share of the steps.
+    is a share of the steps; without `step` the epoch begins.
     """
     schedule = recipe.schedule
     since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))
@@ -94,6 +94,7 @@ def set_rates(
     rates = {}
     for optimizer in optimizers:
         for group in optimizer.param_groups:
+            # only a cosine ends at `lr_min`; a group whose highest rate is less keeps that
             lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
             group["lr"] = lowest + (group["lr_max"] - lowest) * factor
             if is_frozen and group["name"] == BODY:
@@ -106,11 +107,12 @@ def clip_gradients(
     optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler
 ) -> Tensor:
     """Clip the gradient of every optimiser to the length in its settings, if they have one, and
-    return the length () of all gradients together before clipping, on the device.
+    return the length () of all gradients together before clipping, on the device. `scaler`:
+    float16's, which multiplied the gradients; disabled at other precisions.
     """
     norms = []
     for optimizer in optimizers:
-        scaler.unscale_(optimizer)
+        scaler.unscale_(optimizer)  # in place: the length is of the gradients themselves
         weights = [
             weight
             for group in optimizer.param_groups
@@ -131,7 +133,8 @@ def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> Non
     not wait for it.
     """
     for optimizer in optimizers:
-        # torch's GradScaler makes a fused kernel skip a step in the same way.
+        # torch's GradScaler makes a fused kernel skip a step in the same way: it reads these two
+        # attributes, and does nothing where `found_inf` is 1.
         optimizer.grad_scale, optimizer.found_inf = None, bad.float()  # type: ignore[attr-defined]
         try:
             optimizer.step()
@@ -142,8 +145,9 @@ def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> Non
 def _groups(
     name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float
 ) -> list[dict[str, Any]]:
-    """Make a group of the weights that learn, as torch takes it, if there are any; `lr_max`,
-    `lr_min` and `clip` are not torch's, but what `set_rates` and `clip_gradients` read."""
+    """Make a group of the weights that learn, as torch takes it, called `name`, with the highest
+    learning rate `rate`; a list, which is empty if none learn. `lr_max`, `lr_min` and `clip` are
+    not torch's, but what `set_rates` and `clip_gradients` read."""
     learning = [weight for weight in weights if weight.requires_grad]
     if not learning:
         return []
@@ -160,8 +164,9 @@ def _groups(
 
 
 def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str, Any]]:
-    """Make the groups of the backbone: one, or one of each depth, whose rates fall towards the
-    images."""
+    """Make the groups of the backbone: one, or, with a `layer_decay` under 1, one of each depth,
+    whose rate is multiplied by that at each block from the output back to the images: early blocks
+    of a pretrained net need to change least."""
     if settings.layer_decay == 1:
         return _groups(BODY, model.body(), settings, settings.lr)
     depths = list(by_depth(model.backbone))  # from the images to the output
@@ -174,8 +179,9 @@ def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str
 
 
 def optimizer_names() -> dict[str, type[torch.optim.Optimizer] | None]:
-    """The names of optimisers: those of torch.optim with their classes, and those of timm.optim
-    where it is installed. Left out is what needs to compute the loss again."""
+    """List the optimisers by name: those of torch.optim with their classes, and those of timm.optim
+    with None, where timm is installed. Left out are torch's base class, SparseAdam, which takes
+    sparse gradients alone, and what needs to compute the loss again (LBFGS, second order)."""
     classes = {
         name.lower(): each
         for name, each in vars(torch.optim).items()
@@ -195,7 +201,8 @@ def optimizer_names() -> dict[str, type[torch.optim.Optimizer] | None]:
 def _optimizer(
     settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool
 ) -> torch.optim.Optimizer:
-    """Make an optimiser by its name, with those settings that it has."""
+    """Make an optimiser by its name, for `groups` of weights as torch takes them, with those of the
+    settings that it has; `fused`: by one kernel for all weights. Raises UnknownName."""
     names = optimizer_names()
     if settings.name not in names:
         raise UnknownName("optimizer.name", settings.name, names)

@@ -73,7 +73,9 @@ class TrainingRun:
         return self.halted is not None
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint into the run's folder."""
+        """Write a checkpoint into the run's folder: the model that is tested, and the state that a
+        resumed run goes on from. Where weights are averaged, the tested model is their average, and
+        the state keeps the weights themselves."""
         state: dict[str, Any] = {
             "objective": self.objective.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
@@ -88,11 +90,11 @@ class TrainingRun:
         checkpoints.save(folder, self.step, model=self.tested, state=state)
 
     def restore(self, folder: Path) -> None:
-        """Restore a checkpoint; raises DataError where it cannot be read, or belongs to another
-        model or to other training data.
+        """Go on from the checkpoint in `folder`; raises DataError where it cannot be read, or
+        belongs to another model or to other training data.
         """
         state = checkpoints.load_state(folder)
-        if state.get("data", self.data) != self.data:
+        if state.get("data", self.data) != self.data:  # earlier checkpoints do not have the digest
             raise DataError(
                 "the training data have changed since this run began",
                 expected=f"digest {state['data']!s:.12}…",
@@ -166,7 +168,8 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
 
 
 def _averaged(recipe: Recipe, model: EmbeddingModel) -> AveragedModel | None:
-    """A copy of the model whose weights and batch norms follow those of the model slowly."""
+    """Make a copy of the model whose weights and batch norms follow those of the model slowly,
+    keeping the share `ema` of themselves at each step; None for a recipe without that."""
     if not recipe.ema:
         return None
     follow = get_ema_multi_avg_fn(recipe.ema)
@@ -174,7 +177,8 @@ def _averaged(recipe: Recipe, model: EmbeddingModel) -> AveragedModel | None:
 
 
 def _precision(recipe: Recipe, device: torch.device) -> str:
-    """The precision of a recipe; where it leaves the choice, bfloat16 on the GPUs that have it."""
+    """Return the precision of a recipe, a key of PRECISIONS; where it leaves the choice ("auto"),
+    bfloat16 on the GPUs that have it, which are much faster so, else float32."""
     if recipe.precision != "auto":
         return recipe.precision
     has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -182,7 +186,8 @@ def _precision(recipe: Recipe, device: torch.device) -> str:
 
 
 def _layout(recipe: Recipe, *, on_gpu: bool) -> torch.memory_format:
-    """The layout of images in memory; where the recipe leaves the choice, channels last on GPUs."""
+    """Return the layout of images in memory: channels last, or first. Where the recipe leaves the
+    choice (None), channels last on GPUs, whose convolutions are faster so."""
     channels_last = recipe.model.channels_last
     if channels_last is None:
         channels_last = on_gpu
@@ -190,7 +195,8 @@ def _layout(recipe: Recipe, *, on_gpu: bool) -> torch.memory_format:
 
 
 def _refuse_partial_norms(recipe: Recipe, model: EmbeddingModel) -> None:
-    """Raise UsageError where batch norms would learn from parts of a batch, or twice from one."""
+    """Raise UsageError where batch norms that learn would see parts of a batch in place of the
+    whole, or the same batch twice; frozen ones do neither."""
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     if not norms or model.freeze_batch_norm:
         return
@@ -207,8 +213,8 @@ def _refuse_partial_norms(recipe: Recipe, model: EmbeddingModel) -> None:
 
 
 def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:
-    """Freeze or unfreeze the pretrained weights; while they are frozen, in the warm-up, a step
-    takes much less time.
+    """Freeze or unfreeze the pretrained weights (the body), if they are not so already; while they
+    are frozen, in the warm-up, no gradient is computed for them, and a step takes much less time.
     """
     groups = [
         group
@@ -226,7 +232,8 @@ def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None
 
 
 def _refuse_idle_warm_up(recipe: Recipe, learning: set[str]) -> None:
-    """Raise ConfigError for a warm-up, in which the body rests, of a net that is all body."""
+    """Raise ConfigError for a warm-up, in which the backbone (the body) rests, where nothing else
+    learns; `learning`: the names of the groups of weights that learn."""
     if recipe.schedule.warm_up and learning <= {BODY}:
         raise ConfigError(
             "nothing would learn during the warm-up: the net has no projection, and the losses "

@@ -59,6 +59,7 @@ def steps(
     waiting: list[LaunchedStep] = []
     for launched in _launch_steps(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
+        # reading a value waits for the device, which would idle until the next step is launched
         if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
             continue
         values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
@@ -83,7 +84,8 @@ def steps(
 
 
 def _is_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
-    """Whether the host waits for a step: one that is logged, saved, or the last of an epoch."""
+    """Whether the host waits for the values of the step with this number, from 1: one that is
+    logged, saved, or the last of an epoch of `in_epoch` steps."""
     if step % recipe.log_every == 0 or step % in_epoch == 0:
         return True
     return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
@@ -99,7 +101,9 @@ def _record(
     speed: float,
     seconds: float,
 ) -> StepRecord:
-    """Make the record of a step, whose values are on the host; `speed` in images per second."""
+    """Make the record of a step, whose `values` are on the host: the loss, the length of the
+    gradient, and a term for each of `losses`. `steps`: of the run; `in_epoch`: of an epoch;
+    `speed`: images per second; `seconds`: since the run began or went on."""
     loss, length, *terms = values
     return StepRecord(
         step=launched.number,
@@ -116,14 +120,16 @@ def _record(
 
 
 def _non_finite_name(processes: Processes) -> str:
-    """The name of the file of the items whose loss is not finite, one for each process."""
+    """Name the file of the items whose loss is not finite, one for each process, as each has items
+    of its own."""
     return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
 
 
 def _launch_steps(
     run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
 ) -> Iterator[LaunchedStep]:
-    """Launch every remaining step without waiting for the device."""
+    """Launch every remaining step without waiting for the device; `in_epoch`: steps of an epoch. A
+    resumed run goes on within the epoch in which it stopped."""
     manifest = training_manifest(data)
     device = processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
@@ -180,9 +186,9 @@ def update(
     )
     average_gradients(list(run.objective.parameters()), processes)
     values = torch.stack([total, clip_gradients(run.optimizers, run.scaler), *terms.values()])
-    bad = ~values[:2].isfinite().all()
+    bad = ~values[:2].isfinite().all()  # loss and gradient, (), on the device
     if run.halted is not None:
-        bad = bad | run.halted
+        bad = bad | run.halted  # a step after a bad one, launched before anybody knew, is bad, too
         run.halted = bad
         step_unless(bad, run.optimizers)
     elif not bad:
@@ -197,7 +203,8 @@ def update(
 def batches_of_epoch(
     recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = SINGLE_PROCESS
 ) -> EpochBatches:
-    """Plan the batches of an epoch; return this process's share of each."""
+    """Compose the batches of an epoch, counted from 0; return this process's share of each, rows
+    (S, B/W) of the manifest for S steps of W processes. Raises ConfigError for too few classes."""
     batches = plan(
         manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch
     )
