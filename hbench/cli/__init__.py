@@ -79,12 +79,14 @@ CONTEXT = {
 
 
 def module_of(verb: str) -> str:
-    """The module of a verb."""
+    """Return the name of the module that has a verb's `command`."""
     return f"hbench.cli.{verb.replace('-', '_')}"
 
 
 def _set_at_the_root(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Take an option that stands behind its verb for one of hbench itself."""
+    """Take a flag that stands behind its verb for one of hbench itself: write it into the
+    parameters of the outermost command, where --quiet and --verbose are read. A flag that is not
+    given must not take one back that stands before the verb."""
     if value:
         context.find_root().params[str(option.name)] = True
 
@@ -104,10 +106,11 @@ def common_options() -> list[click.Option]:
 
 
 def with_common_options(command: click.Command) -> click.Command:
-    """The command, and those below it, with the options that every verb takes."""
+    """Add the options that every verb takes to a command, and to those below it; return it. An
+    option of the command's own with the same name, such as its own -v, stays."""
     known = {option for parameter in command.params for option in parameter.opts}
     for option in common_options():
-        option.expose_value = False
+        option.expose_value = False  # the command's function does not take it
         option.callback = _set_at_the_root
         if not known.intersection(option.opts):
             command.params.append(option)
@@ -122,6 +125,8 @@ class Verbs(click.Group):
     point `hbench.verbs`; each is imported only when needed, so that help is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the verbs that are installed, without importing them: hbench's own in the order of
+        the help, then those of other packages."""
         plugins = entry_points(group=PLUGINS).names
         return [
             verb for verb in VERBS if importlib.util.find_spec(module_of(verb)) or verb in plugins
@@ -227,6 +232,7 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
 
 
 def _end_refused(refusal: HBenchError) -> NoReturn:
+    """Say on stderr what was refused and why, and end with the exit code of its kind."""
     click.echo(f"hbench: {refusal}", err=True)
     sys.exit(refusal.exit_code)
 
@@ -253,13 +259,17 @@ def _end_by_system(error: OSError | SystemExit) -> NoReturn:
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
+    """Say a warning of any library in one line, in place of Python's with file and line; not with
+    --quiet. The arguments are those of `warnings.showwarning`. It may come while no command runs,
+    so the words of the command line themselves are asked."""
     if not {"-q", "--quiet"} & set(sys.argv):
         click.echo(f"hbench: {visible(str(message))}", err=True)
 
 
 def _end_in_own_code(error: BaseException) -> None:
     """End with the line of a user's own program, FILE.py:NAME, or of a package that adds to hbench,
-    where an error came through one."""
+    where an error came through one; return where it came through none. Such an error is theirs to
+    mend, and no bug of hbench."""
     packages = _packages_of_plugins()
     at = error.__traceback__
     place = ""  # the innermost call in such code
@@ -277,7 +287,8 @@ def _end_in_own_code(error: BaseException) -> None:
 
 
 def _packages_of_plugins() -> dict[str, str]:
-    """The packages that add to hbench, by the modules at their top."""
+    """Return the names of the packages that add to hbench by an entry point, by the outermost
+    module of each, such as "mine" of mine.losses."""
     from hbench.cli.environment import GROUPS
 
     points = [point for group in GROUPS for point in entry_points(group=group)]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def setup_of(
     _context: click.Context, _option: click.Parameter, pairs: Sequence[str]
 ) -> dict[str, str | int]:
-    """The setup of a row from its KEY=VALUE pairs; raises UsageError for other texts, UnknownName
-    for a key that rows lack.
+    """Return the setup of a row, by key, from its KEY=VALUE pairs, as click's callback of an
+    option; raises UsageError for other texts, UnknownName for a key that rows lack.
     """
     from hbench.boards import Setup
 
@@ -43,6 +43,7 @@ def setup_of(
                 expected="KEY=VALUE",
                 fix=f"--setup {key}=…, or leave it out",
             )
+        # a number only where the row has one there; the row's check refuses what is none
         is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
         setup[key] = int(value) if is_number else value
     return setup
@@ -60,7 +61,8 @@ class RowOptions:
     url: str | None
 
     def details(self, dim: int | None = None) -> RowDetails:
-        """The same as a row takes it; `dim`: of the embeddings, by default what the report says."""
+        """Return the same as RowDetails, which a row is made with; `dim`: of the embeddings, None
+        for what the report says."""
         from hbench.boards.runs import RowDetails
 
         return RowDetails(dim=dim, **asdict(self))

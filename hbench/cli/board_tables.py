@@ -47,7 +47,9 @@ class Selection:
     top: int | None
 
     def standings(self) -> RankedBoard:
-        """The leaderboard, ranked as asked for."""
+        """Read the leaderboard, and rank its rows as asked for: those of the chosen papers, by one
+        metric. Rows without a score that can be compared have no place, and are shown with
+        `everything` alone. Raises UsageError for a metric that no row has."""
         from hbench.boards import rank, read_board
 
         board = read_board(self.name)
@@ -63,7 +65,8 @@ class Selection:
         return RankedBoard(board, shown, list(metrics))
 
     def _rows(self, board: Leaderboard) -> list[Row]:
-        """The rows of the papers that were asked for."""
+        """Return the rows of the papers that were asked for, all if none were; raises UsageError
+        that lists the papers where none is meant."""
         chosen = [row for row in board.rows if not self.papers or _is_of(row, self.papers)]
         if self.papers and not chosen:
             sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
@@ -116,15 +119,16 @@ def board_as_text(
 def terminal_table(
     board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool
 ) -> None:
-    """The table with as many metrics as fit into the terminal, and below it the notes and what was
-    left out.
+    """Show the table with as many of the metrics as fit into the terminal, the first ones, and
+    below it the notes and what was left out; `fixed`: with all, as somebody chose them. Into a pipe
+    or a file goes the whole.
     """
     from hbench.boards import export as exports
     from hbench.boards.resolution import resolution
     from hbench.records import tables
 
     width = NO_TERMINAL
-    if watched(sys.stdout):
+    if watched(sys.stdout):  # by somebody at a terminal
         width = shutil.get_terminal_size((100, 24)).columns
     for shown in range(len(metrics), 0, -1):
         content = exports.table(
@@ -152,8 +156,8 @@ def terminal_table(
 def needed_width(content: PrintedTable) -> int:
     """Characters that a table takes when its columns of texts are as narrow as they may be: each
     column has a space on both sides and a line at its right, and the first one also at its left."""
-    total = 1
+    total = 1  # the line at the left
     for name, *cells in zip(content.header, *content.cells, strict=True):
         widest = max(map(len, [name, *cells]))
-        total += 3 + min(widest, NARROWEST.get(name, widest))
+        total += 3 + min(widest, NARROWEST.get(name, widest))  # 2 spaces and a line
     return total

@@ -42,7 +42,9 @@ class OwnOptions:
     decisions: Path | None
 
     def source(self, path: Path, root: Path | None) -> OwnSource:
-        """The table or folder at a path, whose images lie below `root`, with these options."""
+        """Make an OwnSource of the table or folder at a path, whose images lie below `root`, with
+        these options. It asks for levels as a text, or as a tuple, empty where they are to be
+        found; `policy` is what is repeatable there as `policies`."""
         from hbench.datasets.own.source import OwnSource
 
         return OwnSource(
@@ -242,7 +244,9 @@ def command(
 
 
 def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:
-    """The dataset with its labels made anew by the pipeline of its name, if there is one."""
+    """Make a dataset whose labels are made anew by the pipeline of its name, in the folder `work`,
+    and read it from there; `root`: the folder of the raw files; `contact`: an address that the
+    pipeline gives to the servers it asks. Raises UsageError for a dataset without a pipeline."""
     from importlib.metadata import entry_points
 
     from hbench.datasets import read

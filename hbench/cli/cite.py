@@ -31,6 +31,8 @@ METRIC_SOURCES = {  # name = the paper that defines it
 
 
 def _names() -> list[str]:
+    """List names to cite, for completion and for the error of an unknown one: losses and methods
+    are left out, since they would need torch and all leaderboards."""
     from hbench.datasets import specs
 
     return sorted({OWN, *specs, *METRIC_SOURCES})

@@ -128,7 +128,8 @@ def command(
 
 
 def _refuse_options_of_images(context: click.Context) -> None:
-    """Raise UsageError where an option was given that names have no use for."""
+    """Raise UsageError where an option was given that names have no use for; on the command line
+    alone, as options have defaults."""
     given = [
         f"--{name.replace('_', '-')}"
         for name in context.params
@@ -225,13 +226,15 @@ class SplitImages(NamedTuple):
 def _embed_with_each(
     images: SplitImages, listed: dict[str, Path], load_model: Callable[[str], Embedder]
 ) -> dict[str, HBenchError]:
-    """Embed with every model of a list whose file is not there; return the errors of those that
-    fail.
+    """Embed with every model of a list, each to its file, unless the file is there; return the
+    errors of those that fail, by model.
     """
     from hbench.train.embedding.embed_dataset import is_embedded
     from hbench.train.embedding.embed_models import embed_models
 
     def embed_unless_there(name: str, file: Path) -> str:
+        """Embed with the model of this name, and return what became of it. The model is loaded in
+        any case, as what its vectors depend on says whether the file is of it."""
         given = load_model(name)
         if is_embedded(given, file, images.data, images.split, images.options):
             return f"{file} is there"
@@ -253,6 +256,7 @@ def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
         last_said = time.monotonic()
 
         def watch(done: int, number: int) -> None:
+            """Move the bar to `done` of `number` images; or say so, where there is no bar."""
             nonlocal last_said
             bars.update(task, completed=done, total=number)
             if bars.disable and time.monotonic() - last_said >= EVERY:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tuple[float, ...]:
-    """The factors of --scales, by which images are made smaller or larger."""
+    """Read the factors of --scales, by which images are made smaller or larger, from a text such as
+    "1,0.7071", as click's callback of the option; raises BadParameter for another text."""
     try:
         scales = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -83,7 +84,7 @@ class ImageOptions:
 
     @property
     def options(self) -> EmbedOptions:
-        """The same for the function that embeds."""
+        """Return the same as EmbedOptions, for the function that embeds."""
         from hbench.train.embedding.embed_dataset import EmbedOptions
 
         return EmbedOptions(

@@ -78,12 +78,16 @@ def plugins() -> Iterator[dict[str, str | None]]:
 
 
 def _is_ours(point: EntryPoint) -> bool:
+    """Whether hbench itself brings what an entry point names."""
     return point.dist is not None and point.dist.name == "hbench"
 
 
 def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[str]) -> str | None:
-    """Why a plug-in is left out: as the registry of its kind says, or, of a verb, which has none,
-    as loading it does."""
+    """Say why a plug-in is left out, None where it works.
+
+    `known`: the names in the registry of its kind, and `said`: the warnings that the registry gave
+    as it loaded plug-ins, one of which has this one's name in quotes. None of a verb, which has no
+    registry: it is loaded here."""
     if known is not None:
         if point.name in known:
             return None
@@ -135,8 +139,9 @@ def _processor() -> dict[str, Any]:
 
 
 def _folder(path: Path) -> dict[str, Any]:
-    """A folder with its owner and who may write to it: a folder of compiled code that others may
-    write to is not used, and this is where one sees why. None: it does not exist."""
+    """Describe a folder: its path, whether it is there, its owner and who may write to it (None
+    where it is not there). A folder of compiled code that others may write to is not used, and this
+    is where one sees why."""
     there = path.exists()
     return {
         "path": str(path),

@@ -39,20 +39,23 @@ class SubmittedFiles:
 
     @property
     def paths(self) -> list[Path | None]:
-        """All that may be there."""
+        """The files that these options name, None for one that was not given."""
         return [self.query, self.gallery, self.ids, self.nodes]
 
     @property
     def of_names(self) -> dict[str, object]:
-        """The option of vectors of names, with what was given."""
+        """The option of vectors of names, with what was given, or None: what an option that
+        excludes it looks at."""
         return {"--nodes": self.nodes}
 
     def scored(self, file: Path | None) -> list[tuple[Path, Path | None]]:
-        """The files whose vectors are ranked, each with that of its ids."""
+        """List the files whose vectors are ranked, each with that of its ids, if any."""
         return [(path, self.ids) for path in (file, self.query, self.gallery) if path]
 
     def read(self, file: Path | None) -> Submission:
-        """Read FILE, or the files of the queries and the gallery, which need each other."""
+        """Read FILE, or the files of the queries and the gallery, which need each other; without
+        items of zero vectors if --leave-out says so. Raises UsageError for one of the two, or for
+        FILE and them. `movable`: the vectors may be put into another order, to save memory."""
         asked = file or self.query
         both = file is not None and self.query is not None
         if asked is None or both or (file is None) != (self.gallery is not None):
@@ -101,7 +104,9 @@ class Extent:
     blocks: str | None
 
     def of(self, machine: MachineOptions) -> Execution:
-        """The execution of this much on a machine; raises UsageError for what excludes another."""
+        """Make the Execution of an evaluation: the machine's options (threads, memory, device) with
+        what these ask for beside the scores. As it is made it raises UsageError for options that
+        exclude each other or need one another, such as --blocks, I/N, without --resume."""
         return replace(
             machine.execution,
             top_k=self.top_k,
@@ -113,7 +118,7 @@ class Extent:
 
     @property
     def given(self) -> dict[str, object]:
-        """The options by name, with what was given."""
+        """The options by name, with what was given: a value that is not false, if it was."""
         return {
             "--trees": self.trees,
             "--top-k": self.top_k,
@@ -123,7 +128,8 @@ class Extent:
 
     @property
     def of_items_alone(self) -> list[str]:
-        """The options that were given and that go with items as queries alone."""
+        """The options that were given and that go with items as queries alone, not with --nodes:
+        all but --resume."""
         return [option for option, value in self.given.items() if value and option != "--resume"]
 
 
@@ -240,7 +246,9 @@ def command(
 def _refused_together(
     files: ReportFiles, extent: Extent, *, method: str | None, nodes: Path | None
 ) -> ReportFiles:
-    """The files to write, once none of them is missing what it needs and all can be written."""
+    """Return the files to write; raise UsageError, before anything is scored, where one of them
+    lacks what it needs, excludes another option, or cannot be written. --top-k keeps results beside
+    values by query, so these get a file, too, next to the report."""
     if files.row and not method:
         raise click.UsageError("--row needs --method, the name of the row.")
     if extent.blocks and (files.output or files.by_query or files.row):
@@ -278,7 +286,9 @@ def _report(
     nodes: Path | None,
     scored: list[tuple[Path, Path | None]],
 ) -> Report | None:
-    """Rank and measure, with a bar; None where only a share of the blocks was asked for."""
+    """Rank and measure, with a bar; None where only a share of the blocks (pieces of the work that
+    are kept in a folder) was asked for. `nodes`: the file of vectors of names that are the queries,
+    if any; `scored`: the files whose vectors are ranked, each with that of its ids."""
     with execution.open(scored, announce=say) as execute, bars("ranking") as on_test:
         if execution.blocks:
             number = execution.keep_blocks(checked, execute, on_test)

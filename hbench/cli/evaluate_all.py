@@ -129,7 +129,9 @@ def command(
 def _ranked_by(
     by: str | None, documents: Collection[Document], usual: list[str], asked: Collection[str]
 ) -> str:
-    """The metric to sort by: that of --by, or else a usual one that was asked for."""
+    """Choose the metric to sort by: that of --by, if a report has it (else UnknownName), or else
+    the first of the `usual` ones (the leaderboard's, H-AP) that was asked for, or the first of
+    those that were `asked` for at all, that all reports have."""
     from hbench.core.errors import UnknownName
     from hbench.evaluation import many
 
@@ -144,8 +146,9 @@ def _ranked_by(
 def report_of(
     file: Path, report: Path, data: Dataset, *, settings: Settings, machine: MachineOptions
 ) -> ScoredFile:
-    """The report of a file: the one that is at `report` already, if it is of this file and these
-    settings, or a new one.
+    """Return the report of an embedding file: the one that is at `report` already, if it is of this
+    file and these settings, or a new one, which is written there. A report that lacks a metric is
+    made again with those it has, too (`widened`). Raises HBenchError for a file that is refused.
     """
     from hbench.evaluation import many
     from hbench.evaluation.submission import read
@@ -167,7 +170,8 @@ def report_of(
 def _show(
     standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str
 ) -> None:
-    """Print the table of all models in a form that the command line offers."""
+    """Print the table of all models, best first by `metric`, with the metrics that were `asked`
+    for, in a form that the command line offers; `refused`: names of files that were, for JSON."""
     from hbench.evaluation.many import tables
 
     best = standings[0].document

@@ -234,7 +234,9 @@ def _compare_with_predictions(
 
 
 def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
-    """What --json shows."""
+    """Collect what --json shows: the scores by reader of names and value; by level, each bin of
+    masses that has items, as [its lower end, items, their mean mass, the share right]; and the
+    answers under a promise, if one was asked for."""
     scores = {}
     for reader, of_reader in named.scores.items():
         scores[reader] = {value: score.model_dump() for value, score in of_reader.items()}
@@ -261,7 +263,7 @@ def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
 
 
 def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
-    """The table of the paired differences."""
+    """Show the table of the paired differences between the names of `file` and those of `other`."""
     from hbench.evaluation.by_name.compared import HEADER
     from hbench.records.queries import units_in_words
 
@@ -276,7 +278,10 @@ def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
 
 
 def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[list[str]]]:
-    """The answers at the threshold, and beside them those of the thresholds in use."""
+    """Make the table of answers under a promise, as header and rows: those at the threshold that
+    was set for the target, and, where they can be measured, those at the thresholds that are in use
+    elsewhere (.8, .6 and .4); those of items without a label are counted apart. For each the shares
+    of items that are answered, right and covered, and how many are answered at each level."""
     header = ["thresholds", "said", "right of it", "coverage"]
     header += [f"at {level}" for level in named.manifest.levels]
     kinds = {}
@@ -293,7 +298,7 @@ def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[li
 
 
 def _scores(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
-    """The values by every reader of names."""
+    """Make the table of values by every reader of names (each, sum, down), as header and rows."""
     readers = list(named.scores)
     rows = []
     for value in named.scores[readers[0]]:
@@ -303,7 +308,9 @@ def _scores(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
 
 
 def _reliability(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
-    """Masses in ten bins, and beside them, for every level, items and the share right."""
+    """Make the table of how often masses are right, as header and rows: ten bins of the mass that
+    an answer has (its softmax, from 0 to 1), and, for every level, how many items are in the bin
+    and the share of them that is right; a calibrated net is as often right as its mass says."""
     by_level = named.reliability()
     rows = []
     for bins in zip(*by_level.values(), strict=True):

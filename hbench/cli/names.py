@@ -70,6 +70,8 @@ class OneOf(Known):
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text if it is a listed name; `param` and `ctx`, click's own, let the refusal
+        name the option."""
         names = list(self.listed())
         if str(value).partition("(")[0] not in names:  # in brackets stand a metric's settings
             close = closest(str(value), names)
@@ -84,6 +86,8 @@ class SimilarityName(Known):
     """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the similarity's name with its options, as hbench writes them; `param` and `ctx`,
+        click's own, let the refusal name the option."""
         from hbench.engine.similarity import named
 
         try:
@@ -93,11 +97,13 @@ class SimilarityName(Known):
 
 
 def _names_in(module: str, registry: str) -> Listed:
-    """A function that lists the names in a registry of a module, which it imports only then."""
+    """Return a function that lists the names in a registry, called `registry` in the module
+    `module`; it imports the module only when it is called, so that help is instant."""
     return lambda: getattr(importlib.import_module(module), registry)
 
 
 def _policies() -> Iterable[str]:
+    """List what --policy may be: a way to mend names, or the one that a refusal recommends."""
     from hbench.tree.policies import RECOMMENDED, policies
 
     return [*policies, RECOMMENDED]

@@ -24,14 +24,16 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 def with_options(
     options: Sequence[Callable[[CommandT], CommandT]],
 ) -> Callable[[CommandT], CommandT]:
-    """Give a command these options, in their order."""
+    """Return a decorator that gives a command these options, decorators of click, in their order.
+    The last is applied first, as with decorators above a function: click lists them so."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def block(
     parameter: str, record: type[Any], options: Sequence[Callable[[Any], Any]]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command these options, and hand it their values as one record.
+    """Return a decorator that gives a command these options, and hands it their values as one
+    record.
 
     Args:
         parameter: by which the command takes the record.
@@ -41,6 +43,9 @@ def block(
     names = [field.name for field in fields(record)]
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        """Put between click and the command a function that makes the record."""
+
+        # with the name, the help and the options that were given to `command` already
         @wraps(command)
         def call(*arguments: Any, **values: Any) -> Any:
             # click hands over a value per option: the block's own become the fields of its record

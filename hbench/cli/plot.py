@@ -13,6 +13,8 @@ class KindsInHelp(click.Command):
     """A command whose help lists the kinds of plots; they are loaded for it only."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write, below the options, each kind of plot with what it shows and what it is drawn
+        from."""
         from hbench.look.plots import kinds
 
         with formatter.section("Kinds"):

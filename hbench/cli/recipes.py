@@ -36,7 +36,8 @@ books: Registry[RecipeBook] = Registry("recipes of the verb", "hbench.recipes", 
 
 
 def _books() -> dict[str, RecipeBook]:
-    """The module of every shipped recipe, by the recipe's name."""
+    """Return, for each name of a shipped recipe, the module that reads it: that of `hbench train`,
+    or one of the verbs that other packages bring."""
     from hbench.train.recipes import files
 
     modules = [cast("RecipeBook", files), *(books[verb] for verb in books)]

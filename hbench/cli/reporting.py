@@ -36,7 +36,8 @@ BY_QUERY = ".by-query.parquet"
 
 
 def size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """A number of bytes, such as 500M or 2G."""
+    """Read a number of bytes, such as 500M or 2G, as click's callback of an option; None where it
+    was not given."""
     if value is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
@@ -209,7 +210,8 @@ def submitted(
 
 
 def without_zeros(given: Submission, leave_out: str | None) -> Submission:
-    """The submission without what is to be left out."""
+    """Return the submission without what is to be left out: "zero", items whose vectors are all
+    zero; None for nothing."""
     from hbench.evaluation.evaluate import without
 
     return without(leave_out, given)
@@ -218,8 +220,10 @@ def without_zeros(given: Submission, leave_out: str | None) -> Submission:
 def examined(
     given: Submission, data: Dataset, settings: Settings, method: str | None = None
 ) -> Examined:
-    """Examine a submission; with the released values too, where the dataset's leaderboard places by
-    them.
+    """Examine a submission: what it is scored on, by which settings, with which remarks.
+
+    The values of the paper's released evaluator ("official") are computed, too, where the dataset's
+    leaderboard places by them, so that a report says its place there; `method`: its name.
     """
     from hbench.evaluation.examination import examine
 
@@ -342,7 +346,8 @@ def remarks_of(document: Document, *, every: bool) -> list[str]:
 
 
 def show_report(document: Document, format_: str, *, every_remark: bool = True) -> None:
-    """The scores in one of the formats, the remarks, and the place on the dataset's leaderboard."""
+    """Show the scores in one of the formats on stdout; on stderr the remarks, `every_remark` or the
+    first ones, and the place on the dataset's leaderboard, if it has one."""
     from hbench.boards.placing import placing
     from hbench.records.report_tables import FORMATS
 

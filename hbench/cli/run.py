@@ -57,7 +57,7 @@ class Scored(NamedTuple):
         return many.main_metric(list(self.documents.values()), [*usual, RANKED_BY])
 
     def cell(self, model: str) -> str:
-        """What the table says of a model; a dash where it could not be scored."""
+        """Write the score of a model, by the table's metric; a dash where it could not be scored."""
         document = self.documents.get(model)
         return NONE if document is None else shown(self.metric, document.scores[self.metric].value)
 
@@ -171,7 +171,9 @@ def _refuse_alike(models: Sequence[str]) -> None:
 
 @contextmanager
 def _told(what: str, failed: dict[str, str]) -> Iterator[None]:
-    """Say why something failed, note it, and let the others go on."""
+    """Say why what is done within the block failed, note it in `failed` by `what` it was, and let
+    the others go on. A library that is not installed is a failure, too; any other missing module is
+    a bug, and is raised."""
     from hbench.core import extras
     from hbench.core.errors import HBenchError
 
@@ -202,7 +204,8 @@ def _refuse_one_file_for_several(models: Sequence[str], loading: ModelOptions) -
 
 
 def _source_of(model: str, loading: ModelOptions) -> Embedder | Path:
-    """A file of embeddings as it is, or the net of a name."""
+    """Return where a model's vectors come from: its path if it is a file of embeddings, else the
+    net of this name, loaded as the options say."""
     from hbench.submissions.embeddings.files import READERS
 
     path = Path(model)
@@ -212,8 +215,9 @@ def _source_of(model: str, loading: ModelOptions) -> Embedder | Path:
 def _file_of(
     source: Embedder | Path, model: str, data: Dataset, folder: Path, embedding: Embedding
 ) -> Path:
-    """The file of a model's embeddings: the one that was given, that is there, or a new one. Where
-    the memory is too small for a batch, half of it is tried."""
+    """Return the file of a model's embeddings of a dataset: the one that was given as `source`, the
+    one that is in the folder, or a new one, made there by the net `source`. Where the memory is too
+    small for a batch, half of it is tried."""
     import torch
 
     from hbench.train.embedding.embed_dataset import EmbedOptions
@@ -244,8 +248,9 @@ def _file_of(
 
 
 def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
-    """Whether a file holds what would be embedded, in these batches or halves of them. Raises
-    UsageError for a file with other embeddings."""
+    """Whether a file holds what would be embedded, in these batches or halves of them: a file says
+    its batch, and a former call may have halved it for want of memory. Raises UsageError for a file
+    with other embeddings."""
     from hbench.core.errors import UsageError
     from hbench.train.embedding.embed_dataset import EmbedOptions, is_embedded
 
@@ -276,7 +281,8 @@ def _write_pages(scored: Scored, folder: Path) -> None:
 
 
 def _show(models: Sequence[str], scored: Sequence[Scored], *, as_json: bool) -> None:
-    """The table models × datasets, each by the metric of its leaderboard."""
+    """Show the table models × datasets, each dataset by the metric of its leaderboard. One in which
+    nothing could be scored is no column; without any there is no table."""
     if as_json:
         show_json({each.data.name: each.scores() for each in scored})
         return

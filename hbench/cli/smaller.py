@@ -31,7 +31,8 @@ FORMATS = ("table", "json", "csv")
 def _whole_numbers(
     _context: click.Context, option: click.Parameter, value: str | None
 ) -> tuple[int, ...]:
-    """The numbers of an option, separated by commas."""
+    """Read the numbers of an option, separated by commas, as click's callback; none where it was
+    not given. Digits of other scripts, which `int` would read, are refused, too."""
     words = words_of(value)
     if not all(word.isascii() and word.isdigit() for word in words):
         raise click.BadParameter(
@@ -56,7 +57,10 @@ class SmallerOptions:
 
     def refuse_beside(self, others: Mapping[str, object], form: str) -> None:
         """Raise click's UsageError for what makes no sense beside smaller sizes: components of
-        which no number is said, a page without them, options of one report, and its formats."""
+        which no number is said, a page without them, options of one report, and its formats.
+
+        `others`: the options of one report with what was given, false where nothing was; `form`:
+        the format to show."""
         from hbench.core.files import refuse_unwritable
 
         if self.components is not None and not self.dims:
@@ -144,7 +148,7 @@ def score_sizes(
     with execution.open([], announce=say) as execute, bars("ranking") as on_test:
 
         def report(examined: Examined) -> Report:
-            """Measure one size."""
+            """Rank and measure the vectors at one size, which were examined before."""
             return execution.report(examined, execute, on_test)
 
         scores = smaller.score_smaller(
@@ -182,7 +186,9 @@ def show_sizes(
 def _components(
     options: SmallerOptions, given: EmbeddingSubmission, data: Dataset, scoring: ScoringOptions
 ) -> Components | None:
-    """The components to cut by, fitted on a file of which no item is tested."""
+    """Fit the principal components to cut by, on the vectors of the file --components, of which no
+    item may be tested; None where it was not given. `given`: the vectors to be cut. Raises
+    UsageError for tested items, and for vectors of another number of coordinates."""
     if options.components is None:
         return None
     from hbench.core.errors import UsageError, examples
@@ -209,7 +215,8 @@ def _components(
 
 
 def _show_table(scores: Sequence[SmallerScore], *, as_csv: bool) -> None:
-    """A row for every size: its bytes, and every metric with the interval of what it costs."""
+    """Show a row for every size, the whole first: its bytes, and every metric with the interval of
+    what it costs; `as_csv`: fractions in full precision."""
     metrics = list(scores[0].report.document.scores)
     if as_csv:
         show_table(None, *_columns(scores, metrics), as_csv=True)
@@ -227,7 +234,8 @@ def _show_table(scores: Sequence[SmallerScore], *, as_csv: bool) -> None:
 
 
 def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
-    """A score, and what it is below or above that of the whole."""
+    """Write a size's score of a metric, in percent, and in brackets the interval of its difference
+    from that of the whole; `differences`: by metric, none for the whole itself."""
     from hbench.records.shown import shown, shown_difference_range
 
     value = shown(metric, score.report.document.scores[metric].value)
@@ -240,7 +248,8 @@ def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
 def _columns(
     scores: Sequence[SmallerScore], metrics: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """The table as fractions in full precision, for programs."""
+    """Make the table of sizes for programs, as header and rows of texts: fractions in full
+    precision; differences from the whole are empty where there are none, as for the whole."""
     header = ["size", "dims", "bits", "bytes"]
     for metric in metrics:
         header += [metric, f"{metric} difference", f"{metric} low", f"{metric} high"]

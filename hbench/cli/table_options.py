@@ -84,8 +84,8 @@ class TableOptions:
         return any(getattr(self, field.name) for field in fields(self))
 
     def load(self, dataset: str, *, kept: Path | None = None) -> Dataset:
-        """Load the dataset as the options say; where none is given, as the report `kept` says that
-        it was read.
+        """Load the dataset, a name, folder or table, as the options say; where none is given, as
+        the report in the file `kept`, of that same dataset, says that it was read.
         """
         from hbench import datasets
 

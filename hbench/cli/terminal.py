@@ -41,19 +41,21 @@ def show_json(value: Any) -> None:
 
 
 def format_of(form: str, *, as_json: bool, as_csv: bool) -> str:
-    """The format to show: that of --format, unless --json or --csv says otherwise."""
+    """Choose the format to show: that of --format, `form`, unless --json or --csv was given."""
     if as_json:
         return "json"
     return "csv" if as_csv else form
 
 
 def _in_a_line(cell: str) -> str:
-    """A cell without line ends and tabs."""
+    """Return the text of a cell without line ends and tabs, which would end the cell where a table
+    is written as lines with tabs between cells."""
     return " ".join(cell.split())
 
 
 def _remarked(text: str | None) -> list[str]:
-    """A text as lines that a reader of tables passes over."""
+    """Return the lines of a text, each after "# ", as which readers of tables pass over them; none
+    for no text."""
     return [f"# {line}" for line in (text or "").splitlines()]
 
 

@@ -147,7 +147,9 @@ def command(
 def _consent(
     changes: tuple[str, ...], sweep: tuple[str, ...], trust_code: tuple[Path, ...]
 ) -> None:
-    """Let the programs run that were typed: after --trust-code, or as the value of a setting."""
+    """Let the programs run, FILE.py:NAME, that were typed: after --trust-code, or as the value of a
+    setting that is changed or tried. What a recipe's file names stays refused: it may be anybody's.
+    """
     from hbench.train.recipes.consent import trust
     from hbench.train.recipes.files import parse_change
     from hbench.train.recipes.own_code import programs_in
@@ -209,6 +211,7 @@ def _best_of_sweep(
     number = len(sweep.combinations())
 
     def train(trial: Recipe, folder: Path, resume: bool) -> None:
+        """Train one trial in its folder, or go on with it there, and say which one it is."""
         say(f"trial {folder.name}, of {number}")
         _train(trial, folder, replace(run, resume=resume), is_trial=True)
 
@@ -218,7 +221,7 @@ def _best_of_sweep(
     try:
         for trial in sweeps.train_trials(sweep, out, train):
             trials.append(trial)
-    finally:
+    finally:  # also of a sweep that was interrupted: what ended is not lost
         if trials:
             _show_trials(sweep, best_first(trials, sweep.resolved().select_by), number)
 
@@ -233,7 +236,7 @@ def _best_of_sweep(
 
 
 def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:
-    """The table of the trials that ended, of so many."""
+    """Show the table of the trials that ended, best first, of `number` in the sweep."""
     metric = sweep.resolved().select_by
     rows = [[*trial.values, shown(metric, trial.score)] for trial in trials]
     keys = [choice.key for choice in sweep.choices]
@@ -286,6 +289,8 @@ class Progress:
     """
 
     def __init__(self, bars: Bars, log_every: int, *, is_first: bool) -> None:
+        """Begin with an empty bar in `bars`, which are disabled where nobody watches; `log_every`:
+        steps between lines."""
         self.bars = bars
         self.log_every = log_every
         self.is_first = is_first  # of the processes, which alone shows anything
@@ -298,7 +303,9 @@ class Progress:
         self.has_said = False
 
     def step(self, step: StepRecord) -> None:
-        """Move the bar, or print a line."""
+        """Move the bar to a step, and write its values beside it; or print them as a line, if there
+        is no bar and the step is logged, or the first after ten seconds, so that nobody waits long
+        for a sign of life."""
         terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
@@ -324,7 +331,7 @@ class Progress:
             say(f"step {step.step}/{step.steps}  {left}{line}")
 
     def validation(self, record: ValidationRecord) -> None:
-        """Print a line, and keep the best score in the bar."""
+        """Print a line on a validation, and keep the best score so far beside the bar."""
         best = shown(record.metric, record.best)
         self.best = f"  best {record.metric} {best}"
         is_best = record.step == record.best_step

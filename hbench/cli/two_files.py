@@ -36,8 +36,8 @@ OPTIONS = [
 
 
 def pairs_of(query: Sequence[Path], gallery: Sequence[Path], *, hint: str = "") -> list[TwoFiles]:
-    """The files of queries and galleries, pair by pair; `hint` follows the refusal of a number that
-    differs.
+    """Pair the files of queries with those of galleries, the first with the first and so on. Raises
+    click's UsageError where their numbers differ; `hint`: a text that follows it.
     """
     from hbench.look.inputs import TwoFiles
 

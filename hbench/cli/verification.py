@@ -209,7 +209,8 @@ class RowsToVerify(NamedTuple):
 
 
 def _mark(path: Path, board: Leaderboard, verdicts: Mapping[int, RowVerdict]) -> None:
-    """Mark the rows of a file that were scored again, as verified or not."""
+    """Mark the rows of a leaderboard's file that were scored again, as verified or not; `verdicts`:
+    by the number of the row, from 0."""
     from hbench.boards.proof import fetched
 
     verified = [
@@ -219,7 +220,8 @@ def _mark(path: Path, board: Leaderboard, verdicts: Mapping[int, RowVerdict]) ->
 
 
 def _asked(rows: Iterable[int], board: Leaderboard, method: str | None) -> list[int]:
-    """Those of some rows that are of runs, and of the method, if one is named."""
+    """Choose, of some rows by their numbers from 0, those that are of runs, and of the method, if
+    one is named; rows of papers have no files to verify by."""
     return [
         number
         for number in rows
@@ -230,7 +232,8 @@ def _asked(rows: Iterable[int], board: Leaderboard, method: str | None) -> list[
 def _verify_row(
     requester: Requester, bars: Progress, task: TaskID, board: Leaderboard, number: int
 ) -> RowVerdict:
-    """Fetch what a row names, and score it again; a bar shows the bytes."""
+    """Fetch the file that the row with this number, from 0, names, and score it again; the bar of
+    `task` counts the bytes."""
     from hbench.boards.proof import fetched
 
     bars.update(task, description=f"{board.dataset}, row {number + 1}")
