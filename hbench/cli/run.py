@@ -57,7 +57,7 @@ class Scored(NamedTuple):
         return many.main_metric(list(self.documents.values()), [*usual, RANKED_BY])
 
     def cell(self, model: str) -> str:
-        """Write the score of a model, by the table's metric; a dash where it could not be scored."""
+        """Write a model's score by the table's metric; a dash where it could not be scored."""
         document = self.documents.get(model)
         return NONE if document is None else shown(self.metric, document.scores[self.metric].value)
 
