@@ -132,12 +132,17 @@ class Ends(NamedTuple):
 
 
 def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
-    """Fit the curve that turns what is seen into sureness, by the highest likelihood; of all π that
-    are hardly less likely the smallest counts. `ratio`: of swapped labels to all items."""
-    middle = max(float(np.median(of_swaps.evidence)), 1e-6)
-    are_apart = _are_apart(observed, of_swaps)
-    columns = 2 if are_apart else 3  # without the bend
+    """Fit the curve that turns what is seen into sureness, by the highest likelihood; of all shares
+    π of wrong labels that are hardly less likely the smallest counts.
 
+    `observed`: what is seen of the labels as they are; `of_swaps`: of those that were swapped on
+    purpose; `ratio`: of swapped labels to all items."""
+    middle = max(float(np.median(of_swaps.evidence)), 1e-6)  # it divides, so it is not 0
+    are_apart = _are_apart(observed, of_swaps)
+    # the third feature bends the line; with nothing between right and swapped it is unknown
+    columns = 2 if are_apart else 3
+
+    # left out of the fit: items with less evidence, whose neighbours plainly agree with the label
     lowest = min(float(np.median(observed.evidence)), 0.0)
     both = [each.at(each.evidence > lowest) for each in (observed, of_swaps)]
     features = [each.features(middle)[:, :columns] for each in both]

@@ -130,9 +130,10 @@ def stack_of(trusted: Trusted) -> Answered:
 
 
 def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
-    """Risk against coverage, with the point of a target, where it was chosen, and of the thresholds
-    in use."""
+    """Lay out the curve of risk (the share of wrong answers) against coverage for the page, with
+    the point of the target, where somebody chose one, and that of the thresholds in use."""
     curve = trusted.curve
+    # the axis of risk ends at the first of a few round numbers that all of the curve is below
     end = next(step for step in STEPS if step >= min(float(curve.risk.max()), 1.0))
     outcomes: dict[str, Outcome] = {".8 / .6 / .4": trusted.fixed}
     if is_chosen:

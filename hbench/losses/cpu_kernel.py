@@ -94,6 +94,7 @@ class CompiledLists(Lists):
         scores = self.scores.detach().contiguous()
         levels = self.levels.to(torch.uint8).numpy()
         keys = np.empty(levels.shape, np.uint64)
+        # levels 0 … depth, and depth + 1 of what is in no list, such as the query itself
         counts = np.zeros((len(levels), self.depth + 2), np.float32)
         pack(scores.numpy().view(np.uint32), levels, keys, counts)
         # a key is the score, the level and, in its low 24 bits, the column: one sort of numbers

@@ -61,7 +61,7 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
 
     def score(ranked: RankEstimates) -> Tensor:
         gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
-        best = ideal(ranked.lists, ranked.positives.table)
+        best = ideal(ranked.lists, ranked.positives.table)  # 0 of a query without positives
         return sum_by_query(gains, ranked.positives, ranked.lists) / torch.where(best > 0, best, 1)
 
     return score

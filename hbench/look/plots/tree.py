@@ -90,7 +90,8 @@ def draw_tree(
         fills = [_fills_of_means(level, *scale) for level in means]
 
     def paint(figure: Figure) -> None:
-        """All levels side by side, coarse to fine from left to right."""
+        """Draw all levels side by side, coarse to fine from left to right; boxes follow one another
+        downwards, so the vertical axis counts items from the top."""
         panel = figure.subplots()
         widths = _widths(tree, sizes)
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):

@@ -137,8 +137,10 @@ def sweep(
     reference: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 10,
 ) -> Iterator[Swept]:
-    """Yield a row per settings; `names` are (class id, label) of the vectors, `reference` class id
-    -> group.
+    """Cluster the classes by each of the settings, and yield how good the clusters are by each;
+    `names` are (class id, label) of the vectors (N, D), one by one. `reference`: groups to compare
+    the clusters with, by class id, if there are any; `resamples`: clusterings of other draws, by
+    whose agreement stability is measured.
     """
     ids = [class_id for class_id, _ in names]
     for setting in settings:
