@@ -49,8 +49,8 @@ def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
             of_garment = [
                 nicknames[number] for number in sorted(box["attribute_ids"]) if number in nicknames
             ]
-            x, y, width, height = (round(edge) for edge in box["bbox"])
-            item = f"{folder}/{files[box['image_id']]}@{x},{y},{width},{height}"
+            edges = ",".join(str(round(edge)) for edge in box["bbox"])  # x,y,width,height
+            item = f"{folder}/{files[box['image_id']]}@{edges}"
             yield item, (kind, category, *of_garment[:1])
 
 

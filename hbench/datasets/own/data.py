@@ -262,24 +262,29 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     do not form a tree.
     """
     root = root.absolute()
-    # what absolute paths of images below the folder begin with
-    start = f"{root.as_posix().rstrip('/')}/"
-    items = [path.removeprefix(start) for path in own.items]
+    items = _below(root, own.items)
     rows = _rows_of(own)
     trains = _is_for_training(own)
     is_used = np.asarray(own.splits, dtype=object) != UNUSED  # (N,)
-    # an embedding file may have the items that are listed and not used
-    every = {*items, *(path.removeprefix(start) for path in listed)}
-    dropped = sorted(every - {*compress(items, is_used)})
     masks = _masks(own)
     if trains.any():  # the parts may be trees where the whole is none
         more = (row for _, row in own.more_paths)
         LabelTree.from_names([*rows, *more], levels=own.columns.levels)
     test = _manifest_of_rows(own, items, rows, masks, is_used & ~trains)
     train = _manifest_of_rows(own, items, rows, masks, trains) if trains.any() else None
-    card = {"title": name} | ({DROPPED: dropped} if dropped else {})
+    card: dict[str, Any] = {"title": name}
+    # an embedding file may have the items that are listed and not used
+    if dropped := {*items, *_below(root, listed)} - {*compress(items, is_used)}:
+        card[DROPPED] = sorted(dropped)
     data = Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card)
     return _with_pictures(data, root)
+
+
+def _below(root: Path, paths: Sequence[str]) -> list[str]:
+    """Items by their paths: absolute ones below the folder of the images become relative to it,
+    others stay as they are."""
+    start = f"{root.as_posix().rstrip('/')}/"
+    return [path.removeprefix(start) for path in paths]
 
 
 def _with_pictures(data: Dataset, root: Path) -> Dataset:
