@@ -33,7 +33,7 @@ STRANGE = 1.0  # mean of a group, in standard deviations
 LOST = 0.3  # of the items of a class, on purpose
 SOURCES = 60  # classes that lose items on purpose, at most
 FEWEST_SOURCES = 8
-ROUNDED = 1e-9  # a sum of weights
+ROUNDED = 1e-9  # what rounding may take from a sum of weights: five copies of weight .2 are 1
 OF_CLASSES = 6  # of so many classes one loses items
 
 
@@ -61,14 +61,19 @@ def contradicted(found: Alternatives, items: Indices) -> Contradicted:
 
 
 def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> list[SuspectGroup]:
-    """The groups among items whose neighbours contradict their labels, the largest first."""
+    """The groups among items whose neighbours contradict their labels, the largest first.
+
+    A group is kept if it has FEWEST items or more, if at most half as many go the other way, from
+    the proposed class to theirs, and if it lies among the items of the proposed class as these do
+    themselves (`_is_at_home`). Copies of one picture count as one item: their weights add up to 1.
+    """
     pairs = _items_by_pair(votes, found)
     sizes = [float(votes.weights[each.items].sum()) for each in pairs]
     size_of = {(e.label, e.proposed): size for e, size in zip(pairs, sizes, strict=True)}
     by_class = _items_by_class(votes)
     groups = []
     for group, size in zip(pairs, sizes, strict=True):
-        # classes that are taken for each other both ways overlap: neither lost items to the other
+        # where two classes are taken for each other both ways they overlap: no label is wrong
         back = size_of.get((group.proposed, group.label), 0.0)
         is_large = size >= FEWEST - ROUNDED and back <= size / 2
         if is_large and _is_at_home(votes, group, strangeness, by_class):

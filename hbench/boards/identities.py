@@ -64,8 +64,8 @@ def _between(row: Row, aps: Sequence[str]) -> Iterator[str]:
 
 
 def _below(row: Row, higher: str, lower: str) -> Iterator[str]:
-    """Yield a sentence if the score of the metric `higher`, which cannot be below that of `lower`,
-    is, by more than both may be off by rounding."""
+    """Yield a sentence if the score of `higher` is below that of `lower` by more than rounding may
+    explain. For these two metrics no ranking gives that."""
     scores = row.scores
     if higher not in scores or lower not in scores:
         return

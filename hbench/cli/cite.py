@@ -73,7 +73,7 @@ def sources(name: str) -> dict[str, str]:
         return {
             name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)
         }
-    return _of_metric(name) or _of_rows(name) | _of_loss(name)
+    return _of_metric(name) or (_of_rows(name) | _of_loss(name))
 
 
 def _of_metric(name: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ def _refuse_outputs(output: Path | None, page: Path | None) -> None:
     """Refuse a table or a page in a format that is not written, or where it cannot be."""
     from hbench.core.files import refuse_unwritable
 
-    if page is not None and page.suffix != ".html":
+    if page is not None and page.suffix.lower() != ".html":
         raise click.UsageError(f"{page} is no page: end its name in .html.")
     if output is not None and output.suffix.lower() not in WRITTEN:
         raise click.UsageError(f"{output} is no table: end its name in {', '.join(WRITTEN)}.")

@@ -67,7 +67,7 @@ class SmallerOptions:
             raise click.UsageError("--components needs --dims: how many of them are kept.")
         if self.page is not None and not self.are_given:
             raise click.UsageError("--page needs --dims or --bits, whose table it shows.")
-        if self.page is not None and self.page.suffix != ".html":
+        if self.page is not None and self.page.suffix.lower() != ".html":
             raise click.UsageError(f"{self.page} is no page: end its name in .html.")
         if self.page is not None:
             refuse_unwritable(self.page)

@@ -129,8 +129,8 @@ def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:
-    """The characters that a column takes at least: a name whole, a text by its longest word and a
-    comfortable line.
+    """The characters that a column takes at least. The first column holds names, which stay whole
+    up to NAME; of another one its longest word and a comfortable line fit.
     """
     texts = [header[position], *(row[position] for row in rows)]
     longest = max(map(len, texts))

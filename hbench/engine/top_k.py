@@ -110,7 +110,7 @@ class Contenders(NamedTuple):
         """The k highest scores of every row, best first; equal scores by their tie key, then by
         column: rows, places among the k, columns and scores. `tie_keys`: of pairs of a row and a
         column."""
-        # stable: by column in the end
+        # lexsort is stable, and contenders lie by column: so equal ones stay by column
         order = np.lexsort((tie_keys(self.rows, self.columns), -self.scores, self.rows))
         rows, columns, scores = self.rows[order], self.columns[order], self.scores[order]
         # rows are sorted: the place within a row counts from where it begins

@@ -131,7 +131,11 @@ def _known_at(
 def _matrix(
     pairs: NDArray[np.integer[Any]], counts: NDArray[np.int64], of_class: NDArray[np.int64]
 ) -> list[list[tuple[int, float, int]]]:
-    """The cells of a confusion matrix, by class."""
+    """The cells of a confusion matrix, by class: (items, share of the row's items, shade).
+
+    `pairs` (2, P): true class and the class that is named; `counts` (P,): items of each pair;
+    `of_class` (C,): items of each true class.
+    """
     number = len(of_class)
     whole = np.zeros((number, number), np.int64)
     # what the tree does not have, or is not said, has no column

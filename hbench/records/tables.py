@@ -85,6 +85,7 @@ def latex(content: PrintedTable, *, title: str) -> str:
         commands = pd.DataFrame("", frame.index, frame.columns)
         for command, marks in marked.items():
             for line, places in enumerate(marks):
+                # pandas' word for: put \\command{…} around the cell
                 commands.iloc[line, list(places)] = f"{command}:--rwrap;"
         style = style.apply(lambda _: commands, axis=None)
 

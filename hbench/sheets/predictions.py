@@ -253,6 +253,7 @@ def _rows_of_level_columns(
     """Rows of a table with a column per level, and what form that is. `columns`: each with the
     column of its chance, or ""; `score`: one column of chances of whole paths, or ""."""
     names = list(zip(*(texts(table, name) for name in columns), strict=True))
+    # chances of some levels alone are not used: a path is not sure to a level that has none
     chances = [name for name in columns.values() if name]
     if chances and len(chances) == len(columns):
         numbers = zip(*(texts(table, name) for name in chances), strict=True)

@@ -41,6 +41,7 @@ def is_qrels(path: Path) -> bool:
         return True
     header, *rows = text.dialect.rows or [[]]
     columns = _columns_of(header)
+    # a table of items with a flag `query` and a level called "level" has the same header
     return columns is not None and not _are_items(header, rows, columns)
 
 

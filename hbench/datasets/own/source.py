@@ -259,8 +259,8 @@ def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
 def _read_table(
     source: OwnSource, built: Dataset | None
 ) -> tuple[OwnTable, Path, dict[str, bytes]]:
-    """Read the table of a source; return it, the folder of its images, and the images that are
-    inside of it.
+    """Read the table of a source, be it a dataset that is built, a folder of images or a file;
+    return it, the folder of its images, and the images that are inside of it.
     """
     if built is not None:
         _refuse_columns(source, built.name)
@@ -272,6 +272,7 @@ def _read_table(
     table = found.table
     table, item, images = without_images(table, source.image_column)
     levels = tuple(source.levels)
+    # sentences for the user of how the file was read
     facts: tuple[str, ...] = (found.written,) if found.written else ()
     if source.boxes:
         table, item, of_boxes = _with_boxes_as_items(table, item, source)
@@ -284,13 +285,16 @@ def _read_table(
             "with --tree, one column names the node of each item", expected="--levels COLUMN"
         )
 
-    if source.tree is not None:  # a path in a cell is one of the tree
+    if source.tree is not None:
+        # A cell holds the name of a node of the tree, or the path to it, and the tree has its
+        # levels: so cells are not cut into levels here, only into the several nodes of an item.
         if source.several:
             table = several.without_marks(
                 several.without_lists(table, levels), levels, source.separator
             )
         own = OwnTable(found.name, table, columns_of(table, chosen), facts)
     else:
+        # what policies will mend is not refused or cut here
         own = own_table_of(found.name, table, chosen, facts, as_it_is=bool(source.policies))
 
     column = source.split_column

@@ -119,17 +119,20 @@ def by_other_lists(
     *,
     is_precision: bool,
 ) -> dict[Changes, Values]:
-    """The values (Q,) of a test whose queries are its gallery, by every convention of lists.
+    """The values (Q,) of a test whose queries are its gallery, by every convention of lists, and
+    of vectors from their mean, which are ranked anew, too.
 
     `formulas`: by what is changed of the metric, () for itself. `is_precision`: whether it is a
-    mean of precisions at the ranks of the positives.
+    mean of precisions at the ranks of the positives, such as AP.
     """
     by_lists = {
         (*changes, words): _of_changed(formula, changed)
         for words, changed in OTHER_LISTS.items()
         for changes, formula in formulas.items()
     }
-    # a short list is not cut; and only in a mean of precisions does a high rank add nothing
+    # Of a list that is cut after TREC_DEPTH results, the positives behind still count in the mean,
+    # with a precision of 0. What that does to a metric that is no such mean is not settled, and a
+    # list of fewer items is not cut.
     if is_precision and test.query.sum() - 1 > TREC_DEPTH:
         by_lists[(CUT_SHORT,)] = _of_changed(formulas[()], cut_short)
     centred = {(*changes, CENTRED): formula for changes, formula in formulas.items()}

@@ -251,6 +251,7 @@ def _views(
         ranked = of_items[test.gallery]
         scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
         view = View.of_labels(ranker, (asked, ranked), scorers, conditions.ties)
+        # the text by which kept blocks know what they are of: two trees may have equal metrics
         words = f"{','.join(map(str, of_tree.metrics))} {tree.name} {tree.source}"
         views.append(replace(view, conditions=words))
     return views

@@ -232,6 +232,8 @@ def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDAr
 def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
     """The renderer of the page, with what its parts share."""
     levels = audit.pool.manifest.levels
+    # decisions are stored in the browser under this name, so that those of another audit, of which
+    # the same page may have been made before, are not taken for these
     shown = (audit.suspects.to_pylist(), audit.copies.to_pylist())
     content = hashlib.sha256(repr(shown).encode()).hexdigest()
     shared: dict[str, Any] = {
@@ -243,7 +245,8 @@ def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
         "legend": legend_of(levels),
         "fingerprint": content[:16],
         "place_of": lambda position: sprite_of(int(places[position])),
-        "present": [("index", "Suspects")],
+        "present": [("index", "Suspects")],  # the pages of the folder, for its navigation: one
+        # the templates of strips, shared with reports, ask: no metric is shown, of a single model
         "by": "",
         "several": False,
     }

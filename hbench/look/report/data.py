@@ -118,7 +118,8 @@ def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
         "paths": tree.paths.tolist(),
         "by": reported.by,
         "lower_is_better": lower_is_better(reported.by),
-        "factor": factor_of(reported.by),
+        "factor": factor_of(reported.by),  # from a value to what is printed: 100 for percent
+        # whether its results were kept, without which no strip can be shown
         "runs": [{"name": run.name, "kept": run.top is not None} for run in reported.runs],
         "items": len(manifest),
         "item_chunk": ITEMS,

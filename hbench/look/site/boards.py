@@ -155,8 +155,8 @@ def _row_of_board(
 
 
 def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[str, int | None]]:
-    """List the papers of a result with their tables, or its run, each with the number of its
-    citation.
+    """List the papers of a result with their tables, each with the number of its citation, and its
+    run, which has None. A key of a citation is "AUTHOR, VENUE YEAR": the author is shown.
     """
     tables: dict[str, list[str]] = {}
     for row in result:

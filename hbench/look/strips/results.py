@@ -301,9 +301,11 @@ def _with_values(strip: Strip, query: int, by: str, measured: Sequence[Measureme
     """
     if not measured:
         return strip
-    values = [float(each.values[0][query]) for each in measured]
+    values = [float(each.values[0][query]) for each in measured]  # `by` alone was measured
     rows = [row._replace(value=value) for row, value in zip(strip.rows, values, strict=True)]
-    about = f"{strip.about} · {by} {shown(by, values[0], 1)}" if len(rows) == 1 else strip.about
+    about = strip.about
+    if len(rows) == 1:
+        about += f" · {by} {shown(by, values[0], 1)}"  # to one place
     return strip._replace(rows=rows, about=about)
 
 

@@ -81,10 +81,11 @@ class ProxySoftmax(BatchLoss):
         self.logits = logits
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The cross-entropy of the logits (B, C) with the fine classes; 0 of an empty batch."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
-            return embeddings.sum() * 0
+            return embeddings.sum() * 0  # has a gradient, so that backward can be called
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
         with torch.autocast(embeddings.device.type, enabled=False):

@@ -97,11 +97,13 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
     these, or of one array for each id; members stored without compression are mapped."""
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
-        usual = [name for name in names if words.folded(name) in (*words.VECTORS, *words.SURE_IDS)]
-        # where both vectors and ids have usual names, no other member is looked at
-        are_both_named = len({words.folded(name) in words.SURE_IDS for name in usual}) == 2
+        ids_named = [name for name in names if words.folded(name) in words.SURE_IDS]
+        vectors_named = [name for name in names if words.folded(name) in words.VECTORS]
+        usual = [*vectors_named, *ids_named]
+        # Where both have usual names, the names decide: no header is read, so that shapes and kinds
+        # are not known, and no other member is looked at.
         parts = [ArrayPart(name, (), "?") for name in usual]
-        if not are_both_named:
+        if not (vectors_named and ids_named):
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
         if not usual and are_all_vectors(parts):
             return _stored_one_by_one(

@@ -92,7 +92,8 @@ def mapped(
 def write_npz(
     path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]
 ) -> None:
-    """Write ids and vectors as one archive; of the metadata it keeps the items left out alone."""
+    """Write ids and vectors as one archive; of the metadata it keeps only the list of the items
+    that were left out."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         arrays = {"ids": ids.astype(str), "vectors": vectors}
         if "hbench.left_out" in metadata:

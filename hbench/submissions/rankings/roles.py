@@ -59,8 +59,8 @@ def asks(name: str) -> bool:
 
 def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     """The roles of the columns of a table of query, item and score, rank or distance; None for
-    another table. The only one of the `texts` beside the query holds the items, where no column of
-    a usual name does."""
+    another table. `texts`: the columns of texts; if no column has a usual name for items, they are
+    in the only one of these beside the query."""
     query = first_of(names, words.QUERIES)
     item = first_of(names, words.RETRIEVED)
     value, order = _column_that_orders(names)

@@ -190,6 +190,9 @@ def _without_tag(arch: str, tags: list[str]) -> ConfigError:
 def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """Build the image tower of OWNER/NAME on the Hugging Face hub, or of a folder, with its
     authors' pooling.
+
+    `weights`: PRETRAINED or RANDOM; `pools`: whether the recipe leaves pooling to the model
+    (model.pooling = own), which is the only way here.
     """
     if not pools:
         raise ConfigError(f"transformers:{name} has its own pooling", fix="--set model.pooling=own")
@@ -198,7 +201,7 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     sizes = {key: _edges_of(processor, key) for key in ("size", "crop_size")}
     # the last step of the processor makes the images that the net takes
     decides = "crop_size" if getattr(processor, "do_center_crop", False) else "size"
-    side = min(sizes[decides].values())
+    side = min(sizes[decides].values())  # pixels
 
     def prepare(size: int) -> Processed:
         """Make the transform for images of `size` pixels: all edges of the processor grow by the
@@ -212,7 +215,15 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     mean = tuple(processor.image_mean)
     std = tuple(processor.image_std)
     interpolation = Image.Resampling(int(processor.resample)).name.lower()
-    return Backbone(net, COUNTED, side, mean, std, prepare, interpolation)
+    return Backbone(
+        net,
+        features=COUNTED,
+        size=side,
+        mean=mean,
+        std=std,
+        prepare=prepare,
+        interpolation=interpolation,
+    )
 
 
 def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:

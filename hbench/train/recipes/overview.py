@@ -86,7 +86,7 @@ def _net(model: Model) -> str:
 
 def _batches(sampler: Sampler) -> str:
     """The images of a batch in words, such as "128, 4 per class"; a batch of 0 follows from the
-    dataset."""
+    dataset (hbench.train.fitting.sizes has these numbers)."""
     if not sampler.batch:
         return "up to 128, 2 to 4 per class"
     said = f"{sampler.batch}, {sampler.per_class} per class"

@@ -83,8 +83,8 @@ def set_rates(
     """Set the learning rate of every group for an epoch, counted from 0, and return them by name;
     the body's is 0 during warm-up, and the schedule begins after it.
 
-    `step` is the number of steps before this one, `in_epoch` that of an epoch, for a warm-up that
-    is a share of the steps; without `step` the epoch begins.
+    `step`: how many steps came before this one; `in_epoch`: how many an epoch has. Both are asked
+    for by a warm-up that is a share of all steps; without `step` the epoch begins.
     """
     schedule = recipe.schedule
     since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))

@@ -103,7 +103,7 @@ def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
         above = texts(table, parent)
         below = texts(table, child)
         inner = {*above} & {*below} - {""}
-        roots = {*above} - {*below}
+        roots = {*above} - {*below}  # also "", where the root stands with an empty parent
         is_loop = any(one == other for one, other in zip(above, below, strict=True))
         if len({*below}) == len(below) and len(inner) > 1 and len(roots) == 1 and not is_loop:
             return EdgeColumns(parent, child, is_guessed=True)

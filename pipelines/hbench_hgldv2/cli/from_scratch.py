@@ -29,10 +29,12 @@ def from_scratch(
     """Rebuild the labels and return their folder, laid out like the released one, for `hbench build
     hgldv2 --root`.
 
-    Steps that are up to date are skipped; vectors and clusters of these labels that were made with
-    other settings are kept. Raises UsageError when Wikimedia has to be asked and there is no
-    contact, DataError, after writing the review page, while the work folder has no decisions.yaml,
-    and ComparisonError when its decisions do not fit the labels.
+    `contact`: an address that Wikimedia may write to, None where nothing has to be fetched;
+    `rate`: requests per second, at most. Steps that are up to date are skipped; vectors and
+    clusters of these labels that were made with other settings are kept. Raises UsageError when
+    Wikimedia has to be asked and there is no contact, DataError, after writing the review page,
+    while the work folder has no decisions.yaml, and ComparisonError when its decisions do not
+    fit the labels.
     """
     _scrape(work, raw, contact, rate=rate, servers=servers)
     clean.run(work)

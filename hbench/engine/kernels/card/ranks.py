@@ -317,6 +317,8 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
     query = row.query
     unsorted = Slotted(slots.unsorted_scores[query], slots.unsorted_codes[query], keys)
     ordered = Slotted(slots.scores[query], slots.codes[query], keys)
+    # table[p] is by now the end of part p, and firsts[BUCKETS] the number of parts: the end of the
+    # last one is the number of positives
     size = buckets.table[buckets.firsts[BUCKETS] - 1]
     for each in range(cuda.threadIdx.x, size, cuda.blockDim.x):
         slot = uint32(each)
