@@ -205,7 +205,11 @@ def _best_of_sweep(
 ) -> Recipe:
     """Train the trials of a sweep, show them as a table, and return the recipe of the best."""
     from hbench.train import sweep as sweeps
+    from hbench.train.records.refusals import refuse_run_in
     from hbench.train.records.trials import best_first
+
+    if not run.resume:
+        refuse_run_in(out)  # now, and not when all trials were trained and their weights deleted
 
     sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parse_sweep, choices)))
     number = len(sweep.combinations())

@@ -241,15 +241,17 @@ def _learn(
         for step in steps(run, recipe, data, out, processes):
             watch.on_step(step)
             last = step.step == step.steps  # steps count from 1
-            if last or step.skipped or step.step % recipe.log_every == 0:
+            is_validated = held is not None and (
+                last or step.step % (recipe.evaluate_every * step.steps_per_epoch) == 0
+            )
+            # with the step of every validation: a run may stop there, and have no other line
+            if last or step.skipped or is_validated or step.step % recipe.log_every == 0:
                 log.step(step)
             if step.step < run.step:
                 # the device is ahead: validate and save only after the last of the steps that were
                 # read together
                 continue
-            if held is not None and (
-                last or step.step % (recipe.evaluate_every * step.steps_per_epoch) == 0
-            ):
+            if held is not None and is_validated:
                 scores = validation_scores(run, recipe, held, processes)
                 log.validation(step.step, scores)
                 run.best = best_after(run.best, step.step, scores, recipe, held)

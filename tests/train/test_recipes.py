@@ -236,6 +236,7 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
         ("seed=99999999999999999999", "seed: expected less"),
         ("patience=3", "patience need validation > 0"),
         ("losses.sup_hap.alpha=2", "its key is params.alpha"),
+        ("sampler.batch=4", "one class of sampler.per_class"),
         ("losses.sup_hap.wieght=2", "did you mean 'weight'"),
         ("optimizer.lr=True", "hbench recipes --keys"),
         ("precision=float8", "expected 'auto', 'float32', 'bfloat16' or 'float16'"),

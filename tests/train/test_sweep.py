@@ -148,9 +148,18 @@ def test_a_best_value_at_an_end_of_what_was_tried_is_said(value, expected):
 def test_a_trial_of_another_recipe_is_not_taken(swept):
     out, _ = swept
     said = refusal(
-        *COMMAND, "--set", "model.dim=16", "--sweep", "optimizer.lr=0.0,0.01", "--out", out
-    )
+        *COMMAND, "--set", "model.dim=16", "--sweep", "optimizer.lr=0.0,0.01", "--out", out,
+        "--resume",
+    )  # fmt: skip
     assert "another model.dim" in said
+
+
+def test_a_folder_with_a_run_is_refused_before_any_weights_are_deleted(swept):
+    out, _ = swept
+    before = sorted(out.rglob("*"))
+    said = refusal(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", out)
+    assert "holds a run already" in said
+    assert sorted(out.rglob("*")) == before
 
 
 def test_several_processes_train_no_sweep(tmp_path, monkeypatch):

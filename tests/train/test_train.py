@@ -885,6 +885,11 @@ def test_the_command_prints_a_recipe_and_trains_it(letters, tmp_path):
     assert "step 1/1  loss" in done.stderr
 
 
+def test_shares_of_an_area_are_at_most_1():
+    sets = ("--set", "images.augment=resized_crop", "--set", "images.scale=[.8,1.2]")
+    assert "images.scale=[0.8,1]" in refusal("train", "sop-happier", *sets, "--print")
+
+
 @pytest.mark.parametrize("change", ["sampler.batch=3000", "losses.sup_hap.params.aplha=2"])
 def test_print_refuses_what_training_would(change):
     refused = refusal("train", "glyphs-happier", "--set", change, "--out", "run")

@@ -47,6 +47,8 @@ def read_log(path: Path, name: str) -> TrainingLog:
         text = read_text(path, most=MAX_LIST_BYTES)
         lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
         steps = [line for line in lines if "loss" in line]
+        if not steps:
+            raise ValueError("no step is logged there")
         per_epoch = steps[0]["steps_per_epoch"]
         loss = _points(steps, per_epoch, lambda line: line["loss"])
         named = steps[0]["terms"]

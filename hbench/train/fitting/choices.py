@@ -75,6 +75,14 @@ def _refuse_variation(recipe: Recipe) -> None:
     elif images.augment != SHIFTED:
         _ = augmentations[images.augment]  # a look-up refuses a name that is not there
 
+    if images.augment == "resized_crop" and images.scale[1] > 1:
+        raise ConfigError(
+            "images.scale says which share of the area resized_crop keeps",
+            expected="two shares up to 1",
+            found=f"{images.scale[0]:g} and {images.scale[1]:g}",
+            fix=f"--set images.scale=[{min(images.scale[0], 1):g},1]",
+        )
+
     is_held = (recipe.dataset, images.size) in HELD
     if is_held and images.augment not in (NONE, SHIFTED):
         raise UnknownName(f"augmentation of {recipe.dataset}", images.augment, [NONE, SHIFTED])

@@ -288,6 +288,11 @@ class Recipe(BaseModel):
                 f"sampler.batch = {batch} is no multiple of sampler.per_class = {per_class}; the "
                 f"next is {fitting}"
             )
+        if per_class and per_class == batch:
+            raise ValueError(
+                f"sampler.batch = {batch} has one class of sampler.per_class = {per_class} items, "
+                "and no item of another class to be told from"
+            )
         if len(self.images.mean) != len(self.images.std):
             raise ValueError(
                 f"images.mean has {len(self.images.mean)} numbers and images.std "

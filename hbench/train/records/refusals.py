@@ -73,23 +73,27 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
     """Raise UsageError where a run of `recipe` cannot be in the folder `out`: it is a file, or has
     a run of another recipe, or one that is not to be resumed.
     """
-    path = out / RECIPE
     if out.is_file():
         raise UsageError(
             f"{out} is a file", expected="the folder of a run", fix="name another --out"
         )
-
-    if path.exists():
-        earlier = resolve(str(path))
-        if not resume:
-            raise UsageError(
-                f"{out} holds a run already", fix="continue it with --resume, or name another --out"
-            )
+    if not resume:
+        refuse_run_in(out)
+    elif (out / RECIPE).exists():
+        earlier = resolve(str(out / RECIPE))
         if other := list(differences(earlier.model_dump(), recipe.model_dump())):
             found = f"another {examples(other)}"
             raise UsageError(
                 f"{out} holds a run of another recipe", found=found, fix="name another --out"
             )
+
+
+def refuse_run_in(out: Path) -> None:
+    """Raise UsageError where a folder holds a run, which nobody asked to continue."""
+    if (out / RECIPE).exists():
+        raise UsageError(
+            f"{out} holds a run already", fix="continue it with --resume, or name another --out"
+        )
 
 
 def non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
