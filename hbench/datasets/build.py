@@ -316,8 +316,14 @@ def _remarks_on_own_files(
     copies of others.
     """
     root = dataset.root or Path()
-    # files of copies that were left out of the dataset are none without a label
-    yield str(compare_with_files(dataset.manifests.values(), root, copies.items if copies else ()))
+    # files of copies, and of items that are used for nothing, are none without a label
+    known = [*dataset.dropped, *(copies.items if copies else ())]
+    joined = compare_with_files(dataset.manifests.values(), root, known)
+    yield str(joined)
+    if joined.surplus and len(joined.missing) == joined.items:
+        below = examples(sorted({file.partition("/")[0] for file in joined.surplus if "/" in file}))
+        where = f", such as {below}" if below else ""
+        yield f"note: --root names the folder of the images{where}: paths are below it"
     if source.folder is not None and (others := not_taken(source.folder)):
         yield others
     reasons = []

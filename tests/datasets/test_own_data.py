@@ -429,7 +429,22 @@ def test_a_validation_beside_a_test_is_used_for_neither_and_said(birds):
     assert len(data.train) + len(data.tests["test"]) == whole - 1
 
 
-@pytest.mark.parametrize(("cell", "said"), [("", "an empty cell"), ("fold 3", "'fold 3'")])
+def test_pictures_of_rows_that_are_unused_have_a_label(birds):
+    birds.write_text(BIRDS.replace("mallard,test", "mallard,validation"))
+    folder_of_images(birds.parent, ["c1.jpg"])
+    output = build("seven", "--from", birds, *TABLE, "--split-column", "fold")
+    assert "without a label" not in output.stderr
+
+
+def test_where_no_picture_is_there_the_folder_that_has_some_is_named(birds):
+    folder_of_images(birds.parent / "photographs", ["a1.jpg"])
+    said = build("eight", "--from", birds, *TABLE).stderr
+    assert "--root names the folder of the images, such as photographs" in said
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"), [("", "an empty cell in 1 rows"), ("fold 3", "'fold 3' in 1 rows")]
+)
 def test_a_cell_that_names_no_split_is_refused_with_a_way_on(birds, cell, said):
     birds.write_text(BIRDS.replace("mallard,test", f"mallard,{cell}"))
     output = CliRunner().invoke(

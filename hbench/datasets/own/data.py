@@ -304,7 +304,10 @@ def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
         raise DataError(
             f"the column {own.columns.split} has unknown values",
             expected="train and test, train, query and gallery, or validation beside these",
-            found=examples(repr(word) if word else "an empty cell" for word in unknown),
+            found=examples(
+                f"{repr(word) if word else 'an empty cell'} in {own.splits.count(word):,} rows"
+                for word in unknown
+            ),
             fix="write one of these words there, such as validation for rows that are neither "
             "trained on nor tested; or leave the column out: --split-by LEVEL makes a split",
         )
