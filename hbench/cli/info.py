@@ -65,6 +65,8 @@ def _show(machine: dict[str, Any]) -> None:
     for each in machine["plugins"]:
         state = "works" if each["problem"] is None else f"left out: {each['problem']}"
         rows.append([f"{each['kind']} {each['name']}", f"of {each['package']}: {state}"])
+    if not machine["plugins"]:
+        rows.append(["plug-ins", "none (docs/plugins.md)"])
     show_table(None, ["", "here"], rows, left=["here"])
 
 
