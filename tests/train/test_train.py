@@ -139,12 +139,15 @@ def test_a_run_stops_early_once_and_for_all(letters, tmp_path):
         "validation=0.25",
         "evaluate_every=1",
         "patience=2",
+        "log_every=100",
     ]
     recipe = tiny("glyphs-happier", *changes, "epochs=8")
     remarks = []
     loop.train(recipe, tmp_path, dataset=letters, on_remark=remarks.append)
     before, taken = logged(tmp_path), []
     assert before[-1]["step"] == 9
+    # the steps of validations are logged, too, so that the run can be drawn
+    assert [line["step"] for line in before if "loss" in line] == [3, 6, 9]
     assert any("stops after step 9 of 24" in remark for remark in remarks)
     assert checkpoint.best(tmp_path).name == "step-00000003"
     loop.train(recipe, tmp_path, dataset=letters, resume=True, on_progress=taken.append)
