@@ -314,8 +314,8 @@ class Progress:
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
         line = (
-            f"loss {step.loss:.3f}{self.best}  epoch {epoch}  {terms}  lr {rates}  "
-            f"{step.images_per_second:.0f} images/s"
+            f"loss {step.loss:.3f}{self.best}  epoch {epoch}  "
+            f"{step.images_per_second:.0f} images/s  {terms}  lr {rates}"
         )
         if step.skipped:
             line = f"left out: not finite  {line}"

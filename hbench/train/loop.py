@@ -214,6 +214,9 @@ def _train_and_score(
                     f"by {recipe.select_by}: {shown(recipe.select_by, run.best.score)}"
                 )
         scored = data if recipe.tested or held is None else held
+        if processes.first:
+            images = sum(len(test) for test in scored.tests.values())
+            watch.on_remark(f"embeds and scores {images:,} images")  # which takes its time
         report = _score(run, recipe, scored, out, processes)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
 
