@@ -30,6 +30,14 @@ def say(text: str) -> None:
         click.echo(visible(text), err=True)
 
 
+def say_above(bars: Progress, text: str) -> None:
+    """A remark while a bar is shown, which stays the last line."""
+    if bars.disable:
+        say(text)
+    elif not is_quiet():
+        bars.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+
+
 def show(text: str) -> None:
     """Data (stdout): as it is for a program, without what would steer the terminal for a person."""
     click.echo(visible(text) if watched(sys.stdout) else text)

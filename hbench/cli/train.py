@@ -14,7 +14,7 @@ import click
 from hbench.cli.names import FILE, RECIPE
 from hbench.cli.option_blocks import block
 from hbench.cli.reporting import show_scores
-from hbench.cli.terminal import say, show, show_table, steps_first
+from hbench.cli.terminal import say, say_above, show, show_table, steps_first
 from hbench.records.shown import percent_note, shown
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
                 track=run.trackers,
                 on_progress=watch.step,
                 on_validation=watch.validation,
-                on_remark=say,
+                on_remark=watch.remark,
             )
         if processes.first and not is_trial:
             show_scores(report.document)
@@ -342,7 +342,11 @@ class Progress:
         beside = "the best so far" if is_best else f"the best is {best} at step {record.best_step}"
         if self.is_first:
             value = shown(record.metric, record.score)
-            say(f"validation at step {record.step}: {record.metric} {value}, {beside}")
+            self.remark(f"validation at step {record.step}: {record.metric} {value}, {beside}")
+
+    def remark(self, text: str) -> None:
+        """Print a line above the bar."""
+        say_above(self.bars, text)
 
 
 def time_left(steps: int, *, after_first: int, seconds: float) -> str:
