@@ -141,7 +141,11 @@ def add(
     # the row's place is among those of the leaderboard as it is now, and of the file, which may be
     # one that the leaderboard's name does not stand for
     in_file = [each for each in read_board(str(path)).rows if each != row]
-    others = [each for each in board.rows if each not in (*gone, *in_file)]
+    others = [
+        each
+        for each in board.rows
+        if each not in (*gone, *in_file) and each.identity != row.identity
+    ]
     _say_place(row, board.model_copy(update={"rows": (*others, *in_file)}))
 
 
