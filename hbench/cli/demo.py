@@ -99,7 +99,9 @@ def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
         pixels = []
         for manifest in data.manifests.values():
             images = glyphs.images(manifest)
-            pixels.append(images.reshape(len(images), -1).astype(np.float32) / np.float32(255))
+            # in doubles: in single precision products differ between processors, and between the
+            # rows of equal letters, whose vectors would then not be equal
+            pixels.append(images.reshape(len(images), -1) / 255)
         train, test = pixels
 
         shown.update(task, description="projecting their pixels", completed=1)

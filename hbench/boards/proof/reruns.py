@@ -42,9 +42,7 @@ OPTIONS = {  # of each verb, those that a row may name
 }
 STRANGE = (".py", "://")  # parts of words that lead to programs, or elsewhere
 SURE = 0.95  # of all metrics of a further seed together
-# Points by which other processors' rounding may move scores. The most was seen of the principal
-# components of glyphs, whose copies tie on one make and not on another: .23 of R@1.
-ROUNDING = Decimal("0.3")
+ROUNDING = Decimal("0.05")  # points by which other processors' rounding may move a net's scores
 SAME = "the same content"
 EQUAL = "another content, equal scores"
 WITHIN = "another content, scores within what another {} gives"
