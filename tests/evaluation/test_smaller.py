@@ -227,6 +227,12 @@ def test_the_page_has_the_table_and_the_picture_and_loads_nothing(folder, tmp_pa
     assert not re.search(r'(src|href)="(?!data:|#)', page)
 
 
+@pytest.mark.parametrize(("bits", "is_said"), [("1", True), ("8", False)])
+def test_the_page_says_how_signs_are_ranked(folder, tmp_path, bits, is_said):
+    on_command_line(folder, "--bits", bits, "--page", tmp_path / "sizes.html")
+    assert ("(hamming)" in (tmp_path / "sizes.html").read_text()) == is_said
+
+
 def test_components_are_fitted_on_other_items_than_those_of_the_test(folder):
     words = ("--dims", "4", "--components")
     of_test = refusal(

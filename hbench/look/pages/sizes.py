@@ -57,6 +57,7 @@ def write_sizes_page(
         "metrics": metrics,
         "losses": [losses_in_words(score) for score in smaller],
         "rows": [SizeRow(str(s.size), s.size.bytes, _cells(s, metrics)) for s in scores],
+        "has_signs": any(score.size.bits == 1 for score in scores),
         "picture": base64.b64encode(drawing.as_bytes("svg")).decode("ascii"),
         "style": style,
     }
