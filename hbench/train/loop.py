@@ -215,12 +215,17 @@ def _train_and_score(
                 )
         scored = data if recipe.tested or held is None else held
         if processes.first:
-            images = sum(len(test) for test in scored.tests.values())
-            watch.on_remark(f"embeds and scores {images:,} images")  # which takes its time
+            # said, since it takes its time
+            watch.on_remark(f"embeds and scores {_number_tested(scored):,} images")
         report = _score(run, recipe, scored, out, processes)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
 
     return report
+
+
+def _number_tested(data: Dataset) -> int:
+    """How many images all tests of a dataset have."""
+    return sum(len(test) for test in data.tests.values())
 
 
 def _learn(
