@@ -73,6 +73,11 @@ class Ranker:
         tie_key: Ties = pessimistic,  # of the number of levels: in what order equal scores come
         memory: int | None = None,  # bytes that may be held, None for the default
     ) -> None:
+        """Put both sides into canonical order, by labels and content, so that the order of the
+        input changes nothing; find where the items of each level lie, and what is left out.
+
+        `gallery`: None where the queries are ranked among themselves.
+        """
         # every item is asked and ranked, and leaves out itself alone: similarities are symmetric
         self.mutual = gallery is None and queries.ignore is None and queries.more is None
         if gallery is None:
@@ -356,7 +361,7 @@ class Ranker:
         other.depth = queries.shape[1]
         other.columns = self.columns[order]
         other.left_out = left_out
-        other.known = None
+        other.known = None  # other trees are refused for partial labels
         other.tie_key = other.code_ties = tie_key(other.depth)
         other.starts, other.ends = other.coded = level_ranges(
             queries[self.queries], gallery[other.columns]

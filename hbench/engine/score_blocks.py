@@ -216,7 +216,7 @@ def block_size(row: int, memory: int, queries: int) -> int:
             found=f"{max(memory, 0) / 2**10:,.1f} KB left for them",
             fix="give a larger --max-memory",
         )
-    if fitting < BLOCK_STEP:
+    if fitting < BLOCK_STEP:  # not one sixteen: slower, but better than a refusal
         return int(fitting)
 
     sixteens = max(-(-queries // BLOCK_STEP), 1)

@@ -207,7 +207,9 @@ class Settings:
         several: int = 1,
     ) -> Conditions:
         """The functions that these words stand for on a tree of these levels; `metrics`: parsed
-        ones, in place of the words; `several`: the paths of the item that has most.
+        ones, in place of the words; `partial`: whether paths may end early; `left_out`: what a
+        query's list leaves out beside itself, in words; `several`: the paths of the item that has
+        most.
 
         Raises UnknownName or UsageError before any work starts.
         """
@@ -216,6 +218,7 @@ class Settings:
             _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
 
+        # what intervals draw again: queries, or whole classes of a level, by default the finest
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
 

@@ -124,7 +124,8 @@ class GroupSums:
 
     def start(self, lists: reading.Listed, spare: sums.Spare, batch: Batch) -> Tensor:
         """Start the kernel that takes all sums of the queries of a batch, and their copy to the
-        host; return that copy, which is complete once the card has finished.
+        host; return that copy, which is complete once the card has finished. `lists`: the positives
+        of these queries; `spare`: room on the card that the kernel may write over.
         """
         self.staged.fill(_of_queries(batch.request))
         self.flat.zero_()  # the kernel writes no sum of a query without positives
@@ -175,6 +176,7 @@ class CardView:
     def _stage_ranges(self) -> None:
         """Make room on the card for where the positives of the queries lie: for every code the
         range of columns, from start to end, that holds its items."""
+        # the ranges of no queries tell the types and widths
         self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
         begins, sizes, starts, ends = map(on_card, self.staged.arrays)
         # equal scores are ordered by these keys, one for each code
@@ -187,6 +189,7 @@ class CardView:
             on_card(keys),
             lowest=self.plan.lowest,
             pessimistic=self.plan.rule.pessimistic,
+            # the range of a level holds those of finer ones; of two codes of a level it does not
             nested=self.plan.ranker.known is None,
         )
 
@@ -272,6 +275,7 @@ class CardValues:
             sizes = _sizes_without_last(lists, batch)
             of_kernel = of_kernel._replace(sizes=on_card(sizes))
         at = slice(0, len(self.block.queries))
+        # relevance and weight of each level may depend on the counts, which are final only now
         group.group.grade(batch, queries=self.block.queries, at=at)
         return group.start(of_kernel, self.view.spare, batch)
 

@@ -158,6 +158,9 @@ class Opened(WorkerPlugin):
         files: Sequence[File],
         reader: FileReader,
     ) -> None:
+        """`rebuild`: makes the job of the embeddings; `digest`: that of the client's job, which it
+        must have; `files`: the embedding files; `reader`: two functions, one that reads a file and
+        one that joins ids and vectors which were sent."""
         self.rebuild = rebuild
         self.digest = digest
         self.files = files
@@ -240,6 +243,7 @@ def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
     if len(seeing) == len(sees):
         return []
 
+    # pure=False: read anew, and not the result of an earlier call, for the files may have changed
     submit = partial(client.submit, workers=seeing, retries=RETRIES, pure=False)
     return [submit(_content, name, number) for number in range(len(files))]
 

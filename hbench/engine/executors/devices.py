@@ -13,7 +13,8 @@ NAMES = "cuda, cuda:1, or several as cuda:0,cuda:1"
 
 @contextmanager
 def refuse_device(name: str) -> Iterator[None]:
-    """Raise UsageError where torch does not know the device of this name, or there is none here."""
+    """Raise UsageError where torch does not know the device of this name, or there is none here;
+    torch itself raises RuntimeError, or AssertionError where it was built without that kind."""
     try:
         yield
     except (RuntimeError, AssertionError) as error:

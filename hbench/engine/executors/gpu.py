@@ -55,6 +55,7 @@ def on_devices(names: str) -> Execute:
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         cards = [CardJob(job, plans, device) for device in devices]
         with exact_products(), _enough_memory(job.ranker, devices[0]):
+            # any card may take any share: the one with the least memory decides
             at_once = min(card.fitting for card in cards)
             # one iterator for all cards: each takes the next share when it is done with one
             shares = iter(shares_of_blocks(blocks, at_once))
@@ -67,7 +68,8 @@ def _device(name: str) -> torch.device:
     """The card of a name. Raises UsageError where there is none, or no compiler for it."""
     with refuse_device(name):
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device)  # the line above takes any name; this fails without a card
+    # numba's simulator, for tests, runs the kernels on a processor
     if device.type != "cuda" and not IS_SIMULATED:
         raise UsageError(
             f"{name!r} is no card that hbench has kernels for",
@@ -160,7 +162,7 @@ class CardJob:
         # bytes of one query: float32 scores of its row, and its positives
         of_query = 4 * copies * len(scores.columns) + POSITIVE_BYTES * positives
         group = self.gallery.group
-        # a third of what is free, for AHEAD shares lie there at once
+        # a third of what is free: AHEAD shares, two, lie there at once, and some is left over
         budget = min(ROWS_BYTES, _free(self.device) // 3)
         return group * max(1, budget // (of_query * scores.block_size * group))
 
@@ -281,6 +283,7 @@ class Gallery:
             for start in scores.chunks:
                 with scores.chunk(start) as chunk:
                     self.kept[start : start + len(chunk)] = torch.from_numpy(chunk)
+        # blocks that are multiplied together: about MULTIPLIED queries
         self.group = max(1, MULTIPLIED // scores.block_size)
         # the queries are the gallery in the same order: their vectors are on the card already
         self.is_mutual = (

@@ -68,7 +68,7 @@ class Triangle:
         self.threads = int(
             np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads)
         )
-        self.spare: list[NDArray[np.floating]] = []
+        self.spare: list[NDArray[np.floating]] = []  # flat arrays for scores, to be used again
 
     @property
     def shared_bytes(self) -> int:

@@ -88,7 +88,8 @@ def rank_rows(
         tied = False
         for slot in range(np.uint64(len(levels))):
             levels[slot] = sorted_levels[slot]
-        # whatever is not in the part of the positives, on both sides of it
+        # whatever is not in the part of the positives, on both sides of it; very many positives are
+        # looked up a portion at a time, whose counts fit into uint16
         distractors = (rows[row, :begin], rows[row, begin + size :])
         for start in range(0, len(ranks), rule.portion):
             of_portion = ranks[start : start + rule.portion]
@@ -116,7 +117,7 @@ def count_above(
     """
     positives = len(above) - 1
     tied = False
-    if positives <= rule.few:
+    if positives <= rule.few:  # quicker than a table
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:

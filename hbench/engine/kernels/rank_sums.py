@@ -128,7 +128,8 @@ def sum_up(
                 overlap = intersection_sum(ranks, np.uint64(0), len(ranks), request.tables.harmonic)
                 out.intersection[query, lowest] = overlap / len(ranks)
             if lowest + 1 == len(counts) and not request.overlap:
-                break
+                break  # no level above the finest: nothing is to be split
+            # how many lie above the level, and how many of exactly it come early enough for ASI
             higher, early = split(ranks, levels, lowest, total, buffers)
             if request.overlap:
                 overlap = intersection_sum(
@@ -325,6 +326,7 @@ def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole:
     relevance, weight, counts = grades
     total = 0.0
     for level in range(lowest, len(counts)):
+        # asked first, for it is quick: only then can `level` and `lowest` make a term
         if (
             counts[level]
             and relevance[level] > 0

@@ -46,7 +46,7 @@ def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64])
     """Sort each part of a flat array in place: it begins at `offsets` (n,) and is `sizes` (n,)
     long.
     """
-    large = sizes > MIN_RADIX_KEYS
+    large = sizes > MIN_RADIX_KEYS  # below, numpy's own sort is quicker
     for first, size in zip(offsets[~large].tolist(), sizes[~large].tolist(), strict=True):
         keys[first : first + size].sort()
     if large.any():
@@ -244,7 +244,7 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
         return
     if to.keys.dtype == np.uint32:
         sort_parts(to.keys, parts.offsets, parts.sizes)
-    else:
+    else:  # the radix sort is one of 32 bits
         for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
             to.keys[first : first + size].sort()
     read_keys(rows.view(np.uint32), parts, to, to.scores.view(np.uint32))
@@ -331,6 +331,7 @@ def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
         size = np.uint32(bits[item] & np.uint32(SIZE))
         less_one = np.uint32(size - np.uint32(1))  # zero becomes the largest number
         smallest = less_one if less_one < smallest else smallest
+        # infinity has a code of its own, whatever the floor
         size = size if size < np.uint32(INFINITE) else np.uint32(0)
         largest = size if size > largest else largest
     floor: Scalar = np.int64(largest) - np.int64(middle - 1)

@@ -116,18 +116,20 @@ def count_tile(
         above, best, top, tied = side.counts
         for row in range(len(scores)):
             place = begun + row
+            # the query's own column, −1 where it lies before this tile: items beyond it count for
+            # the rows, items before it for the columns, so that each pair is met once by either
             itself = max(side.first + place - item, -1)
             near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
             first = item + itself + 1 if beyond else item
             begin = parts.begins[place] - first
             size = parts.sizes[place]
             offset = parts.offsets[place]
-            if size > 1:
+            if size > 1:  # a list of one holds the query alone
                 distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
                 ordered = side.lists.ordered[offset : offset + size]
                 counts = above[offset : offset + size]
                 tied[place] |= count_above(distractors, ordered, rule, before, counts)
-            if some_reach(near, top[place]):
+            if some_reach(near, top[place]):  # seldom; else no best score can rise
                 raise_best(near, first, (parts.starts[place], parts.ends[place]), best[place])
                 for level in range(best.shape[1]):
                     top[place] = max(top[place], best[place, level])

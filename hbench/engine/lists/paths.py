@@ -27,8 +27,9 @@ class KnownPaths:
     finest."""
 
     def __init__(self, paths: Paths, order: Positions, known: Known | None) -> None:
-        """`paths`: of N items, in input order; `order` (N,): the items in canonical order; `known`
-        (N,): to how many levels the first path of each is known."""
+        """`paths`: of N items, in input order, the first of each and the further ones, `more`;
+        `order` (N,): the items in canonical order; `known` (N,): to how many levels the first path
+        of each is known, None where all are known to the finest."""
         more = None if paths.more is None else paths.more.of(order)
         self.size = len(order)
         self.labels, self.items = Paths(paths.labels[order], more).all_labels()

@@ -61,6 +61,7 @@ def named(text: str) -> tuple[str, Similarity]:
     match = SPELLING.fullmatch(text.strip())
     if match is None:
         raise UnknownName("similarity", text, similarities)
+    # a plugin may have registered one of these names
     if match["name"] in SYNONYMS and match["name"] not in similarities:
         raise UnknownName("similarity", text, similarities, meant=repr(SYNONYMS[match["name"]]))
 

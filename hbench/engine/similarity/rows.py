@@ -33,7 +33,9 @@ class SelectedRows:
         movable: bool = False,
         whole: Scan | None = None,
     ) -> None:
-        """`vectors` (N, D), of which `rows` (n,) are selected, by position."""
+        """`vectors` (N, D), of which `rows` (n,) are selected, by position. `movable`: whether the
+        caller lets them be moved within the array; `whole`: the scan of all N, where it is known.
+        """
         self.vectors = vectors
         self.rows = rows
         if whole is not None:

@@ -74,6 +74,7 @@ class Block:
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:
                 add(rows, start + begin)
+            # other views take rows that are finished, and put the columns into their own order
             for other in self.others:
                 other.add(rows, start + begin)
 

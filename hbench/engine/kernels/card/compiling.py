@@ -35,7 +35,7 @@ if not hasattr(np, "row_stack"):  # numba-cuda 0.30 asks for it, and numpy 2.5 h
 
 def card_kernel(function: Callable[..., None]) -> Any:
     """Compile a function that is launched from the host: `kernel[blocks, threads](…)`."""
-    if IS_SIMULATED:
+    if IS_SIMULATED:  # nothing is compiled, and nothing kept
         return cuda.jit(function)
     # what is compiled is kept in a folder of this state of the sources, which numba's own folder,
     # beside each module, does not tell apart; numba.cuda has a configuration of its own in some
