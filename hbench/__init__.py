@@ -217,7 +217,7 @@ def __getattr__(name: str) -> object:
     """Public names load their module when first used, so that `import hbench` stays instant.
 
     Where packages of an extra are missing, a function stands in for what needs them, so that help,
-    completion and `hasattr` work.
+    completion and `hasattr` work; a wing, which is a module, has no stand-in: it is no attribute.
     """
     if name in WINGS:
         try:
@@ -226,6 +226,7 @@ def __getattr__(name: str) -> object:
             raise AttributeError(f"hbench.{name} cannot be used here: {_refusal(error)}") from error
     if name not in HOME:
         raise AttributeError(f"module 'hbench' has no attribute {name!r}")
+    # "module", or "module:attribute" where the name is another one there
     module, _, attribute = HOME[name].partition(":")
     try:
         return getattr(importlib.import_module(module), attribute or name)

@@ -13,14 +13,18 @@ CYCLES = (700, 10, 1_000)
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line, with garbage collection set so that it costs a short command little.
+
+    Imported in here: an interrupt during the import, which takes a moment, gets a line and no
+    traceback.
+    """
     gc.set_threshold(*CYCLES)
     atexit.register(skip_final_gc)
     try:
         from hbench.cli import main as run
     except KeyboardInterrupt:
         sys.stderr.write("hbench: interrupted\n")
-        sys.exit(130)
+        sys.exit(130)  # as shells report it: 128 + the number of the signal
     run()
 
 

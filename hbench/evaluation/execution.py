@@ -90,7 +90,9 @@ class Execution:
                 from hbench.engine.executors.gpu import on_devices
 
                 execute = on_devices(self.device)
-                if kept is not None:  # a card's last bits differ: its blocks lie apart
+                # a card's last bits differ from a processor's: its blocks lie apart, in a folder of
+                # the kind of device, "cuda" of "cuda:0"
+                if kept is not None:
                     kept = kept / self.device.partition(":")[0]
             elif self.scheduler or self.workers:
                 from hbench.engine.executors import dask
@@ -108,7 +110,7 @@ class Execution:
         if self.trees:
             from hbench.evaluation.variants.trees import parse, report_under
 
-            return report_under(
+            return report_under(  # without `top_k`, which `trees` excludes
                 examined,
                 parse(self.trees, self.edges),
                 memory=self.memory,

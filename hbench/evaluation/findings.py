@@ -35,6 +35,7 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
     number = int((sizes > 0).sum())
     # 1/Σ s² with the shares s = size/Σ size; the maximum avoids 0/0 without any query
     effective = sizes.sum() ** 2 / max(1, (sizes.astype(float) ** 2).sum())
+    # rounded, so that MIN_UNITS equal units are enough whatever the division gives
     if number == 0 or round(effective, 6) >= MIN_UNITS:
         return []
     over = f"the intervals are over {units_in_words(unit, number, partial=partial)}"

@@ -85,7 +85,7 @@ def scorers_of(
     setting = Setting(
         conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names
     )
-    if conditions.words.partial:
+    if conditions.words.partial:  # never with `also`: released evaluators do not know such labels
         return list(partial_scorers(conditions.metrics, setting))
     protocols = [conditions.protocol] if also is None else [conditions.protocol, also]
     return [protocol(metric, setting) for protocol in protocols for metric in conditions.metrics]

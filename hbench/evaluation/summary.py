@@ -63,7 +63,7 @@ def report_of(
     units = units_of(queries, conditions.unit)
     are_fractions = [factor_of(name) == 100 for name in names]
     scores = summarise(values, canonical, units, are_fractions=are_fractions)
-    others = scores[len(names) :]
+    others = scores[len(names) :]  # zip, not strict, gives the names to the first ones
     graded = []
     if conditions.words.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]

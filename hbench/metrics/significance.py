@@ -264,7 +264,7 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
             continue
         n = units if all_alike else inside / max(variance, SMALLEST)
         low, high = _of_trials(mean, n, t)
-        if not all_alike and sums.trials[row] > 0:
+        if not all_alike and sums.trials[row] > 0:  # not NaN, where too few units tell
             wider = _of_trials(mean, sums.trials[row], normal)
             low, high = min(low, wider[0]), max(high, wider[1])
         low_high[row] = low, high
@@ -292,6 +292,7 @@ def difference_intervals(sums: UnitSums) -> Values:
     vary is not known then.
     """
     t = np.array([_t_quantile(units - 1) for units in sums.effective_units])
+    # where nothing differs at all, the interval is 0 … 0
     all_alike = (sums.variance <= SMALLEST) & (np.abs(sums.means) > ROUNDED)
     half = np.where((sums.units > 1) & ~all_alike, t * np.sqrt(sums.variance), np.nan)
     return np.stack([sums.means - half, sums.means + half], axis=1)

@@ -159,6 +159,7 @@ def as_paths(labels: Any, what: str) -> Any:
                 "known below",
             )
 
+    # `given` itself goes back: in an array numbers and missing names would have become texts
     array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
@@ -223,7 +224,8 @@ def sides_with_numbers(
     _refuse_what_holds_names(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
-    if any(map(any, rows)):  # an item without a name at any level is a distractor
+    # an item without a name at any level is a distractor; where no item has any, all are missing
+    if any(map(any, rows)):
         rows = [row if any(row) else (NO_CLASS,) * len(levels) for row in rows]
     if policies:
         rows, levels = _mend_rows(rows, levels, policies)

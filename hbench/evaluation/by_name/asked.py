@@ -108,6 +108,7 @@ def _asking(data: Dataset, items: Sequence[str]) -> Dataset:
         if more
         else None,
     )
+    # the names of released evaluators are of the dataset's own test, which this one replaces
     return replace(data, tests={TEST: asked}, official_names={})
 
 
@@ -221,6 +222,7 @@ def read_calibration(
     if text is None:
         return None
     if Path(text).is_file():
+        # ids alone choose some of the items that are named; a file of more is named itself
         ids = _ids_alone(Path(text))
         return _of_file(Path(text), data, reader(Path(text))) if ids is None else ids
     splits = splits_of(data)

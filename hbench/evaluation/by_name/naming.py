@@ -63,7 +63,8 @@ class NodeVectors:
         self.vectors = vectors
         self.parents = tree.parents
         # the nodes of a tree are numbered in the order of their paths: the children of node i lie
-        # side by side, from edges[i] to edges[i + 1]
+        # side by side, from edges[i] to edges[i + 1]; by level, without the finest, which has no
+        # children
         self.edges = [
             np.searchsorted(parents, np.arange(len(above) + 1))
             for parents, above in zip(self.parents[1:], tree.names, strict=False)
@@ -94,6 +95,7 @@ class NodeVectors:
                 at = slice(block.start + part.start, block.start + part.stop)
                 nodes[EACH][at, self.first :] = np.stack(best, axis=1)
                 nodes[DOWN][at] = self._go_down(by_level)
+                # last, since it overwrites the scores of the leaves
                 nodes[SUM][at], masses[at] = self._sum_upwards(by_level[-1], best[-1], scale)
         # above the first level with vectors, the nodes above what was found there
         for reader in (EACH, DOWN):

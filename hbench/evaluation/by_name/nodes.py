@@ -153,6 +153,7 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
             unknown.append(name)
 
     _refuse_unclear_names(names, nodes, ambiguous)
+    # a node is its depth and the number of a fine class below it
     labels = np.stack([tree.paths[of_class] for _, of_class in nodes])
     depths = np.array([depth for depth, _ in nodes])
     return PlacedNodes(np.array(rows), depths, labels, tuple(unknown))

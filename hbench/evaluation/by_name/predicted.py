@@ -151,6 +151,7 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
         )
     said = []
     scale = 1.0
+    # sums of printed chances may be a little over; beyond percent, they are parts of the largest
     if given and max(given) > 1 + ROUNDED:
         scale = PERCENT if max(given) <= PERCENT + ROUNDED else max(given)
         said.append(f"chances are taken as parts of {scale:g}")

@@ -91,7 +91,7 @@ def report_on_nodes(
     asked = asked_by_name(examined, nodes, metrics)
     asked = asked._replace(remarks=[*examined.warnings, *asked.remarks])
     names = EmbeddingSubmission(nodes).source
-    if names.sha256:
+    if names.sha256:  # of vectors in memory there is no file, and no digest
         names = names.model_copy(update={"content": nodes.content})
     subject = replace(examined.subject, names=names)
     return report_of_names(asked, subject, memory=memory, execute=execute, on_test=on_test)
@@ -207,7 +207,8 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
             expected="metrics without a level, such as AP or R@10",
             found=", ".join(of_a_level),
         )
-    if conditions.words.partial:  # by the levels of its own list nothing is above
+    # the consistency compares the lists of a node and of its parent; partial labels have none
+    if conditions.words.partial:
         metrics = [name for name in metrics if name.base != CONSISTENCY]
     return replace(conditions, metrics=tuple(metrics), unit=QUERY)
 
@@ -273,6 +274,7 @@ def _tests(
             depth,
             Retrieval(asked, _cut_side(gallery, depth), None, np.array(ids, dtype=object)),
             tuple(map(text_array, names)),
+            # whether the node above has a vector, too: the consistency compares their lists
             np.array([tuple(path[:-1]) in given for path in paths.tolist()]),
         )
 

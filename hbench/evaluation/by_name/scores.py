@@ -57,6 +57,8 @@ def scores_of(
     # the finest node's own path counts here, whatever a reader says above it
     shared = np.cumprod((tree.paths[nodes[:, -1]] == labels[:number]) & is_known[:number], axis=1)
     common = shared.sum(axis=1)
+    # as many edges up to the last common node as down again: the reader's path is cut at what is
+    # known of the truth
     scores["hops"] = 2.0 * (known[:number] - common)
     return _where_known(scores, known[:number])
 

@@ -137,7 +137,10 @@ class Trusted:
         return in_words(self.target, self.unit, self.promise)
 
     def document(self) -> dict[str, Any]:
-        """What `--json` has under `trust`."""
+        """What `--json` has under `trust`: the target, the threshold (and those of the two halves),
+        how many units it was set on and how many are needed, the shares of the answers, the same by
+        fixed thresholds, and of items without a label. NaN and inf become null.
+        """
         return {
             "target": self.target,
             "unit": self.unit,

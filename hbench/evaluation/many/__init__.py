@@ -28,8 +28,8 @@ BESIDE = (BY_QUERY, SUFFIX)  # what an evaluation leaves beside its report
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The embedding files of a folder, by name. Raises SubmissionError where there is none, or two
-    would share a report.
+    """The embedding files of a folder, by name, without hidden ones and without what an evaluation
+    wrote beside them. Raises SubmissionError where there is none, or two would share a report.
     """
     if not folder.is_dir():
         raise SubmissionError(f"{folder} is not a folder", expected="a folder of embedding files")
@@ -97,7 +97,7 @@ def finished(path: Path, examined: Examined) -> Document | None:
         document.signature == examined.signature()
         and document.unit == examined.conditions.unit
         and set(map(str, examined.conditions.metrics)) <= set(document.scores)
-        and bool(document.official) >= bool(examined.also)
+        and bool(document.official) >= bool(examined.also)  # there, if they are asked for
     )
     return document if same else None
 

@@ -56,6 +56,7 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
 
     bold = _best_in_bold(standings, metric, names[1:])
     document = standings[0].document
+    # R@k that say nothing new are not among the names, which a note says
     notes = [over_note(document, left_out=len(names) < len({metric, *asked})), document.signature]
 
     return PrintedTable(tuple(header), lines, notes, bold)

@@ -27,6 +27,7 @@ def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submi
     if path.is_file():
         refuse_for_embeddings(path)
         refuse_predictions(path)
+    # formats of vectors without ids, such as .npy, hold no ranking
     if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":
         return RankingSubmission(run_files.read(path))
     return EmbeddingSubmission(embedding_files.read(path, ids=ids), movable=movable)

@@ -125,7 +125,7 @@ class RankingSubmission:
             return tuple(possible), []
         if chosen or not possible:
             better = "a list for every query" if missing else "embeddings, or longer lists"
-            if not missing and depth > 0:
+            if not missing and depth > 0:  # else shorter metrics would not help
                 better += f"; or ask for what lists of {depth} can give: --metrics mAP@{depth}"
             raise SubmissionError(
                 f"a ranking of depth {depth} cannot give {left_out}",
