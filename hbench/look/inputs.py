@@ -228,7 +228,7 @@ def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
     def keep(query: int, sequence: LevelSequence) -> float:
         # threads write separate rows
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
-        return 0.0
+        return 0.0  # a scorer gives a number, which nobody reads here
 
     # no conditions: by them kept blocks are known, and nothing is kept of this pass
     measure(replace(job, scorers=[keep], conditions="", by_name=None))

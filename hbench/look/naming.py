@@ -178,6 +178,7 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
         paths = named.table["path"].to_pylist()
         masses = named.table["mass"].to_numpy()
         ends = (_main(named) != BELOW).sum(axis=1)
+        # the last node of each path; of an empty one any will do, for it is not counted
         right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]
         wrong = np.flatnonzero((ends > 0) & (right == 0))
     else:

@@ -54,6 +54,7 @@ def text_color_on(color: str) -> str:
     ('#000000', '#ffffff')
     """
     parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    # from sRGB to the light that each gives, 0 … 1
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )

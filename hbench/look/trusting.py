@@ -105,6 +105,7 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
         is_answered = chosen.levels > level
         columns += [counts(nodes, each & is_answered) for each in (is_named, is_right)]
     rows = [NodeRow(*row) for row in zip(names, *columns, strict=True)]
+    # most mistakes first, then most items
     rows = sorted(
         (row for row in rows if row.items or row.named),
         key=lambda row: (row.right - row.named, -row.items, row.name),

@@ -137,14 +137,15 @@ def write_pages(audit: Audit, folder: Path) -> Path:
 
 
 def _suspects(audit: Audit, suspects: SuspectList) -> Section:
-    """The cards of a list of suspects that stand alone, the surest first."""
+    """The cards of a list of suspects that stand alone, the surest first; those of a group, which
+    are numbered from 1, have a card together."""
     cards = []
     alone = np.flatnonzero(suspects.group == 0)
     for at in alone[:SHOWN_SUSPECTS].tolist():
         item = int(suspects.items[at])
         remark = str(audit.pool.split[item])
         sureness = float(suspects.sureness[at])
-        if not np.isnan(sureness):
+        if not np.isnan(sureness):  # NaN where it is not to be trusted
             remark += f" · {100 * sureness:.0f} % sure"
         near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]
         cards.append(_card(audit, [item], int(suspects.proposed[at]), near, remark))
@@ -186,7 +187,11 @@ def _copies(audit: Audit) -> Section:
 def _card(
     audit: Audit, items: Sequence[int] | Indices, proposed: int, beside: Indices, remark: str
 ) -> Card:
-    """The card of items of one class, with a proposed class and the items beside them."""
+    """The card of items of one class, with a proposed class and the items beside them.
+
+    `items`, `beside`: positions in the manifest; `proposed`: a fine class; `remark`: the small
+    print of the card.
+    """
     names = audit.pool.manifest.items[np.asarray(items)].tolist()
     first = int(items[0])
     own = int(audit.votes.classes[first])

@@ -65,6 +65,7 @@ def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision
         for card in section.cards:
             for item in card.items:
                 made = of_item.get(item) or of_label.get(card.label)
+                # () where the file states no label: it is about the item, whatever that is now
                 if made and made.label in {(), card.label}:
                     found[item] = {"decision": made.decision, "path": JOINED.join(made.path)}
                     used.add(made)

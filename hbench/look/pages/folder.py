@@ -72,7 +72,7 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
         text = "\n".join([f"made by hbench {kind}; these files are replaced:", *written])
         (temporary / mark_of(kind)).write_text(text + "\n", encoding="utf-8")
         if folder.exists():
-            folder.replace(old)
+            folder.replace(old)  # a folder with content cannot be replaced by another
         temporary.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -87,8 +87,12 @@ def _files_of(folder: Path) -> list[str]:
 
 def _take_along(folder: Path, temporary: Path, kind: str) -> None:
     """Copy what hbench did not write; of a folder without a list of what it wrote, all that is not
-    replaced."""
+    replaced. Raises UsageError for a file of others in the way of a new one.
+
+    `kind`: of the pages, such as "report", whose mark lists the files that were written.
+    """
     mark = folder / mark_of(kind)
+    # the first line is a heading
     listed = mark.read_text(encoding="utf-8").splitlines()[1:] if mark.exists() else []
     for name in _files_of(folder):
         new = temporary / name
@@ -166,6 +170,9 @@ class Pages:
     """
 
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
+        """`package`: whose templates are looked for first, then those that all pages share;
+        `shared`: the variables of every page, by name. A missing one is an error, and no blank.
+        """
         loaders = [
             jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))
         ]

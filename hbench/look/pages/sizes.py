@@ -71,7 +71,7 @@ def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
     for metric in metrics:
         value = shown(metric, score.report.document.scores[metric].value)
         ends = of_metric.get(metric)
-        if ends is None:
+        if ends is None:  # the whole vectors have no difference from themselves
             cells.append(SizeCell(value, "", ""))
             continue
         difference = shown_difference_range(metric, ends.low, ends.high)

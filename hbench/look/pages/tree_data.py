@@ -50,6 +50,7 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
     for of_level, order in zip(shown_names(tree), orders, strict=True):
         names.append([of_level[node] for node in order])
 
+    # fine classes have no children: the last level is left out
     return {
         "levels": list(tree.levels),
         "names": names,

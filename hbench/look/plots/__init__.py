@@ -60,8 +60,11 @@ def kind(
     options: str,
     of_report: Callable[[Report, Sequence[str]], Drawing] | None = None,
 ) -> Callable[[Draw], Draw]:
-    """Register a function that draws requests as a kind of plot; `options`: the fields of a request
-    that it takes.
+    """Register a function that draws requests as a kind of plot.
+
+    `name`, `about`, `files`: what help says of it: what it shows, of which files; `options`: the
+    fields of a request that it takes, with spaces between; `of_report`: draws a report in memory,
+    by metrics, if a report alone suffices.
     """
 
     def register(function: Draw) -> Draw:
@@ -78,6 +81,7 @@ def draw(kind: str, request: PlotRequest) -> Drawing:
     chosen = kinds[kind]
     if not request.files:
         raise UsageError(f"plot {kind} needs files", expected=chosen.files)
+    # all but the first field, the files, are options
     given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]
     if foreign := [_option(name) for name in given if name not in chosen.options]:
         taken = examples(sorted(map(_option, chosen.options)), most=9)

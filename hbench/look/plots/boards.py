@@ -40,8 +40,10 @@ class BoardPoint(NamedTuple):
 
 
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
-    """Make points of the comparable rows with both metrics; raises UnknownName for a metric,
-    UsageError without rows.
+    """Make points of the comparable rows with both metrics, one for the rows that print the same
+    result; raises UnknownName for a metric, UsageError without rows.
+
+    `unranked` has the metrics of a row whose scores were made under other conditions.
     """
     x, y = (board.key(metric) for metric in metrics)
     rows = [
@@ -103,6 +105,7 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
+        """A mark for each row; the line of the front falls in steps, each up to the next point."""
         panel = figure.subplots()
         _paint_points(panel, seen, front, line=front, where="pre")
         _label_axes_by_metrics(panel, board, x=metrics[0], y=metrics[1])
@@ -136,6 +139,7 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
     last = max(each.x for each in points)
 
     def paint(figure: Figure) -> None:
+        """A mark for each row, by year; a record holds until the next one, the last to the end."""
         panel = figure.subplots()
         _paint_points(panel, points, best, line=[*best, best[-1]._replace(x=last)], where="post")
         years = range(int(min(each.x for each in points)), int(last) + 1)
@@ -172,7 +176,11 @@ def _paint_points(
     line: Sequence[BoardPoint],
     where: Literal["pre", "post"],
 ) -> None:
-    """Draw a line of steps, and the rows of papers and of runs, the best in another colour."""
+    """Draw a line of steps, and the rows of papers and of runs, the best in another colour.
+
+    `line`: the points that it joins; `where` it steps: "pre", at once to the height of the next
+    point, or "post", when that is reached.
+    """
     places = [each.x for each in line], [each.y for each in line]
     panel.step(*places, where=where, color=FRONT, linewidth=0.8, zorder=1)
     named = {id(each) for each in best}
@@ -200,12 +208,13 @@ def _paint_points(
     panel.margins(0.06, 0.08)
     panel.grid(color=FAINT, linewidth=0.5)
     panel.set_axisbelow(True)
-    if len({each.row.run is None for each in points}) > 1:
+    if len({each.row.run is None for each in points}) > 1:  # of one kind there is nothing to tell
         panel.legend(fontsize=6, loc="lower right", handletextpad=0.1, borderaxespad=0.1)
 
 
 def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
-    """Write numbers next to the points, and their names below the picture."""
+    """Write numbers next to the best points, and their names above the picture; of many only the
+    last ones, which lie furthest right."""
     from matplotlib.lines import Line2D
 
     words = []

@@ -114,10 +114,12 @@ def _lay_out(means: Floats, method: str) -> Floats:
             raise UsageError(
                 "umap is not installed", fix="pip install umap-learn, or --method t-sne"
             ) from None
+        # one thread: several would make other places in every run
         return np.asarray(UMAP(random_state=SEED, n_jobs=1).fit_transform(means), np.float64)
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
+    # about the neighbours of a class: a third of the others at most, where there are few
     perplexity = min(PERPLEXITY, (len(means) - 1) / 3)
     # t-SNE's loops are so short that threads would mostly wait for each other
     with threadpool_limits(1):

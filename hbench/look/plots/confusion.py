@@ -72,6 +72,7 @@ def draw_confusion(
     words = [short(name, 16) for name in names]
 
     def paint(figure: Figure) -> None:
+        """A square of cells: a row for the class of the query, a column for that of the result."""
         panel = figure.subplots()
         _paint_cells(panel, shares)
         places = range(len(names))

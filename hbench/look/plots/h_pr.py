@@ -88,6 +88,7 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
         edges = np.linspace(0, 100, BINS + 1)
         for number, curve in enumerate(curves):
             color = series_color(number, len(curves))
+            # steps go on to the right: the last edge needs a height, too
             low, high = (100 * np.append(side, side[-1]) for side in curve.interval.T)
             panel.fill_between(edges, low, high, step="post", color=color, alpha=0.2, linewidth=0)
             panel.stairs(

@@ -44,6 +44,7 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
     for name in shown:
         if "level" not in MetricName.parse(name).definition.takes:
             raise UnknownName("metric of levels", name, METRICS)
+    # nothing was asked for, and none of the usual ones is there: all of these are missing
     missing = [name for name in shown if not _is_there(runs, name)] if shown else list(METRICS)
     if missing:
         raise UsageError(
@@ -56,6 +57,7 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
     several = len(runs) > 1
 
     def paint(figure: Figure) -> None:
+        """The panels side by side, with one axis of levels, the coarsest at the top."""
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for panel, metric in zip(panels, shown, strict=True):
             _paint_panel(panel, runs, metric)
@@ -82,6 +84,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
     panel.tick_params(axis="y", length=0)
     for row in range(1, len(runs[0].document.levels)):
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
+    # rows are 1 apart: the marks of the runs lie around the row's middle, a little above it
     spread = np.linspace(-0.28, 0.22, len(runs)) if len(runs) > 1 else np.full(1, -0.05)
     # an interval is below its mark, which is often wider
     beside = min(0.18, 0.22 / max(1, len(runs) - 1))

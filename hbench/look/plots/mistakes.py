@@ -64,6 +64,7 @@ def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
         else {}
     )
     at_ranks = [float(listed.get(rank, 0)) if rank <= items else np.nan for rank in RANKS]
+    # a distance is 1 − level/depth
     return np.array([*at_ranks, depth * (1 - distance_of_the_first_mistake(sequence))])
 
 
@@ -84,6 +85,7 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
             f"the report of {name} does not say of what level the first results are",
             fix="evaluate again",
         )
+    # a report has the finest level first, counts (L + 1,) here begin with level 0
     first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
     rows = {"rank 1": np.asarray(first)}
     return (

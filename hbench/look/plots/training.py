@@ -46,7 +46,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
     try:
         text = read_text(path, most=MAX_LIST_BYTES)
         lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
-        steps = [line for line in lines if "loss" in line]
+        steps = [line for line in lines if "loss" in line]  # others have scores, or remarks
         if not steps:
             raise ValueError("no step is logged there")
         per_epoch = steps[0]["steps_per_epoch"]
@@ -56,6 +56,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
             term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term])
             for term in named
         }
+        # a run that holds classes out is validated on these, and tested only at its end
         of = "validation" if any("validation" in line for line in lines) else "scores"
         tested = [line for line in lines if of in line]
         names = tested[-1][of] if tested else ()
@@ -93,6 +94,7 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
 
     def paint(figure: Figure) -> None:
+        """A panel for each kind of loss, and below them one of the scores, over the same epochs."""
         panels = figure.subplots(len(kinds_of_loss) + tested, 1, sharex=True, squeeze=False)[:, 0]
         for panel, terms in zip(panels, kinds_of_loss, strict=False):
             _paint_losses(panel, logs, terms)
@@ -151,6 +153,7 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
     lines = []
     for metric in metrics:
         for log in logs:
+            # (n, 2): the epoch as it is, the score as it is printed
             points = log.scores[metric] * (1, factor_of(metric))
             name = metric if len(logs) == 1 else short(log.name, 26)
             # scores of other classes are no worse or better, so they are told apart

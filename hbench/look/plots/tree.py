@@ -131,6 +131,7 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
     fills = []
     for level in range(tree.depth):
         nodes = np.arange(len(tree.names[level]))
+        # a node's numbers ascend along the paths: the first path of each node tells its branch
         branches = tree.paths[np.searchsorted(tree.paths[:, level], nodes), 0].tolist()
         # paler from level to level; of two neighbours the one with an even number is a little
         # darker
@@ -152,6 +153,7 @@ def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
     for names, items in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
         widths = [text_width(short(names[node], 18)) for node in readable]
+        # a level of which hardly a name can be read needs no more width than its head
         seen = items[readable].sum() >= 0.1 * items.sum()
         wishes.append(max(HEAD, float(np.quantile(widths, 0.9)) + 1.5 if seen else HEAD))
     ends: Floats = np.concatenate([[0.0], np.cumsum(wishes)]) / sum(wishes)
@@ -184,9 +186,10 @@ def _paint_level(
             facecolors=fills,
             edgecolors="white",
             linewidths=lines,
-            rasterized=len(names) > MAX_OUTLINED,
+            rasterized=len(names) > MAX_OUTLINED,  # as pixels: so many outlines make large files
         )
     )
+    # points of text that fit into the column, of COLUMN inches in all, 72 points each
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:

@@ -58,7 +58,7 @@ def read_curve(path: Path, name: str) -> TrustCurve:
             np.asarray(trust["curve"], np.float64).reshape(-1, 2),
             float(trust["haurc"]),
             float(trust["target"]),
-            _point(trust) if trust["said"] else None,
+            _point(trust) if trust["said"] else None,  # where nothing is said, there is no point
             _point(trust["fixed"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

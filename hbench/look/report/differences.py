@@ -141,7 +141,12 @@ def _scales_of_bars(differences: Sequence[Difference]) -> dict[str, float]:
 
 
 def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
-    """Describe the difference by the leading metric in a sentence."""
+    """Describe the difference by the leading metric in a sentence: it is sure where the interval,
+    over classes or other units, does not hold 0 and p is small; NaN is not sure.
+
+    `first`, `other`: the names of the runs, of which the second is taken off; `unit`: what the
+    interval goes over.
+    """
     points = f"{shown(difference.metric, abs(difference.difference))} points of {difference.metric}"
     over = units_in_words(unit, difference.units)
     if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
@@ -159,7 +164,10 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
 def _chapters_of_changes(
     reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]
 ) -> list[Chapter]:
-    """Choose the queries that changed most in either direction; none without results."""
+    """Choose the queries that changed most in either direction; none without results.
+
+    `change` (Q,): the first run's value less the other's, above 0 where the first is better.
+    """
     manifest = reported.manifest
     if manifest is None or any(run.top is None for run in runs):
         return []
@@ -167,6 +175,7 @@ def _chapters_of_changes(
     fine = manifest.labels[manifest.query, -1]
     chapters = []
     for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
+        # both times the largest gain is the lowest number, and only gains are shown
         order = worst_first(values)
         order = order[values[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))

@@ -36,6 +36,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
     that the pages show. Raises UsageError for a folder with other files.
     """
     with replacing_folder(folder, "report") as temporary:
+        # of names as queries there are no pages of queries and classes, and no comparison
         chapters = chapters_of(reported)
         comparisons = [] if reported.is_by_name else comparisons_of(reported)
         shown = items_of(
@@ -81,6 +82,7 @@ def _write_pictures(
     manifest = reported.manifest
     if manifest is None:
         return np.zeros(0, np.int32)
+    # the explorer may show any item, but only where results were kept
     some = len(manifest) > most or not any(run.top for run in reported.runs)
     items = np.array(sorted(shown), np.int64) if some else np.arange(len(manifest))
     return write_sprites(folder, manifest, items)
@@ -94,6 +96,7 @@ def images_of(reported: Reported, folder: Path) -> str:
         return ""
     root = reported.data.root.resolve()
     folder = folder.resolve()
+    # from another drive no relative path leads there; one item tells whether items are files
     if root.anchor != folder.anchor or not (root / str(reported.manifest.items[0])).is_file():
         return ""
     return quote(Path(os.path.relpath(root, folder)).as_posix()) + "/"

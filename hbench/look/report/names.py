@@ -64,7 +64,9 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
 def _table_of_depth(
     test: str, runs: Sequence[ReportedRun], columns: tuple[NameColumn, ...], by: str
 ) -> DepthTable:
-    """The table of the nodes of one depth, which are a test of the reports."""
+    """The table of the nodes of one depth, which are the `test` of this name in the reports; the
+    first run's worst by the metric `by` come first, and of a long table only both ends are shown.
+    """
     # the values of the depth's nodes by run, and the run that each column takes them from
     own = []
     for run in runs:
@@ -72,6 +74,7 @@ def _table_of_depth(
         frame = run.by_query.to_pandas()
         own.append(frame[frame["test"] == test].set_index("query"))
     ids = own[0].index.tolist()
+    # several runs have a column each; all columns of a single run are its own
     sources = own if len(own) > 1 else own * len(columns)
     values = [
         table.loc[ids, column.metric].to_numpy(np.float64)

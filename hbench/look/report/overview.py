@@ -61,7 +61,10 @@ Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, co
 
 
 def overview_of(reported: Reported) -> dict[str, Any]:
-    """Collect the variables of the overview's template."""
+    """Collect the variables of the overview's template: scores of the first metrics (`headline`),
+    of the whole tree (`rest`) and by level (`families`), official ones, curves of precision and
+    recall (`sampled` if of some queries alone), levels of first results, and advice.
+    """
     documents = [run.document for run in reported.runs]
     names = worth_showing(
         list(documents[0].scores), [values_of(document.scores) for document in documents]
@@ -139,6 +142,7 @@ def score_tables(
                 parsed.level or levels[-1]
             ] = name
 
+    # a family is shown by level if all of several levels are there; else its metrics stand alone
     complete = {
         family: names for family, names in by_family.items() if len(names) == len(levels) > 1
     }

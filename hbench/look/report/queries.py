@@ -53,6 +53,7 @@ def chapters_of(reported: Reported) -> list[Chapter]:
             "The first result shares nothing with the query, or little: mistakes that a user "
             "notices at once. Look for what the two pictures have in common (background, colour, "
             "text), and for wrong labels.",
+            # a query without any result made no mistake: NaN leaves it out
             most_severe_first(
                 np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0]
             ),
@@ -89,6 +90,7 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
 
     def shortened(strip: Strip) -> Strip:
+        """The strip with the first run's row alone, and that cut; `depth` is the finest level."""
         row = strip.rows[0]
         right = next((hit for hit in row.shown if hit.level == depth), None)
         late = right if right is not None and right.rank > GLIMPSE else None

@@ -129,6 +129,7 @@ def read_runs(
     """
     asked = [path for path in files if _asks_by_name(path)]
     named = _named_runs(asked)
+    # names alone need no dataset, and have a test for each depth, none of which is chosen
     if len(asked) == len(files):
         return Reported(named, None, "names", _metric(named[0].document, by), named)
 
@@ -151,6 +152,7 @@ def read_runs(
 
 def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
     """A report with the values and the first results that are kept beside it."""
+    # the values are put into the order of the test's queries, which the dataset alone knows
     if manifest is None:
         return ReportedRun(run.name, run.document, {}, run.by_query)
 
@@ -210,7 +212,7 @@ def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
 
     if digest_of(data) == document.dataset_digest:
         return without_items(data, document.embedding.left_out if document.embedding else ())[0]
-    if named is None:
+    if named is None:  # another dataset of this name, or another version of it, lies here
         return None
 
     name = named.name if isinstance(named, Dataset) else named
@@ -258,6 +260,7 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     if len(levels) and pc.max(levels).as_py() > manifest.tree.depth:
         raise SubmissionError(f"{path} is damaged", expected=f"levels 0 … {manifest.tree.depth}")
 
+    # (Q, k), filled up behind the end of a list; one column at least, which readers look at
     k = max(1, int(lengths[0].max(initial=0)))
     listed = np.arange(k) < lengths[0][:, None]
     lists = TopLists(
@@ -325,6 +328,7 @@ def _with_ranking(
     job = examined.job(reported.test, fix="leave --embeddings out")
     manifest = data.tests[reported.test]
     similarity = examined.conditions.words.similarity
+    # where a file keeps the results, only the first right one is missing
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
     # the job's only metric needs the finest level alone, so little is sorted
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)

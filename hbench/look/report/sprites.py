@@ -59,6 +59,7 @@ def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
         row, column = divmod(number, SIDE)
         scale = CELL / max(image.size)
         width, height = (max(1, round(side * scale)) for side in image.size)
+        # a small picture keeps its pixels
         fitted = image.resize(
             (width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST
         )

@@ -88,6 +88,7 @@ def script_of(view: BoardView) -> dict[str, Any]:
     chance, the first axes, what the rows are filtered by, and the standings by every metric: the
     place (none for the last) and the number of a row, best first."""
     keys = [metric.key for metric in view.metrics]
+    # every ranking has the board's own rows: the first one of a result tells it
     number = {
         id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))
     }

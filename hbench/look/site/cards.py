@@ -71,6 +71,7 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
     tree, items_of_nodes = cut_to(test.tree, items, MOST_NODES)
     left_out = test.tree.levels[tree.depth :]
     why = f"Its finest levels are left out here: {', '.join(left_out)}." if left_out else ""
+    # the page of a dataset does not look nodes up by their ids
     shown = {
         name: part for name, part in tree_data(tree, items_of_nodes).items() if name != "nodes"
     }

@@ -106,6 +106,7 @@ def write_strips(sheet: StripSheet, path: Path) -> None:
         "pdf": {"CreationDate": None},
     }  # the same bytes every time
     kind = path.suffix[1:]
+    # names are no formulas, though they may hold $
     with (
         rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}),
         replacing(path) as temporary,
@@ -126,7 +127,9 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
 
 
 def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> None:
-    """Draw the query of a strip, with what it is above the whole row."""
+    """Draw the query of a strip, with what it is above the whole row; a name, whose position is
+    below 0, has no picture.
+    """
     is_name = strip.position < 0
     image = None if is_name else thumbnail(sheet.picture, strip.query)
     _draw_item(cell, image, strip.name if is_name else strip.query)
@@ -141,7 +144,7 @@ def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> N
         fontsize=7.5,
         annotation_clip=False,
         va="bottom",
-    ).set_in_layout(False)
+    ).set_in_layout(False)  # it runs on over the results, and must not make its cell wider
 
 
 def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> None:

@@ -89,6 +89,8 @@ def _rank_gallery(
 def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
     """Choose nodes, by their places among those of all depths; raises UnknownName for a name that
     is no node with a vector.
+
+    `choice`: the way, and its value: names, the name of a node, or how many are wanted.
     """
     ids = [str(name) for depth in ranked for name in depth.test.retrieval.ids]
     way, value = choice
@@ -131,4 +133,5 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
     hits = hits_of(manifest, depth.lists, row)
     about = f"{depth.test.name} · {by} {shown(by, value, 1)}"
     rows = [StripRow(model, hits, value=value, right=right)]
+    # a position below 0: the query is no item of the manifest
     return Strip(path, -1 - row, about, rows, path.split(JOINED)[-1])

@@ -147,6 +147,7 @@ class Results:
                         known | {"shares": level_name(hit.level, self.sheet.levels)}
                     )
 
+            # NaN, which differs from itself, becomes None: JSON has none
             values = {row.name: None if row.value != row.value else row.value for row in strip.rows}
             measured = {"by": self.sheet.by, "values": values} if self.sheet.by else {}
             rows.append(
@@ -340,7 +341,9 @@ def _paths(
 
 
 def _choice(options: dict[str, Any]) -> Choice:
-    """Return how queries are chosen; by default some of the worst."""
+    """Return how queries are chosen, one of WAYS with its value; by default some of the worst.
+    `options`: all ways with what was given for them; 0, None and nothing are not given.
+    """
     given = {name: value for name, value in options.items() if value}
     if low := [name for name, value in given.items() if isinstance(value, int) and value < 0]:
         raise UsageError("a number of queries is 1 or more", found=f"{low[0]} = {given[low[0]]}")

@@ -87,20 +87,20 @@ class RightResults(TopResults):
         self.right, self.ranks = TopResults(queries, 1), np.zeros(queries, np.int64)
 
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
-        """Keep those of the canonical queries from `first` on, from their masked rows of scores (n,
-        G).
+        """Keep the first k results of the queries from `first` on in canonical order, and of each
+        the first one of its finest class, from their masked rows of scores (n, G).
         """
         super().keep(ranker, scores, first)
         for query, row in enumerate(scores, start=first):
             starts = ranker.starts[query]
             ends = ranker.ends[query]
-            if starts[-1] == ends[-1]:
+            if starts[-1] == ends[-1]:  # no item of its finest class
                 continue
 
             column = starts[-1] + np.argmax(row[starts[-1] : ends[-1]])
             score = row[column]
             at = ranker.queries[query]
-            if score > -np.inf:
+            if score > -np.inf:  # else the query itself, left out, is the only one
                 # its rank counts what is ahead of it: higher scores, and equal ones of a level that
                 # comes first in a tie
                 tied = np.flatnonzero(row == score)[:, None]
@@ -154,6 +154,7 @@ def hits_of(
     """List the results in one row of the lists, best first, each by the path that it shares with
     the query at `query`, if that is an item.
     """
+    # items, scores, levels, and whether they are copies; items end with NO_ITEM
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
         Hit(
