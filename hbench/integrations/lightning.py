@@ -32,10 +32,12 @@ class HierarchicalScores(Callback):
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
+        # a wrong name is refused now, and not after the first epoch
         self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
         self.prefix = prefix
         self.similarity = similarity
         self.ties = ties
+        # the batches (B, D) and (B, L) of the validation that runs
         self.embeddings: list[torch.Tensor] = []
         self.labels: list[torch.Tensor] = []
 

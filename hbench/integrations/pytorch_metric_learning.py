@@ -63,6 +63,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
                 fix="call it by itself, with scores (n, C) and targets (n, C)",
             )
         self.loss = loss
+        # (C, L), the labels of each fine class; moved with the module, but not saved with it, since
+        # whoever builds it gives them again
         table = None if paths is None else class_paths(paths)
         self.register_buffer("paths", table, persistent=False)
 
@@ -154,7 +156,7 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
         miner: nn.Module | None = None,
     ) -> None:
         wrapped = loss if isinstance(loss, HierarchicalLoss) else HierarchicalLoss(loss)
-        wrapped._refuse_second_memory()
+        wrapped._refuse_second_memory()  # of a loss that has one of its own
         super().__init__(wrapped, embedding_size, memory_size, miner)
 
     @classmethod
@@ -221,7 +223,7 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
-        super().__init__(include=())
+        super().__init__(include=())  # none of the base class's own metrics
         self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
         self.similarity = similarity
         self.ties = ties

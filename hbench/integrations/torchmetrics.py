@@ -39,11 +39,12 @@ class HierarchicalAP(Metric):
     def __init__(
         self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic"
     ) -> None:
-        super().__init__(compute_on_cpu=True)
+        super().__init__(compute_on_cpu=True)  # what is kept leaves the card batch by batch
         checked_metrics([metric], similarity=similarity, ties=ties)
         self.metric = metric
         self.similarity = similarity
         self.ties = ties
+        # lists of batches, (B, D) and (B, L), which are joined over all processes
         self.add_state("embeddings", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 

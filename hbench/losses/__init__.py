@@ -90,8 +90,11 @@ def cross_batch_memory(
     batch_weight: float = 1.0,
     memory_weight: float = 1.0,
 ) -> nn.Module:
-    """Build a loss by name and apply it to the batch and to a memory of the last `size`
-    embeddings."""
+    """Build a loss by name and apply it to the batch and to a memory of the last `size` embeddings.
+
+    `params`: of the inner loss; `warm_up`: the batches before the memory counts; `batch_weight`,
+    `memory_weight`: of the two parts in the mean.
+    """
     inner = build_loss(loss, **(params or {}))
     return CrossBatchMemory(
         inner, size, warm_up=warm_up, batch_weight=batch_weight, memory_weight=memory_weight

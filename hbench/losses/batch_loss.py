@@ -182,6 +182,7 @@ class BatchLoss(nn.Module):
         # Comparisons with NaN are false, so that a loss could be finite where its gradient is not.
         # Zero times the sum of the vectors is 0, or NaN if one of them is not finite, and adding it
         # does not make the host wait for the device.
+        # batch[0:3:2] are the embeddings and those of the references
         inputs = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
         for vectors in inputs:
             value = value + vectors.detach().sum(dtype=torch.float32).mul(0)
@@ -195,7 +196,7 @@ def require_tree(batch: LossBatch) -> None:
     alone = batch.ref_labels is batch.labels
     table = (batch.labels if alone else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
     for level in range(1, table.shape[1]):
-        known = table[table[:, level] >= 0, level - 1 : level + 1]
+        known = table[table[:, level] >= 0, level - 1 : level + 1]  # −1 is no class, but unknown
         check_nested(known, [f"column-{level - 1}", f"column-{level}"])
 
 
@@ -259,6 +260,7 @@ def batch_of_arguments(
             found=f"dimension {refs.shape[-1]}, {ref_labels.shape[1]} levels",
         )
 
+    # where each query stands among the references: nowhere, if nobody says so
     none = torch.full((len(labels),), -1, device=labels.device)
     return LossBatch(
         embeddings, labels, refs, ref_labels, none if self_index is None else self_index, pairs
@@ -280,6 +282,7 @@ def _pairs_or_references(
             expected="3 or 4 tensors of indices",
             found=found,
         )
+    # labels are whole numbers, so floats in fourth place are references, behind no pairs
     if third is None and isinstance(fourth, Tensor) and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth
@@ -353,6 +356,7 @@ def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) 
     among_themselves = references is embeddings
     embeddings, references = full_precision(embeddings, references)
     with torch.autocast(embeddings.device.type, enabled=False):
+        # None: the batch ranks itself, and gets one gradient for both of its roles
         result: Tensor = _BlockSum.apply(
             embeddings, None if among_themselves else references, function
         )

@@ -90,7 +90,8 @@ class CompiledLists(Lists):
     """
 
     def arrange(self) -> tuple[Tensor, Tensor]:
-        """Sort every list: the counts of each level (Q, levels), and the columns (Q, N) by rank."""
+        """Sort every list: the counts of each level (Q, L+1), and the columns (Q, N) by rank. Keeps
+        levels and scores by rank, (Q, N), for the kernels."""
         scores = self.scores.detach().contiguous()
         levels = self.levels.to(torch.uint8).numpy()
         keys = np.empty(levels.shape, np.uint64)
@@ -118,6 +119,7 @@ class CompiledLists(Lists):
         return torch.from_numpy(sums)
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
+        """As of `Lists`; compiled for the two steps that are sigmoids around 0."""
         if not isinstance(step, Sigmoid | SupRank):
             return super().step_sums(positives, table, step)
         rows = self._rows(positives, table)
@@ -152,6 +154,7 @@ class _CompiledSums(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, rows: SortedLists, shape: StepShape, positives: int
     ) -> Tensor:
+        """The sums (P,) of `positives` many positives; their slopes are kept for the gradient."""
         sums = np.zeros((2, positives))  # values and slopes
         _by_threads(lambda part: step_sums(part, shape, sums), rows)
         ctx.rows = rows
@@ -171,10 +174,10 @@ class _CompiledSums(torch.autograd.Function):
 
 def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
     """Compute the numbers of a step; beyond its reach, the sum of the sigmoids of all items is
-    below float32's precision.
+    below float32's precision: `items` times e^(−reach/τ) is e^(−17), or 4·10⁻⁸.
     """
     reach = step.tau * (math.log(max(2, items)) + 17)
-    if isinstance(step, Sigmoid):
+    if isinstance(step, Sigmoid):  # it has no straight part: that begins where all is in reach
         return StepShape(step.tau, reach, 0.0, 1.0, 0.0, reach)
     beyond = 1 / (1 + math.exp(-step.delta / step.tau)) + step.start + step.jump
     return StepShape(step.tau, step.delta, step.rho, beyond, step.start, reach)
@@ -204,8 +207,8 @@ def pack(
     keys: NDArray[np.uint64],
     counts: NDArray[np.float32],
 ) -> None:
-    """Write keys that sort by score down, level up, column up, from the bits of scores; count the
-    items of each level (Q, L+2).
+    """Write keys (Q, N) that sort by score down, level up, column up, from the bits of scores: 32
+    bits of the score, 8 of the level, 24 of the column. Count the items of each level (Q, L+2).
     """
     sign = np.uint32(0x80000000)
     zero = np.uint32(0)
@@ -214,6 +217,7 @@ def pack(
             score = bits[row, column]
             level = np.uint64(levels[row, column])
             score = zero if score == sign else score  # −0 equals 0
+            # the bits of a float grow with its size: those above 0 are turned round
             descending = np.uint64(score if score & sign else score ^ ~sign)
             keys[row, column] = (
                 (descending << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
@@ -239,7 +243,8 @@ def list_positives(
 
 @compiled
 def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
-    """Write sums[place] = Σ_{j before k} weight of every positive k."""
+    """Write sums[place] = Σ_{j before k} weight of every positive k: as many items of each level as
+    stand before it, times what such an item weighs for a positive of its level."""
     depth = rows.weights.shape[1]
     for row in range(len(rows.scores)):
         before = np.zeros(depth + 1)
@@ -269,7 +274,8 @@ def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
 def step_slopes(
     rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]
 ) -> None:
-    """Write the gradient of Σ_place factors[0, place] · sum[place] in the scores; factors[1] is its
+    """Write the gradient (Q, N) of Σ_place factors[0, place] · sum[place] in the scores, to the
+    items' columns; factors (2, P): what comes down to each positive's sum, and, in factors[1], its
     part in s_k.
     """
     buffers = make_buffers(rows)
@@ -283,7 +289,8 @@ def step_slopes(
 
 @compiled_part
 def make_buffers(rows: SortedLists) -> OneList:
-    """Allocate buffers for any one of the lists."""
+    """Allocate buffers for any one of the lists; they go on behind it by LANES places, to which
+    windows are filled up."""
     longer = rows.scores.shape[1] + LANES
     depth = rows.relevance.shape[1]
     weight = np.zeros((depth, longer))
@@ -295,7 +302,8 @@ def make_buffers(rows: SortedLists) -> OneList:
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
-    """Load one of the lists into the buffers."""
+    """Load one of the lists into the buffers; only weights for levels that have a relevance, for
+    items of others are no positives."""
     levels = rows.levels[row]
     relevance = rows.relevance[row]
     buffers.exponential[: len(levels)] = rows.exponentials[row]

@@ -53,6 +53,10 @@ class RankLoss(BatchLoss):
         own_level: Callable[[int], int] = lambda depth: depth + 1,
         extra: Extra | None = None,
     ) -> None:
+        """`score`: of a query, from ranks; `steps`: what stands in for the step in a rank, by kind
+        of item; `relevance`: of the levels; `split`: which items are more relevant than a positive;
+        `own_level`: of the query itself in its list, by the depth L: L + 1 is outside; `extra`:
+        adds columns to the lists."""
         super().__init__()
         self.score = score
         self.steps = steps
@@ -62,9 +66,11 @@ class RankLoss(BatchLoss):
         self.extra = extra
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The mean of 1 − score over the queries that have a positive, block by block."""
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
+            """The sum over a block of queries, by their scores (b, N); counts them in `defined`."""
             values, counted = self.per_list(
                 scores, self.levels(batch, block), batch.labels.shape[1]
             )

@@ -60,6 +60,7 @@ def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
     """
 
     def score(ranked: RankEstimates) -> Tensor:
+        """The score (Q,) of every query, by the estimated ranks of its positives (P,)."""
         gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
         best = ideal(ranked.lists, ranked.positives.table)  # 0 of a query without positives
         return sum_by_query(gains, ranked.positives, ranked.lists) / torch.where(best > 0, best, 1)
@@ -75,6 +76,7 @@ def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
     """
 
     def score(ranked: RankEstimates) -> Tensor:
+        """The score (Q,) of every query; `number` (Q,): its positives, of relevance above 0."""
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:

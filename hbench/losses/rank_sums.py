@@ -264,6 +264,8 @@ class _StepSums(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
+        """The sums (P,), one for each positive: its list is compared with it, and itself, which the
+        tiles hold, is taken off again."""
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout, positives = pairs, _layout(pairs), pairs.positives
         # the last place receives the sums of the padding

@@ -54,6 +54,7 @@ class CrossBatchMemory(nn.Module):
         batch_weight: float = 1.0,
         memory_weight: float = 1.0,
     ) -> None:
+        """The queue gets its width, and its place, from the first batch."""
         super().__init__()
         if (
             size < 1
@@ -99,7 +100,7 @@ class CrossBatchMemory(nn.Module):
         """Store the batch in place of the oldest entries and return its places, int64 (B,), −1 for
         what is not stored.
         """
-        if self.embeddings.shape[0] == 0:
+        if self.embeddings.shape[0] == 0:  # the first batch tells dimension and levels
             try:
                 self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
                 self.labels = labels.new_zeros(self.size, labels.shape[1])
@@ -110,6 +111,7 @@ class CrossBatchMemory(nn.Module):
                     found=f"{self.size:,} embeddings of {embeddings.shape[1]} numbers",
                 ) from None
 
+        # those that are finite, and of a batch larger than the queue the last ones
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
         self.embeddings[place] = embeddings[kept].to(self.embeddings)
@@ -204,11 +206,13 @@ class SiMix(BatchLoss):
         self.draw = draw
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The loss of the batch and of random mixtures of its pairs, as queries and as items."""
         (embeddings,), labels = full_precision(batch.embeddings), batch.labels
         # all pairs of one class, each once: their mixtures are virtual items of that class
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
+        # a mixture is not among the references
         index = torch.cat([batch.self_index, batch.self_index.new_full((len(first),), -1)])
         every = torch.cat([embeddings, virtual])
         classes = torch.cat([labels, labels[first]])

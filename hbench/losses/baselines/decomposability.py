@@ -33,7 +33,11 @@ class Calibration(BatchLoss):
         self.beta = negative_margin
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The mean over the queries of how far positives lie below α and negatives above β; 0 of an
+        empty batch. Cosines are computed block by block of queries."""
+
         def excess(scores: Tensor, block: slice) -> Tensor:
+            """The sum over the queries of a block, with their cosines to all references."""
             positive, negative = batch.split_pairs(block)
             below = (self.alpha - scores).clamp(min=0)
             above = (scores - self.beta).clamp(min=0)
@@ -173,6 +177,7 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
     second = entries[row.decomposability]
 
     def build(params: Mapping[str, Any]) -> nn.Module:
+        """The sum of both losses, each with those of the parameters that are its own."""
         lam = params["lam"]
         if not 0 <= lam <= 1:
             reason = "the weight of the decomposability loss is out of range"
@@ -183,5 +188,6 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
             parts.append(entry.build(own))
         return WeightedSum(parts, [1 - lam, lam])
 
+    # the row's own defaults replace those of the first loss
     parameters = {"lam": row.lam, **first.parameters, **row.defaults, **second.parameters}
     return LossEntry(build, f"(1 − λ)·{row.rank} + λ·{row.decomposability}", row.paper, parameters)

@@ -40,7 +40,7 @@ class ChosenPairs(BatchLoss):
         """The pair loss at the finest level, over the pairs that are given, or else chosen by the
         miner."""
         if len(batch.labels) == 0 or len(batch.ref_labels) == 0:
-            return batch.embeddings.sum() * 0
+            return batch.embeddings.sum() * 0  # has a gradient, so that backward can be called
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         fine = batch.labels[:, -1]
         ref_fine = batch.ref_labels[:, -1]
@@ -122,8 +122,12 @@ class MemoryPairs(BatchLoss):
         self.margin = margin
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The sum over all pairs of both terms, divided by the number of queries."""
+
         def pull_and_push(scores: Tensor, block: slice) -> Tensor:
+            """The terms of a block of queries, by their scores (b, N)."""
             positive, negative = batch.split_pairs(block)
+            # as in the released code, a positive of about the same vector is a copy of the query
             pulled = positive & (scores < 1 - 1e-5)
             pushed = negative & (scores > self.margin)
             return torch.where(pulled, 1 - scores, 0).sum() + torch.where(pushed, scores, 0).sum()

@@ -169,17 +169,18 @@ class CompositeSoftTriplet(BatchLoss):
         self.weight = nn.Parameter(random_proxies(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum over the levels of a softmax loss of all proxies, (B, proxies) logits: at each
-        level the proxies of the own node are right."""
+        """The sum over the levels of a soft triplet loss of logits (B, C), s x·p̂ for each class: at
+        a level, the own class is compared with the classes outside of its group, the margin apart.
+        """
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
-            return embeddings.sum() * 0
+            return embeddings.sum() * 0  # has a gradient, so that backward can be called
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
         with torch.autocast(embeddings.device.type, enabled=False):
             logits = self.scale * (embeddings @ functional.normalize(proxies).T)
-            assert isinstance(self.groups, Tensor)
+            assert isinstance(self.groups, Tensor)  # (L, C): the group of each class, by level
             pairs = zip(self.groups, self.margins, strict=True)
             terms = [
                 self._level(logits, groups[fine, None] == groups, fine, margin)
@@ -188,6 +189,8 @@ class CompositeSoftTriplet(BatchLoss):
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
+        """The term of one level; `inside` bool (B, C): the classes of the own group; `target` (B,):
+        the own class."""
         # The floor is finite because a group of all classes makes the sum empty; its gradient must
         # be 0, not 0/0.
         outside = logits.masked_fill(inside, torch.finfo(logits.dtype).min).logsumexp(1)

@@ -45,6 +45,7 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
     among the positives, without a gradient. scores (Q, n), positive bool (Q, n). `smoothing` is
     added to |P|: 10⁻⁵ in the released code, whose AP thus never reaches 1.
     """
+    # `lam` is of ranks divided by n, so that it means the same for every n
     rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     rows = number.repeat_interleave(number).to(rank) + smoothing  # (P,): |P| of each one's row
     defined = (number > 0).sum()
@@ -60,6 +61,7 @@ def recall_loss(
     scores (Q, n), positive bool (Q, n); `lam`: the strength of the black-box gradient. `unit`
     multiplies r; in the released code it is the number of rows over n. Without positives the loss
     is 0."""
+    # `lam` is of ranks divided by n, so that it means the same for every n
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
 
@@ -102,11 +104,12 @@ class ScoreMemory(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and flags with those of past batches before them along `dim`; only those of this
-        batch carry a gradient."""
+        """Scores and flags with those of past batches before them along `dim`, 0 for rows, that is
+        lists, or 1 for columns, that is items; only those of this batch carry a gradient."""
         # After a resume, the memory may be on another device than the scores.
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
+        # rows (or columns) that are finite but for −∞, which stands for an item outside of the list
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
         self.past.append(
             (
@@ -146,7 +149,8 @@ class Rambo(BatchLoss):
         self.memory = ScoreMemory(memory, dim=0)
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The rank loss of the batch's lists, joined to those that the memory holds."""
+        """The rank loss of the batch's lists, joined to those that the memory holds. The query
+        itself, and what is in no pair with it, are outside of its list: −∞ ranks them last."""
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
@@ -158,6 +162,7 @@ class Rambo(BatchLoss):
             if outside is not None:
                 scores = scores.masked_fill(outside, -torch.inf)
                 positive = positive & ~outside
+            # scores are remembered with their margin
             return self.loss(*self.memory(self.shift(scores, positive), positive))
 
 
@@ -179,6 +184,9 @@ class RamboClasses(nn.Module):
         shift: Shift | None = None,
         smoothing: float = 0.0,
     ) -> None:
+        """`lam`, `smoothing`: as of `ap_loss`; `margin`: between positives and others, or `shift`
+        in its place; `memory`: past batches whose examples count; `joint`: c, the share of the AP
+        of all classes' scores in one list."""
         super().__init__()
         if not 0 <= joint <= 1:
             reason = "the weight of the joint AP is out of range"
@@ -238,6 +246,7 @@ def rambo_recall(
         )
 
     def loss(scores: Tensor, positive: Tensor) -> Tensor:
+        """The recall loss of lists (Q, n)."""
         unit = scores.shape[0] / scores.shape[1] if released else 1.0
         return recall_loss(scores, positive, lam, weights[weight], unit=unit)
 

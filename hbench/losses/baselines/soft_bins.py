@@ -36,6 +36,8 @@ class SoftBinAP(BatchLoss):
         normalise: bool = False,
         released: bool = False,
     ) -> None:
+        """`bins`: whose middles go from `lower` to `upper`; `normalise`: whether embeddings are
+        scaled to length 1; `released`: whether a query is in its own list, as in that code."""
         super().__init__()
         if not 2 <= bins <= MOST_BINS or not lower < upper:
             found = f"bins {bins}, lower {lower:g}, upper {upper:g}"
@@ -56,6 +58,8 @@ class SoftBinAP(BatchLoss):
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
+            """The sum of 1 − AP over a block of queries, by their scores (b, N), of those that have
+            a positive; these are counted in `defined`."""
             present = ~batch.is_self(block) | self.released
             listed = batch.listed(block)
             if listed is not None:
