@@ -166,7 +166,7 @@ def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
     Raises UnknownName, ConfigError and DataError.
     """
     refuse_choices(recipe)
-    refuse_several(training_manifest(whole))  # items with several pictures each
+    refuse_several(training_manifest(whole))  # items with several paths: losses know one
     data, held = split_off(whole, recipe)
     manifest = training_manifest(data)
     recipe = fitted_to(recipe, manifest, world)
@@ -352,6 +352,7 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
     earlier = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, _frame: FrameType | None) -> None:
+        """Note the signal, and let the next one of its kind do what it did before."""
         received.append(number)
         signal.signal(number, earlier[number])
 

@@ -205,6 +205,7 @@ def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
     tokens_of = _tokenizer(name)
 
     def texts_to_vectors(texts: Sequence[str]) -> Tensor:
+        """The features (N, D) of texts, on the device, not normalised."""
         with torch.inference_mode():
             features: Tensor = net.encode_text(tokens_of(list(texts)).to(device))
         return features

@@ -54,6 +54,7 @@ def export_onnx(model: Embedder, file: Path) -> float:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
     with replacing(file) as temporary:
+        # for any number of images, and with the weights in the file itself
         torch.onnx.export(
             net,
             (images,),

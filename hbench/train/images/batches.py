@@ -111,6 +111,8 @@ class Held(Dataset[Batch]):
         scale: tuple[float, float] | None,
         outside: Outside = "zeros",
     ) -> None:
+        """`pixels`: (N, H, W, C), or (N, H, W) if grey; `scale`: by which factors a shifted image
+        is scaled, None for images that are not varied; `outside`: what lies beyond its border."""
         channels_last = pixels if pixels.ndim == 4 else pixels[..., None]  # grey: one channel
         self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)  # (N, C, H, W)
         self.mean = torch.tensor(settings.mean)[:, None, None]

@@ -116,6 +116,8 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         *,
         name: str,
     ) -> None:
+        """The arguments are those of torchvision's datasets; `name`: of the published dataset that
+        is read in `root`, or built there from raw files, fetched first with `download`."""
         super().__init__(root, transform=transform, target_transform=target_transform)
         dataset = _dataset(name, Path(root), download=download)
         splits = dataset.tests | ({"train": dataset.train} if dataset.train is not None else {})

@@ -179,6 +179,7 @@ def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
     pipeline = v2.Compose([*steps, v2.ToImage()])
 
     def prepare(image: Image.Image) -> Tensor:
+        """Make of a picture its tensor (C, H, W), uint8."""
         tensor: Tensor = pipeline(image.convert(colours))
         return tensor.as_subclass(torch.Tensor)  # not torchvision's own class of tensors
 

@@ -99,6 +99,7 @@ class EmbeddingModel(nn.Module):
             nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
         )
         self.freeze_batch_norm = settings.freeze_batch_norm
+        # a run may choose others before its first step
         self.precision = torch.float32
         self.is_compiled = False
 

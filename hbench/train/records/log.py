@@ -68,10 +68,12 @@ class Log:
     def __init__(
         self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()
     ) -> None:
-        """Open the log in `folder` at a run's step, 0 for a new one."""
+        """Open the log in `folder` at a run's step, 0 for a new one; None for the processes that
+        write nothing. `callbacks`: are called with the step and the values of every line."""
         self.path = None if folder is None else folder / FILE
         self.callbacks = callbacks if folder is not None else ()
         if self.path is not None:
+            # the steps after the checkpoint come again, and so does the test, whatever its step
             kept = [
                 line
                 for line, record in records(self.path)

@@ -68,6 +68,7 @@ def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> I
     )
 
     def write(step: int, values: Mapping[str, float]) -> None:
+        """Send the values of a step, by name, to the run."""
         run.log(dict(values), step=step)
 
     try:
