@@ -111,6 +111,7 @@ def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) ->
     if pretrained:
         body.load_state_dict(timm_backbone(RESNEXT, PRETRAINED, True).net.state_dict())
 
+    # the beginnings of the names of the layers that learn; pretrained early ones stay as they are
     trained = TRAINED if pretrained else LAYERS
     for name, parameter in body.named_parameters():
         parameter.requires_grad_(name.startswith(trained))

@@ -72,7 +72,7 @@ def run(
 
 def _refuse_other_recipe(recipe: DetectionRecipe, out: Path) -> None:
     """Raise UsageError where the run in a folder began by a recipe that differs in more than its
-    number of epochs.
+    number of epochs, which may grow: then the run goes on. DataError where it cannot be read.
     """
     try:
         begun = DetectionRecipe.model_validate_json(read_text(out / "recipe.json")).model_dump()
@@ -192,7 +192,11 @@ def write_report(
     scores: DetectionScores,
     out: Path,
 ) -> DetectionReport:
-    """Write detections.json and report.json, and return the report."""
+    """Write detections.json and report.json, and return the report.
+
+    `found`: the detections of every image, boxes (n, 4), labels (n,) and scores (n,). Only of the
+    images and classes of the leaderboard the report is one of voc07.
+    """
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
     is_voc07 = (

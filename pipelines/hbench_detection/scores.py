@@ -58,6 +58,7 @@ def scores_of(
     per_class = {}
     for number, name in enumerate(classes, start=1):
         is_known = number in with_objects
+        # a class that has objects, and is never detected, is not in the result
         per_class[name] = ap_of_number.get(number, 0.0) if is_known else float("nan")
     known = [value for value in per_class.values() if not math.isnan(value)]
     mean = sum(known) / len(known) if known else float("nan")
@@ -86,6 +87,7 @@ def _target(boxes: Boxes, found: Tensor) -> dict[str, Tensor]:
     A difficult object is repeated per detection of its class: COCO matches an object once, and all
     of these detections are to be ignored.
     """
+    # an area that is out of range makes COCO ignore the object
     width, height = (boxes.corners[:, 2:] - boxes.corners[:, :2]).unbind(dim=1)
     area = torch.where(boxes.difficult, torch.full_like(width, OUTSIDE), width * height)
     of_its_class = (boxes.classes[:, None] == found).sum(dim=1)  # (n,): detections

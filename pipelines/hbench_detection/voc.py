@@ -116,6 +116,7 @@ def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) 
         names = [
             line.split()[0] for line in lines_of(folder / "ImageSets" / "Main" / f"{part}.txt")
         ]
+        # a list is a file of others: its names must not lead out of the folder
         if bad := [name for name in names if Path(name).name != name or name.startswith(".")]:
             raise DataError(
                 f"the list {each} names no images",

@@ -89,7 +89,9 @@ def record_of(path: Path) -> ArtefactRecord | None:
 def write(
     path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], object]
 ) -> None:
-    """Let `fill` write the artefact, whole or not at all, then its record."""
+    """Let `fill` write the artefact, whole or not at all, then its record, which says by what it
+    was made; `counts`: what is in it, by name, for the reader of the record.
+    """
     with replacing(path) as temporary:
         fill(temporary)
     inputs = dict(sorted(record.inputs.items()))
@@ -109,7 +111,8 @@ def write_rows(
     record: ArtefactRecord,
     counts: Mapping[str, int],
 ) -> None:
-    """Write rows as UTF-8 CSV with a header; a tuple of strings is joined by "|"."""
+    """Write rows as UTF-8 CSV with a header, the fields of `row_type`, and a record of the step; a
+    tuple of strings is joined by "|"."""
     text = rows_text(rows, row_type)
     write(path, record, counts, lambda temporary: temporary.write_bytes(text.encode()))
 
@@ -187,7 +190,10 @@ def open_table(path: Path) -> Iterator[TextIO]:
 
 
 def checked(path: Path) -> Path:
-    """Return the path of a file after comparing the file with its record, if it has one."""
+    """Return the path of a file after comparing the file with its record, if it has one: a file
+    that somebody wrote by hand has none. Raises DataError where it is missing, IntegrityError where
+    it has changed.
+    """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix=_how_to_make(path))
     record = record_of(path)

@@ -54,6 +54,7 @@ def command_of(name: str) -> click.Command:
 
     @click.pass_obj
     def call(work: Path, /, **values: Any) -> None:
+        """Run the step in the work folder, which the group of commands has."""
         run(work, **values)
 
     return click.Command(

@@ -220,7 +220,7 @@ def kinds_named(decisions: Decisions) -> Iterator[str]:
 
 
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
-    """Return every class that a decision names."""
+    """Return every class that a decision names; REST, the rest of a group, names none."""
     values = dict(decision)
     parts = [
         values.get("labels", ()),

@@ -82,7 +82,7 @@ def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence
     wanted = set(itertools.chain.from_iterable(cards))
     candidates = _candidates(raw, [row for row in selection if wanted.intersection(row.classes)])
     examples = Examples()
-    room = MOST_LETTERS
+    room = MOST_LETTERS  # pictures stand in the page as text
     with terminal.bar("pictures") as moved:
         for done, card in enumerate(cards, start=1):
             moved(done, len(cards))
@@ -131,13 +131,16 @@ def _candidates(
             landmarks[row.classes[0]].append(row)
 
     def of_landmark(class_id: str, row: CleanedLandmark, part: slice) -> Iterator[Candidate]:
+        """The candidates of a landmark: a part of its images, in the order of their ids."""
         for image in sorted(images.get((row.split, row.landmark_id), ()))[part]:
             yield Candidate(class_id, row, gldv2.file_of(row.split, image))
 
     def of_class(class_id: str, part: slice) -> Iterator[Candidate]:
+        """Those of a class, its landmarks in turn."""
         return in_turn(of_landmark(class_id, row, part) for row in landmarks[class_id])
 
     def of_card(card: Card) -> Iterator[Candidate]:
+        """Those of a card, its classes in turn; the first image of every landmark before others."""
         for part in (FIRST, OTHERS):
             yield from in_turn(of_class(class_id, part) for class_id in card)
 

@@ -284,6 +284,7 @@ def suggestions_for(
     path = work / "embeddings.npz"
     if not path.exists():
         return {}
+    # names of groups are encoded, too, with GROUP before them; decided labels stand for theirs
     names = [name.removeprefix(GROUP) for name in encode.ids_of(path) if name.startswith(GROUP)]
     known = [label.class_id for label in labels if label.class_id in decided]
     anchors = encode.rows_of(path, [*(GROUP + name for name in names), *known])

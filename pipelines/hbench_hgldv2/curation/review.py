@@ -126,6 +126,7 @@ def _material(
 
     if against is not None:
         second = decisions_file.load(against)
+        # who decided last is the other reviewer; else the file's name is
         reviewers = [decision.by for decision in second.decisions if decision.by]
         material = material._replace(
             other=reviewers[-1] if reviewers else against.stem, other_decisions=second

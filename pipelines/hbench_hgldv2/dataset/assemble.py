@@ -287,6 +287,7 @@ def _build(work: Path, raw: Path, metadata: Mapping[str, Path]) -> None:
         with replacing(work / "hierarchy" / name) as temporary:
             shutil.copyfile(source, temporary)
     dataset = datasets.assemble(gldv2.SPEC, work / "hierarchy")
+    # of other labels than the published ones: a version of its own, and its images stay in `raw`
     digest = next(iter(dataset.tests.values())).digest
     dataset = dataclasses.replace(dataset, root=raw, version=f"{gldv2.SPEC.version}+{digest[:8]}")
     datasets.save(dataset, work / "dataset")

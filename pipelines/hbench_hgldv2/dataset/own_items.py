@@ -129,7 +129,7 @@ def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
     ]
     values = [[row.kind for row in rows], [row.group for row in rows], names]
     levels = dict(zip(LEVELS, values, strict=True))
-    if len(set(levels["kind"])) == 1:
+    if len(set(levels["kind"])) == 1:  # a level of one node would tell nothing apart
         del levels["kind"]
     return levels
 

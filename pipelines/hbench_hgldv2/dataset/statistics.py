@@ -176,7 +176,7 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
     for split, rows in splits.items():
         sizes[split] = Counter(row.hierarchical_label for row in rows)
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in rows}
-    kinds.pop("", None)
+    kinds.pop("", None)  # landmarks without a super-category
     names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
     width = 0.8 / len(sizes)
 

@@ -60,7 +60,8 @@ def kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts."""
+    """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts. It knows nothing
+    of pairs that must stay `apart`: `cluster` separates them afterwards."""
     from sklearn.cluster import KMeans
 
     model = KMeans(settings.k, n_init=settings.restarts, random_state=settings.seed)
@@ -74,7 +75,7 @@ def faiss_kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run Lloyd's k-means of faiss, for many labels."""
+    """Run Lloyd's k-means of faiss, for many labels; `apart` as at `kmeans`."""
     import faiss
 
     model = faiss.Kmeans(

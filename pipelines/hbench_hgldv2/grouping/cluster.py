@@ -148,6 +148,7 @@ def cluster(
             "k-means has to start", expected="--restarts 1 or more", found=f"{settings.restarts}"
         )
 
+    # one thread: sums in another order could tip a label into another cluster
     with threadpool_limits(limits=1):
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
@@ -163,8 +164,8 @@ def refits(
     *,
     resamples: int = 10,
 ) -> Iterator[Ids]:
-    """Yield clusterings int64 (n,) fitted to random 80 % of the labels and extended to all by the
-    nearest centroid.
+    """Yield clusterings int64 (n,) fitted to random 80 % of the labels, from one start each, and
+    extended to all by the nearest centroid; without links, so that vectors alone agree or not.
     """
     rng = np.random.default_rng(settings.seed)
     size = max(settings.k, round(SHARE * len(ids)))  # k clusters need as many labels

@@ -272,6 +272,7 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
     node_of = {member: node for node in nodes for member in (node.class_id, *node.members)}
 
     def labels_above(node: Node) -> list[str]:
+        """The labels from the parent up; none of a node whose parent is the root."""
         parent = node_of.get(node.parent)
         return [] if parent is None else [parent.label, *labels_above(parent)]
 

@@ -276,6 +276,7 @@ def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) 
     """
 
     def made(status: str, reason: str, classes: tuple[str, ...]) -> CleanedLandmark:
+        """The landmark of the link with what became of it."""
         return CleanedLandmark(link.split, link.landmark_id, link.category, status, reason, classes)
 
     if link.reason:

@@ -254,6 +254,7 @@ def resolve(
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
+    # qualifiers that are items stand behind the classes of a raw label, and are to be spelled out
     qualifiers = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
     names = source.names([*class_ids, *sorted(qualifiers, key=_qid_order)])
 
@@ -376,6 +377,7 @@ def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Lin
     classes = () if topic.reason else entity.classes
     # a source has the qualifiers of all classes of an entity, or of none
     qualifiers = entity.qualifiers or ("",) * len(classes)
+    # not strict: of a landmark without classes, for a reason, the entity may have qualifiers
     labels = [
         f"{qid} ({qualifier})" if qualifier else qid
         for qid, qualifier in zip(classes, qualifiers, strict=False)

@@ -84,6 +84,7 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         return known
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
+        """The title to which the template in a page leads, of the pages that have such a one."""
         texts = read(servers.commons, WIKITEXTS, "titles", titles, wikitexts_of)
         return {title: target for title, text in texts.items() if (target := soft_redirect(text))}
 
@@ -137,6 +138,7 @@ def wikitexts_of(
     for answer in answers:
         for page in _listed(answer.get("query", {}).get("pages", ())):
             for revision in page.get("revisions", ()):
+                # without slots, and by "*" in place of "content", in format version 1
                 main = revision.get("slots", {}).get("main", revision)
                 texts[page["title"]] = main.get("content", main.get("*", ""))
     return texts
@@ -214,7 +216,7 @@ def entities_of(
     A redirected item has the requested id as key and its target's as `item`; a missing or deleted
     one is MISSING.
     """
-    contents = answers[0].get("entities") or {}
+    contents = answers[0].get("entities") or {}  # such an answer has no continuation
     absent = [i for i in requested if i not in contents]
     if absent:
         raise SourceError(
@@ -233,7 +235,7 @@ def names_of(
     """Read the English label of each requested id from one wbgetentities answer with
     `languagefallback`.
     """
-    contents = answers[0].get("entities") or {}
+    contents = answers[0].get("entities") or {}  # such an answer has no continuation
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
     return {
         i: facts.Named(label.get("value", ""), label.get("language", ""))

@@ -99,6 +99,8 @@ class Cache:
     """
 
     def __init__(self, path: Path) -> None:
+        """Open the file, or make it; every answer is written at once (no transaction is left open),
+        so that a run that is killed loses none. Raises DataError for another kind of file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         try:
@@ -175,6 +177,7 @@ class Client:
     )
 
     def __post_init__(self) -> None:
+        """Open a session that says who asks; without a contact nothing is ever sent by it."""
         self._session = requests.Session()
         if self.contact is not None:
             accepted = {
@@ -200,6 +203,7 @@ class Client:
             return self._fetch(endpoint, params, request)
 
         self.counts["cached"] += 1
+        # the time, 0, is of no account: an answer that says when to ask again is not kept
         verdict = judge(answer.status, answer.headers, answer.body, now=0)
         assert isinstance(verdict, Good | Refused)  # nothing else is kept
         return verdict
@@ -300,7 +304,7 @@ class Client:
                 params=None if posts else sent,
                 data=sent if posts else None,
                 timeout=self.manners.timeout,
-                allow_redirects=False,
+                allow_redirects=False,  # `judge` refuses them: another address may be another API
             )
         except NOT_ANSWERED as error:
             return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)

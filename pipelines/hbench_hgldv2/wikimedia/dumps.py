@@ -35,8 +35,8 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def source(folder: Path) -> facts.FactSource:
-    """Make a source of the dumps in a folder, without soft redirects; raises DataError that names a
-    missing file.
+    """Make a source of the dumps in a folder; raises DataError that names a missing file. There are
+    no soft redirects: their templates stand in the text of pages, which these dumps lack.
     """
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
     truthy = _file(folder, "*truthy*.nt*")
@@ -107,6 +107,7 @@ def triples(lines: Iterable[str]) -> Iterator[Statement]:
         match = _TRIPLE.match(line)
         if match:
             item, predicate, entity, text, language = match.groups()
+            # a text is escaped as in JSON, but for its apostrophes
             value = entity or parse_json(text.replace("\\'", "'"))
             # the property is the end of an address; the language begins with an @
             yield Statement(item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:])
