@@ -239,6 +239,9 @@ def test_what_a_branch_changes_beside_its_rows_is_a_difference(world, tmp_path):
         assert said in run(*words, folder=tmp_path, code=code).stdout
     path.unlink()
     assert "its file is gone" in run(*words, folder=tmp_path, code=7).stdout
+    refused = run(*words[:-1], "nowhere", folder=tmp_path, code=2).stderr
+    assert "no such revision" in refused
+    assert "nowhere" in refused
     path.write_text(before, encoding="utf-8")
     add(with_run(second, verified="2020-01-01, hbench 0.1.0"), board, path)
     run(*words, "--mark", folder=tmp_path)

@@ -40,7 +40,8 @@ def changes_since(revision: str, path: Path) -> BoardChanges:
 
 
 def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> BoardChanges:
-    """Compare a leaderboard, whose file has this name, with what it was; None for a new one."""
+    """Compare a leaderboard, whose file has this name, with what it was; None for a new one, of
+    which all rows are new, and whose head has nothing that it could differ from but its name."""
     if before is None:
         is_misnamed = name != after.dataset
         head = ("dataset, which the file is not named by",) if is_misnamed else ()
@@ -52,8 +53,9 @@ def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> Board
 
 def deleted_since(revision: str) -> list[str]:
     """Return the names of the leaderboards of this folder that are there at a git revision, and no
-    longer.
+    longer. Raises UsageError for an unknown revision.
     """
+    _refuse_unknown(Path(), revision)
     listed = _git(Path(), "ls-tree", "--name-only", revision, f"{FOLDER}/").stdout.decode(
         errors="replace"
     )
@@ -76,7 +78,7 @@ def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int,
         if successor is None:
             gone.append(row.method)
         else:
-            new.remove(successor)
+            new.remove(successor)  # no other row gives way to it
             replaced[successor] = row
     return gone, replaced
 
@@ -116,11 +118,17 @@ def _at(revision: str, path: Path) -> Leaderboard | None:
     UsageError for an unknown revision, which is asked for first, since git says the same of a
     missing file."""
     folder = path.resolve().parent
-    _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    _refuse_unknown(folder, revision)
     shown = subprocess.run(
         ["git", "show", f"{revision}:./{path.name}"], cwd=folder, capture_output=True, check=False
     )
     return None if shown.returncode else parse_board(shown.stdout.decode(), f"{path} at {revision}")
+
+
+def _refuse_unknown(folder: Path, revision: str) -> None:
+    """Raise UsageError unless git knows this revision in a folder; a text that git would take for
+    an option is none."""
+    _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
