@@ -43,7 +43,8 @@ def setup_of(
                 expected="KEY=VALUE",
                 fix=f"--setup {key}=…, or leave it out",
             )
-        # a number only where the row has one there; the row's check refuses what is none
+        # a number only where the row has one there; a text that is none is handed on as it is, and
+        # the row's own check refuses it
         is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
         setup[key] = int(value) if is_number else value
     return setup
@@ -130,7 +131,7 @@ def add(
     else:
         board, row = carried
     path = to or leaderboard_runs.target(name)
-    # a file that is named stands for itself: rows that the leaderboard has elsewhere may be in it
+    # a file that is named stands for itself: it may have rows that the leaderboard has elsewhere
     beside = board if to is None else board.model_copy(update={"rows": ()})
     gone = leaderboard_runs.add(row, beside, path, replace=replace)
     if gone:
@@ -152,10 +153,12 @@ def add(
 def _say_place(row: Row, board: Leaderboard) -> None:
     """Say where a row stands among those of a leaderboard, if it has the metric of its order."""
     from hbench.boards import place
+    from hbench.metrics.names import factor_of
 
     if board.metric not in row.scores:
         return
-    score = float(row.scores[board.metric]) / 100
+    # as a report has it: rows have most metrics in percent, but not all
+    score = float(row.scores[board.metric]) / factor_of(board.metric)
     stands = place(board, board.metric, score, by_name=row.setup.queries is not None)
     say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
 
@@ -272,6 +275,7 @@ def verify(
     of_a_file = row_files.said
     if dataset:
         of_a_file.append("--dataset")
+    # three ways to have the files, of which one is taken
     if (fetch or files) and (of_a_file or (fetch and files)):
         raise click.UsageError(
             "--fetch verifies by the files that rows name, --files by those of a folder: leave "
@@ -328,7 +332,7 @@ def submit(
         f"append the lines above to leaderboards/{dataset_name}.toml of a clone of hbench",
         "open a pull request",
     ]
-    for number, step in enumerate(steps[1:] if said.url else steps, start=1):
+    for number, step in enumerate(steps[1:] if said.url else steps, start=1):  # published already
         say(f"{number}. {step}")
 
 
@@ -351,6 +355,7 @@ def _row_of(report: Path, name: str | None, details: RowDetails) -> ReportedRow:
     document = reports.read(report)
     name = document.dataset if name is None else name
     listed = leaderboard.board_names()
+    # a first row may begin a leaderboard: of the report's own dataset, or in a file that is named
     if name not in {*listed, document.dataset} and not name.endswith(".toml"):
         raise UnknownName("leaderboard", name, dict.fromkeys([*listed, document.dataset]))
     is_there = name in listed or (name.endswith(".toml") and Path(name).is_file())

@@ -321,6 +321,24 @@ def test_a_row_is_placed_among_those_of_the_file_that_it_goes_to(place):
     assert "of 2 by" in said[1]
 
 
+def test_a_row_is_placed_by_a_metric_that_is_no_share(place):
+    """hops@1 is a number of edges, few of which are better: a row prints it as it is."""
+    write(place / "other.npz", seed=1)
+    hops = {}
+    for method, file in {"mine": "emb.npz", "other": "other.npz"}.items():
+        report = evaluate(place / file, place / "toy.csv", method=method, metrics="hops@1")
+        report.write(place / f"{method}.json")
+        hops[method] = report.scores["hops@1"]
+    better, worse = sorted(hops, key=hops.__getitem__)
+    assert hops[better] < hops[worse]
+    said = [
+        call("leaderboard", "add", "toy", f"{method}.json", "--to", "elsewhere.toml").stderr
+        for method in (better, worse)
+    ]
+    assert "place 1 of 1 by hops@1" in said[0]
+    assert "place 2 of 2 by hops@1" in said[1]
+
+
 def test_a_report_that_is_added_is_placed_and_shown_with_its_setup(added):
     assert "place 1 of 1 by H-AP, paper protocol" in added
     shown = json.loads(call("leaderboard", "show", "toy", "--json").stdout)
