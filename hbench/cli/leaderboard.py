@@ -87,13 +87,14 @@ def list_(as_json: bool, as_csv: bool) -> None:
         lines.append((name, len(board.rows), board.metric, score, best, runs, board.protocol))
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
-        return
-    empty = "" if as_csv else NONE  # a dash is for people
-    texts = []
-    for line in lines:
-        texts.append([empty if cell == NONE else str(cell) for cell in line])
-    left = ("metric", "protocol", "best")
-    show_table(None, header, texts, left=left, caption="scores in percent", as_csv=as_csv)
+    else:
+        # where no row has a score `leader` gives a dash, which is for people
+        empty = "" if as_csv else NONE
+        texts = []
+        for line in lines:
+            texts.append([empty if cell == NONE else str(cell) for cell in line])
+        left = ("metric", "protocol", "best")
+        show_table(None, header, texts, left=left, caption="scores in percent", as_csv=as_csv)
     if broken:  # the others are listed all the same
         raise broken[0]
 

@@ -241,9 +241,10 @@ def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(
         "–",
     )
     (own / "broken.toml").write_text("x = 1")
-    listed = CliRunner().invoke(group, ["leaderboard", "list"])
-    assert isinstance(listed.exception, ConfigError)
-    assert "HAPPIER" in listed.stdout
+    for words in ((), ("--json",), ("--csv",)):
+        listed = CliRunner().invoke(group, ["leaderboard", "list", *words])
+        assert isinstance(listed.exception, ConfigError)
+        assert "HAPPIER" in listed.stdout
 
 
 def rows_shown(*arguments):
