@@ -68,6 +68,7 @@ class Audit:
         """The numbers of what was found."""
         parts = []
         for each in self.lists:
+            # of items in groups, and where nothing is to be trusted, sureness is NaN: not counted
             sure = int((each.sureness >= 0.9).sum())
             words = f"{sure:,} at least 90 % sure"
             bounds = in_words(each)
@@ -80,7 +81,12 @@ class Audit:
         return ", ".join(parts)
 
     def summary(self) -> dict[str, Any]:
-        """The numbers as plain values, with the expected numbers of wrong labels."""
+        """The numbers as plain values, with the expected numbers of wrong labels.
+
+        Keys are those of audit.json. By list, "far" and "near": how many suspects are listed, and
+        how many labels are wrong at least and at most, also beyond the list, None where that is
+        not said.
+        """
         lists = {
             each.kind: {
                 "suspects": len(each.items),
@@ -108,10 +114,11 @@ class Audit:
 
     def _of_group(self, group: SuspectGroup) -> dict[str, Any]:
         """A group as plain values: both classes, the level at which they part, and the items."""
-        label, proposed = group.label, group.proposed
+        label, proposed = group.label, group.proposed  # classes, by number
         return {
             "label": self.pool.labels[label],
             "proposed": self.pool.labels[proposed],
+            # so many levels are shared from the top: the next one is the first that differs
             "level": self.pool.manifest.levels[int(self.votes.common(label, proposed))],
             "items": self.pool.manifest.items[group.items].tolist(),
         }
@@ -160,7 +167,7 @@ def audit(
         UsageError: too few items or neighbours, or items of several paths.
         UnknownName: a dataset or similarity that does not exist.
     """
-    if neighbours < 3 or most < 1:
+    if neighbours < 3 or most < 1:  # of one or two votes nothing usual of a class can be learned
         raise UsageError(
             "an audit needs neighbours and suspects",
             expected="neighbours ≥ 3, most ≥ 1",
@@ -181,10 +188,13 @@ def audit(
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     if similarity is None:
         similarity = data.protocol.similarity
+    # no score is asked for: the items are ranked, and R@1 is the metric that costs least beside it
     conditions = Settings("R@1", similarity=similarity).resolve(data.levels)
     pool = pool_of(data, given, cosine=conditions.words.similarity == "cosine")
     nearest = nearest_of(pool, conditions, neighbours, on_block)
+    # nodes and known levels of every class, and the class of every item
     labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)
+    # `nearest` has 2 k items, since copies among them have no vote
     votes, distances = votes_of(labelled, nearest, neighbours)
     lists, groups = suspects_of(votes, distances, most=most)
     copies = copies_of(pool, votes, nearest.first(neighbours))
@@ -202,7 +212,8 @@ def audit(
 
 
 def in_words(suspects: SuspectList) -> str:
-    """How many labels are wrong, at least and at most; empty where nothing is to be trusted.
+    """How many labels are wrong, at least and at most; empty where nothing is to be trusted
+    (`at_least` is None). `at_most` alone is None where some mistakes could not be seen.
 
     >>> from types import SimpleNamespace as Like
     >>> in_words(Like(at_least=1_200, at_most=1_400)), in_words(Like(at_least=0, at_most=3))
@@ -237,7 +248,7 @@ def held_out(pool: Pool) -> tuple[str, ...]:
     """The levels at which no split has a node of another: what the split promises to hold out."""
     labels = pool.manifest.labels
     splits = np.unique(pool.split.astype(str), return_inverse=True)[1]
-    if splits.max(initial=0) == 0:
+    if splits.max(initial=0) == 0:  # a single split holds nothing out
         return ()
     found = []
     for level, name in enumerate(pool.manifest.levels):

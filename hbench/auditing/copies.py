@@ -87,6 +87,7 @@ def _limits_of_pairs(
     `distances` (p,): logarithms, too; `chosen` (p,): the pairs that set the limits, of which the
     nearest one of each item counts.
     """
+    # (N,): of each item; ∞ where it is in no chosen pair, and so sets no limit
     nearest = np.full(len(votes.classes), np.inf)
     for items in (pairs.first, pairs.second):
         np.minimum.at(nearest, items[chosen], distances[chosen])
@@ -115,11 +116,12 @@ def _limit(distances: Floats) -> float:
 
 
 def _table_of_copies(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
-    """The copies, with the level down to which their labels agree."""
+    """A row per pair: the copies, with the finest level down to which their labels agree, empty
+    where they share none; the cosine of their vectors rounded to 6 digits, as for people."""
     labels = pool.labels
     levels = ["", *pool.manifest.levels]
     own, other = votes.classes[pairs.first], votes.classes[pairs.second]
-    common = votes.common(own, other)
+    common = votes.common(own, other)  # (p,): how many levels the labels share: 0 is `levels[0]`
     ids = pool.manifest.items
     return pa.table(
         {

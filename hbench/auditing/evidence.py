@@ -94,12 +94,14 @@ class VoteCounts:
     def __init__(
         self, groups: Indices, votes: NDArray[np.int32], nodes: int, weights: Floats
     ) -> None:
+        """Count the votes (m, k) of items, as nodes below the number `nodes`, by the group (m,) of
+        each item; `weights` (m,): how much each item's votes count, less for copies."""
         self.nodes = nodes
         # a pair of a group and a node as one number (m, k), so that pairs are counted by sorting
         keys = groups[:, None] * nodes + votes
         self.keys, place = np.unique(keys, return_inverse=True)
         self.counts = np.bincount(place.ravel(), np.repeat(weights, votes.shape[1]))
-        self.totals = np.bincount(groups, weights) * votes.shape[1]
+        self.totals = np.bincount(groups, weights) * votes.shape[1]  # (groups,), of all nodes
 
     def of(self, groups: Indices, votes: NDArray[np.int32]) -> Floats:
         """The counts of votes (m, k) among the items of groups (m,)."""
@@ -113,6 +115,8 @@ class Evidence:
     """What the neighbours of items say about their classes."""
 
     def __init__(self, votes: Votes) -> None:
+        """Count, at every level, which nodes the items of each class, and of each parent, have
+        among their neighbours."""
         self.votes = votes
         classes = votes.classes
         self.levels = []
@@ -131,8 +135,9 @@ class Evidence:
 
     def alternatives(self, items: Indices, classes: Indices) -> Alternatives:
         """The best far and near alternatives of items (m,), were they of these classes (m,); their
-        own class is among the alternatives then."""
+        own class is among the alternatives then. Taken in parts, so that memory stays bounded."""
         parts = []
+        # pairs of an item: the classes of k neighbours, its own, and the one it is taken to have
         step = max(1, PAIRS_AT_ONCE // (self.votes.k + 2))
         for start in range(0, max(len(items), 1), step):  # of no items, a part without any
             some = slice(start, start + step)
@@ -149,7 +154,7 @@ class Evidence:
         known = votes.known[classes[row]]
         # a class that extends the other, or is one with it, contradicts nothing
         differs = common < np.minimum(known, votes.known[other])
-        is_near = common == known - 1
+        is_near = common == known - 1  # they part at the label's last known level: siblings
 
         # evidence for a class is the logarithm of a ratio of likelihoods
         of_own = self.log_likelihood(items, classes)
@@ -182,7 +187,8 @@ class Evidence:
         weight = PRIOR * self.votes.k
         for level in self.levels:
             cast = level.cast[items]
-            # (m, k): what the item itself gave to the counts, which is taken away again
+            # (m, k): what the item itself gave to the counts of each node it votes for, which is
+            # taken away again wherever it was counted: in its own class, and in that one's parent
             own = (cast[:, :, None] == cast[:, None, :]).sum(axis=2)
             usual = level.shares[cast]
             in_class = level.of_class.of(classes, cast) - np.where(is_own[:, None], own, 0)

@@ -75,16 +75,17 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
     for group, size in zip(pairs, sizes, strict=True):
         # where two classes are taken for each other both ways they overlap: no label is wrong
         back = size_of.get((group.proposed, group.label), 0.0)
-        is_large = size >= FEWEST - ROUNDED and back <= size / 2
+        is_large = size >= FEWEST - ROUNDED and back <= size / 2  # sizes are sums of fractions
         if is_large and _is_at_home(votes, group, strangeness, by_class):
             groups.append(group)
     return sorted(groups, key=lambda each: (-len(each.items), each.label, each.proposed))
 
 
 def _items_by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
-    """Items by their class and the proposed one."""
-    if not len(found.items):
+    """Items by their class and the proposed one: one SuspectGroup per pair that occurs."""
+    if not len(found.items):  # np.split would make one part of nothing
         return []
+    # a pair of classes as one number, so that its items are found by sorting
     keys = votes.classes[found.items] * len(votes.paths) + found.proposed
     order = np.argsort(keys, kind="stable")
     pairs, starts = np.unique(keys[order], return_index=True)
@@ -97,19 +98,21 @@ def _is_at_home(
     votes: Votes, group: SuspectGroup, strangeness: Strangeness, by_class: list[Indices]
 ) -> bool:
     """Whether a group lies among the items of the proposed class as these do, and the rest of its
-    own class elsewhere."""
+    own class elsewhere. `by_class`: the items of every class, by its number. Shares are of the
+    neighbours that are of the proposed class.
+    """
     own = by_class[group.label]
     rest = own[~np.isin(own, group.items)]
-    if len(rest) < SMALLEST:
+    if len(rest) < SMALLEST:  # too few to say where the class lies without the group
         return False
     of_proposed = _share(votes, by_class[group.proposed], group.proposed)
     of_group = _share(votes, group.items, group.proposed)
     strange = strangeness.in_class(group.items, np.full(len(group.items), group.proposed))
     return bool(
-        of_proposed >= RECOGNISED
+        of_proposed >= RECOGNISED  # else its own items are not found by their neighbours either
         and of_group >= AT_HOME * of_proposed
         and _share(votes, rest, group.proposed) <= ELSEWHERE * of_group
-        and strange.mean() <= STRANGE
+        and strange.mean() <= STRANGE  # in standard deviations of the proposed class's items
     )
 
 
@@ -136,9 +139,10 @@ def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
     """Relabel items of some classes and look for groups again.
 
     Each class loses items drawn at random, and then neighbours, as where a batch was labelled at
-    once: the smaller share counts.
+    once: the smaller share counts. NaN, of far or of near labels, where too few classes can lose
+    any to measure a share.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # one seed, so that an audit says the same each time
     shares = []
     for is_far in (True, False):
         flows = _relabel_some(votes, rng, is_far=is_far)
@@ -149,7 +153,11 @@ def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
 
 
 def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[SuspectGroup]) -> float:
-    """The share of items, relabelled on purpose, that come back in groups."""
+    """The share of items, relabelled on purpose, that come back in groups.
+
+    `lost`: of each class that loses items, these and the wrong class, `label`, that they get; only
+    items of these wrong classes are looked at, since no other group can hold them.
+    """
     classes = votes.classes.copy()
     for group in lost:
         classes[group.items] = group.label
@@ -158,6 +166,7 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
     looked_at = np.flatnonzero(np.isin(classes, targets))
     best = Evidence(changed).alternatives(looked_at, classes[looked_at])
     found = groups_of(changed, contradicted(best, looked_at), strangeness)
+    # beginning with no item, since nothing may be found
     in_groups = np.concatenate([np.zeros(0, np.int64), *(each.items for each in found)])
     wrong = np.concatenate([each.items for each in lost])
     return float(np.isin(wrong, in_groups).mean())
@@ -179,12 +188,14 @@ def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> li
     # only of large classes the share that is lost makes a group
     fewest = int(np.ceil(FEWEST / LOST))
     large = [label for label, items in enumerate(by_class) if len(items) >= fewest]
-    enough = np.array([len(items) > SMALLEST for items in by_class])
+    enough = np.array([len(items) > SMALLEST for items in by_class])  # to be taken for another's
     sources = rng.permutation(large)[: max(FEWEST_SOURCES, min(SOURCES, len(large) // OF_CLASSES))]
+    # a class that loses items, or got some, gets none: flows must not blur each other
     taken = set(sources.tolist())
     flows = []
     for source in sources.tolist():
         is_sibling = votes.parents == votes.parents[source]
+        # of full paths alone: a label that ends early contradicts none below it
         others = np.flatnonzero((is_sibling != is_far) & enough & (votes.known == votes.depth))
         others = np.array([other for other in others.tolist() if other not in taken], np.int64)
         if not len(others):

@@ -37,8 +37,9 @@ class Sample(NamedTuple):
     ratio: float
 
     def fit(self, line: Floats, share: float) -> tuple[Floats, float]:
-        """The line of the highest likelihood, from a first one on, and its cost: Fisher's scoring,
-        whose steps are halved until they help."""
+        """The `line` (p,), coefficients of the features, of the highest likelihood, from a first
+        one on, and its cost: Fisher's scoring, whose steps are halved until they help. `share`: π,
+        of labels that are wrong."""
         cost = self.cost(line, share)
         for _ in range(ROUNDS):
             step = np.linalg.solve(self.curvature(line, share), self.slope(line, share))
@@ -48,7 +49,7 @@ class Sample(NamedTuple):
                     break
                 step = step / 2
                 following = self.cost(line - step, share)
-            if cost - following < ENOUGH:
+            if cost - following < ENOUGH:  # the cost is at its bottom, or no step helps any more
                 break
             line = line - step
             cost = following
@@ -75,7 +76,7 @@ class Sample(NamedTuple):
         chance, steps, _ = self._chances(line, share)
         # of a chance p that has the slope p·steps, p² steps² / (p (1 − p)) for each label
         curves = (self.swapped + self.as_is) * steps**2 * chance / (1 - chance)
-        found = np.diag(2 * _held(line))
+        found = np.diag(2 * _held(line))  # of what large coefficients cost
         for row, one in enumerate(self.features.T):
             found[row] += [(one * other * curves).sum() for other in self.features.T]
         return found

@@ -46,8 +46,9 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
     found = []
     for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
-        level = int(votes.known[own])
+        level = int(votes.known[own])  # counted from 0: the first that the label lacks
         proposed, share = _class_most_agree_on(votes, item, level)
+        # a node of another branch would contradict the label, not complete it
         if share >= AGREE and (votes.paths[proposed, :level] == votes.paths[own, :level]).all():
             path = JOINED.join(pool.paths[proposed][: level + 1])
             id_of, split = str(pool.manifest.items[item]), str(pool.split[item])
@@ -57,7 +58,8 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
 
 
 def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, float]:
-    """A class of the node at a level that most neighbours of an item have, and their share."""
+    """A class of the node at a level that most neighbours of an item have, and their share of all
+    its neighbours; 0 of any class where no neighbour's label reaches that level."""
     near = votes.classes[votes.neighbours[item]]
     further = near[votes.known[near] > level]
     if not len(further):
@@ -77,6 +79,7 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
     # (smaller, larger class), once whichever votes for the other
     pairs = {(min(pair), max(pair)) for pair in cast}
     for one, other in sorted(pairs):
+        # items vote for their own class, too
         if one == other or not _are_siblings(votes, one, other):
             continue
         share, back = _share_of_votes(cast, one, other), _share_of_votes(cast, other, one)

@@ -93,7 +93,7 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
             members += _members(name, manifest)
 
     _refuse_items([each.item for each in members], vectors, known, cosine=cosine)
-    members.sort()
+    members.sort()  # by the item's name: the order does not depend on that of the splits
     joined = from_names(
         [each.item for each in members], [each.path for each in members], levels=data.levels
     )
@@ -167,8 +167,9 @@ def nearest_of(
     k: int,
     on_block: OnBlock | None = None,
 ) -> Nearest:
-    """The nearest other items of every item, twice k or all, in one ranking pass. Raises UsageError
-    for fewer than k + 1 items.
+    """The nearest other items of every item, twice k or all, in one ranking pass: twice, since
+    copies among them have no vote, and the next ones take their places. Raises UsageError for fewer
+    than k + 1 items.
     """
     if len(pool) <= k:
         raise UsageError(
@@ -182,7 +183,7 @@ def nearest_of(
     top = TopResults(len(pool), min(2 * k, len(pool) - 1))
     # the job's only metric needs the finest level alone, so little is sorted
     measure(replace(job, top=top), on_block=on_block)
-    assert (top.items != NO_ITEM).all()
+    assert (top.items != NO_ITEM).all()  # every place is filled: there are more items than places
     items = top.items.astype(np.int64)
     return Nearest(items, _cosines(pool.vectors, items))
 

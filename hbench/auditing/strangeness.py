@@ -36,7 +36,7 @@ class Strangeness(NamedTuple):
         """From the distances 1 − cos of every item to its neighbours, (N, k)."""
         logs = np.log(np.maximum(distances, SMALLEST)).mean(axis=1)
         mean, spread = np.array([logs.mean()]), np.array([logs.std()])
-        of_parents = votes.parents
+        of_parents = votes.parents  # (C,): the parent of every class, by number
         shape = int(of_parents.max()) + 1
         # all parents are under one root, which lends them its mean
         above = np.zeros(shape, np.int64)

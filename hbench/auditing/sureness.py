@@ -97,8 +97,9 @@ NOT_TRUSTED = Sureness(0.0, np.zeros(4), 1.0, is_trusted=False, most=1.0, is_apa
 def calibrate_sureness(
     evidence: Evidence, strangeness: Strangeness, observed: Seen, *, is_far: bool
 ) -> Sureness:
-    """Fit the sureness of far or near suspects to what is seen of the labels as they are, without
-    those that have no alternative."""
+    """Fit the sureness of far or near suspects to what is `observed` of the labels as they are,
+    without those that have no alternative. NOT_TRUSTED where swapped labels are too few, or do not
+    stand out."""
     votes = evidence.votes
     swaps = draw_swaps(votes, np.random.default_rng(0), is_far=is_far)
     found = evidence.alternatives(*swaps)
@@ -178,6 +179,7 @@ def _likely_shares(sample: Sample) -> Ends:
         lines.append(line)
         costs.append(cost)
     above = np.array(costs) - min(costs)
+    # by nats of log-likelihood below the best: one limit at the low end, another at the high one
     least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
     most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
     return Ends(float(SHARES[least]), float(SHARES[most]), lines[least])
@@ -185,12 +187,16 @@ def _likely_shares(sample: Sample) -> Ends:
 
 def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     """Make the sample of labels as they are and swapped ones (`both`), with their `features`
-    (m, p) each. Labels without evidence against them, nearly all, differ in the first feature
-    alone: they are counted in bins, for speed; all others are taken one by one."""
+    (m, p) each, of which the first is the evidence. Labels without evidence against them, nearly
+    all, differ in the first feature alone: they are counted in bins, for speed; all others are
+    taken one by one. `ratio`: of the number of swapped labels to that of all items.
+    """
     is_low = [each.evidence <= 0 for each in both]
     low = [each[some] for each, some in zip(features, is_low, strict=True)]
     whole = np.sort(np.concatenate(low)[:, 0])
+    # bins of equal numbers; equal values may leave fewer bins, or none
     edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1))) if len(whole) else whole
+    # a row per bin: any label's, whose first feature is replaced by the middle of the bin
     binned = np.repeat(np.concatenate([*low, features[1]])[:1], max(len(edges) - 1, 0), axis=0)
     counts = [np.zeros(0), np.zeros(0)]
     if len(edges) > 1:
@@ -199,6 +205,7 @@ def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     high = [each[~some] for each, some in zip(features, is_low, strict=True)]
     ones = [np.ones(len(each)) for each in high]
     rows = np.concatenate([binned, *high])
+    # how often each row is seen: of labels as they are, and of swapped ones
     return Sample(
         np.concatenate([np.ones((len(rows), 1)), rows], axis=1),
         np.concatenate([counts[0], ones[0], 0 * ones[1]]),

@@ -81,7 +81,7 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     groups = groups_of(votes, contradicted(found, everyone), strangeness)
     group = np.zeros(len(everyone), np.int64)
     for number, each in enumerate(groups, start=1):
-        group[each.items] = number
+        group[each.items] = number  # 0 is that of items in no group
     recall = recall_of_groups(votes, strangeness)
     of_far = Candidates(FAR, found.far, is_far, group, recall.far)
     of_near = Candidates(NEAR, found.near, ~is_far, group, recall.near)
@@ -103,7 +103,11 @@ class Candidates(NamedTuple):
 def _list_of_kind(
     some: Candidates, evidence: Evidence, strangeness: Strangeness, most: int
 ) -> SuspectList:
-    """The suspects of a kind, with their sureness."""
+    """The suspects of a kind, with their sureness, at most so many (`most`).
+
+    Items in groups have none: what is known of labels that are wrong one by one says nothing of
+    mistakes that were made together.
+    """
     best = some.best
     everyone = np.arange(len(best.evidence))
     seen = Seen.of(everyone, best, strangeness)
@@ -111,6 +115,7 @@ def _list_of_kind(
     observed = seen.at(np.isfinite(best.evidence) & is_alone)
     curve = calibrate_sureness(evidence, strangeness, observed, is_far=some.kind == FAR)
 
+    # evidence of 0 or less speaks for the label
     items = np.flatnonzero(some.chosen & (best.evidence > 0))
     sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
     at_least, at_most = _numbers_of_wrong_labels(curve, sureness, len(everyone))
@@ -157,12 +162,14 @@ def _numbers_of_wrong_labels(
     curve: Sureness, sureness: NDArray[np.float64], items: int
 ) -> tuple[int | None, int | None]:
     """How many labels are wrong at least and at most, as suspects that stand alone say: by the
-    smallest and the largest share that is likely, and by chance."""
+    smallest and the largest share that is likely, and by chance. `sureness` (S,): of all suspects,
+    whose sum is the number that is expected, NaN of those in groups; `items`: how many there are
+    in all. (None, None) where the curve is not to be trusted."""
     if not curve.is_trusted:
         return None, None
     least = min(float(np.nansum(sureness)), curve.share * items)
     most = max(float(np.nansum(sureness)), curve.most * items)
-    by_chance = NORMAL * np.sqrt([least, most])
+    by_chance = NORMAL * np.sqrt([least, most])  # the deviation of a count n is √n (Poisson)
     return max(0, int(least - by_chance[0])), int(np.ceil(most + by_chance[1] + 1))
 
 
@@ -191,6 +198,7 @@ def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Tab
                     "level": levels[int(votes.common(own, proposed))],
                     "label": labels[own],
                     "proposed": labels[proposed],
+                    # empty where it is not known: in groups, and of curves not to be trusted
                     "sureness": None if np.isnan(sureness) else round(sureness, 4),
                     "evidence": round(evidence, 3),
                     "group": group or None,

@@ -21,8 +21,9 @@ class Swaps(NamedTuple):
 
 
 def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
-    """Draw items, and for each the class of another item: one with its parent, or one that leaves
-    its path at a level above, each as often. Items without such another are left out.
+    """Draw items, and for each the class of another item: one with its parent, or, `is_far`, one
+    that leaves its path at a level above, at each as often. Items without such another are left
+    out.
     """
     # small sets have fewer: more would be the same swaps again
     number = min(SWAPS, 2 * len(votes.classes))
@@ -36,6 +37,7 @@ def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps
     is_deep = known > 1 if is_far else known > 0
     # with the swapped item the class has SMALLEST items, as those that are judged
     kept = has_others & is_deep & (sizes[drawn] >= SMALLEST - 1)
+    # a label that ends above the level where it should leave the path would contradict nothing
     kept &= votes.known[drawn] > leaves
     return Swaps(items[kept], drawn[kept])
 
@@ -56,14 +58,16 @@ def _draw_classes(
     # a place among the others, counted without the range of the node itself, which is skipped
     place = first_above + (rng.random(len(classes)) * others).astype(np.int64)
     place = np.where(place >= first, place + (last - first), place)
+    # without any others the place may be behind the end: whatever is there is not used
     return ranked[np.minimum(place, len(ranked) - 1)], others > 0
 
 
 def _range_of(
     votes: Votes, ranked: Indices, classes: Indices, level: Indices
 ) -> tuple[Indices, Indices]:
-    """Where the items of the node of each class at a level lie among all items sorted by class; the
-    level −1 is the root."""
+    """Where the items of the node of each class at its `level` (m,) lie among all items sorted by
+    class (`ranked`): the first place, and that behind the last; the level −1 is the root, below
+    which all lie."""
     first = np.zeros(len(classes), np.int64)
     last = np.full(len(classes), len(ranked), np.int64)
     for at in range(votes.depth):
