@@ -45,7 +45,8 @@ def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
     rows apart. `path`: for the error."""
     before = parse_board(text, str(path)).rows
     shorter = text
-    if len(HEAD.findall(text)) == len(before):  # else rows are written in another way, as in a list
+    # else rows are written in another way, as in a list: nothing is cut, which is refused below
+    if len(HEAD.findall(text)) == len(before):
         shorter = _without(text, numbers)
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
     if parse_board(shorter, str(path)).rows != expected:

@@ -36,11 +36,12 @@ def table(
     levels: Sequence[str] = (),
 ) -> PrintedTable:
     """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without
-    empty columns; and what was trained on, where all say so. `levels`: those of one test, whose
-    scores are compared with each other.
+    empty columns; and what was trained on, where all say so, since elsewhere an empty cell would
+    look like the dataset's own training set. `levels`: those of one test, whose scores are compared
+    with each other. Remarks and sources in full are the notes below the table.
     """
     header = ("place", "method", "year", "backbone", "dim", "trained on", *metrics, "source")
-    marks: dict[str, int] = {}
+    marks: dict[str, int] = {}  # the number of each remark, filled line by line
     all_say_so = all(as_one(standing.rows).setup.trained_on for standing in standings)
     lines = [
         _line(standing, metrics, marks, levels=levels, trained_on=all_say_so)
@@ -133,7 +134,7 @@ def _line(
     far, and gets the new ones. `levels`: those whose scores are compared; `trained_on`: whether
     all rows say what they were trained on, so that the column is filled.
     """
-    first = as_one(standing.rows)
+    first = as_one(standing.rows)  # a result that several papers print is one line
     texts = [text for row in standing.rows for text in remarks(row, levels)]
     numbers = [marks.setdefault(text, len(marks) + 1) for text in texts]
     values = [
@@ -154,7 +155,8 @@ def remarks(row: Row, levels: Sequence[str]) -> list[str]:
     """Return the remarks on a row: its doubts, which scores are not comparable, and why, and which
     no ranking can have together.
 
-    Those of a paper begin with its table; runs of one kind share a remark.
+    Those of a paper begin with its table, since several papers may print one result; those of runs
+    do not, so that runs of one kind share a remark. `levels`: those whose scores are compared.
     """
     source = row.paper or row.run
     doubt = [source.doubt] if source and source.doubt else []
@@ -206,6 +208,8 @@ def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]
     """
     about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
     rows = []
+    # the place last, since standings, not rows, have it; scores as numbers, where rows keep the
+    # digits of decimals
     for place, row in _rows(standings):
         known = row.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
         scores = {metric: float(score) for metric, score in row.scores.items()}
@@ -215,7 +219,8 @@ def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]
 
 def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
     """One line per row: what it is, a column per metric, then setup and provenance; empty where a
-    row has none. A text that a spreadsheet would take for a formula begins with an apostrophe."""
+    row has none. A text that a spreadsheet would take for a formula begins with an apostrophe.
+    The columns of setup, paper and run are named "setup.FIELD" and so on."""
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
     header = ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim"]
     header += [*board.metrics, "unranked"]

@@ -79,7 +79,7 @@ def read_board(name: str | Path) -> Leaderboard:
     """
     boards = [(path, read_board_file(path)) for path in board_files(str(name))]
     (base, board), *others = boards
-    for path, user_board in others:
+    for path, user_board in others:  # one at most: the user's, behind the published one
         if _conditions(user_board) != _conditions(board):
             raise ConfigError(
                 f"{path} cannot be read together with {base}",
@@ -138,6 +138,7 @@ def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(scores, dict):
             continue
         for metric, score in scores.items():
+            # the check of the schema refuses all else: texts, truth values, what is below 0
             if isinstance(score, int) and not isinstance(score, bool) and score >= 0:
                 yield f"{row.get('method')}: {metric} = {score}"
 

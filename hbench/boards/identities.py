@@ -30,7 +30,7 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     # what the names of metrics end in, coarse to fine; of the finest level they end in nothing
     endings = [*(f"/{level}" for level in levels[:-1]), ""]
     for level in endings:
-        yield from _falling_recalls(row, level)
+        yield from _falling_recalls(row, level)  # R@k grows with k
         # mAP@R sums a part of what AP sums
         yield from _below(row, f"AP{level}", f"mAP@R{level}")
     # equal: neither is below the other
@@ -41,6 +41,7 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     for coarse, fine in pairwise(endings):
         for metric in [metric for metric in row.scores if _is_recall(metric, fine)]:
             yield from _below(row, metric.removesuffix(fine) + coarse, metric)
+    # wAP is their weighted mean
     yield from _between(row, [f"AP{level}" for level in endings])
 
 
@@ -65,7 +66,7 @@ def _between(row: Row, aps: Sequence[str]) -> Iterator[str]:
 
 def _below(row: Row, higher: str, lower: str) -> Iterator[str]:
     """Yield a sentence if the score of `higher` is below that of `lower` by more than rounding may
-    explain. For these two metrics no ranking gives that."""
+    explain: half of the last printed digit of each. For these two metrics no ranking gives that."""
     scores = row.scores
     if higher not in scores or lower not in scores:
         return

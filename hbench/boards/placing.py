@@ -18,7 +18,7 @@ def placing(document: Document, board: Leaderboard) -> str | None:
     except SubmissionError as refusal:
         return f"no place on the {board.dataset} leaderboard: {refusal.problem}"
 
-    if score.value is None:
+    if score.value is None:  # no query has a positive
         return None
 
     standing = place(board, board.metric, score.value)

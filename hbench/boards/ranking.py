@@ -155,17 +155,20 @@ class Leaderboard(BoardHead):
             return True
 
         found = row.run.conditions
-        if found is None:  # another program's, as that of object detection
+        # another program's, as that of object detection: it may have scores that hbench does not
+        # compute, but none that would stand among hbench's own
+        if found is None:
             return row.scores.keys() <= self.foreign_metrics.keys()
 
         words = found.words
+        # there are two kinds of protocol: the paper's, and any other name for the official one
         same_protocol = (words.protocol == "paper") == (self.protocol == "paper")
         scale = (self.ties, relevance_in_words(self.relevance))
         same_scale = (words.ties, words.relevance) == scale
         of_this = (
             found.dataset == f"{self.dataset}@{self.version}"
-            and not words.left_out
-            and not found.tree
+            and not words.left_out  # without items that were hard to read scores are higher
+            and not found.tree  # by another tree than the dataset's own
             and found.asks_by_name == by_name
         )
 
@@ -247,6 +250,7 @@ def rank(
         else:
             unranked.append(Standing(None, row.scores.get(key), result))
     standings: list[Standing] = []
+    # equal scores share the first of their places, and the next one comes after all of them
     for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
         shared = len(standings) + 1
         standings += [standing._replace(place=shared) for standing in ranked[score]]
@@ -268,7 +272,7 @@ def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
 
 def as_one(result: Sequence[Row]) -> Row:
     """The first row of a result with the scores of all, as of the year when the first of them was
-    printed.
+    printed. The rows agree in all scores that they share (`joined`), so their order does not count.
     """
     if len(result) == 1:
         return result[0]
@@ -284,11 +288,12 @@ def place(board: Leaderboard, metric: str, score: float, *, by_name: bool = Fals
     """Find where a score would stand by `metric`: a fraction, as in a report, under the
     leaderboard's protocol; `by_name`: among the rows whose queries are names.
 
-    It is compared to each row at the precision that the row prints.
+    It is compared to each row at the precision that the row prints, and shares a place with rows
+    that it equals. Rows without a score that is comparable are not counted.
 
     Raises UnknownName for the metric.
     """
-    printed = Decimal(factor_of(board.key(metric)) * score)
+    printed = Decimal(factor_of(board.key(metric)) * score)  # as rows have it, most often percent
     ranked = [
         standing
         for standing in rank(board, metric, by_name=by_name)
@@ -326,7 +331,7 @@ def _reprints(row: Row, result: list[Row]) -> bool:
     """Whether a published row repeats a result of other papers' rows: the same method, backbone and
     dimension, at least one metric that both have, and equal scores of all such metrics."""
     first = result[0]
-    if row.run or first.run:
+    if row.run or first.run:  # two runs of equal scores are two results
         return False
     if (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim):
         return False
@@ -343,6 +348,7 @@ def _problems(board: Leaderboard) -> Iterator[str]:
     yield from _spelling(board, board.metric, "metric")
     if len(set(board.levels)) < len(board.levels):
         yield f"levels: {', '.join(board.levels)} are not different"
+    # else a score of that name could be either
     for key in filter(board.computes, board.foreign_metrics):
         yield f"foreign_metrics: hbench computes {key!r} itself"
     for number, row in enumerate(board.rows, start=1):
@@ -354,7 +360,8 @@ def _problems(board: Leaderboard) -> Iterator[str]:
         if row.paper and row.paper.citation not in board.citations:
             yield f"{where}: citation {row.paper.citation!r} is not in [citations]"
 
-    # sorted as texts, since identities of papers and of runs cannot be compared
+    # sorted, so that equal ones are neighbours; as texts, since identities of papers and of runs
+    # cannot be compared
     numbered = sorted(enumerate(board.rows, start=1), key=lambda pair: repr(pair[1].identity))
     for _, group in groupby(numbered, key=lambda pair: pair[1].identity):
         same = list(group)

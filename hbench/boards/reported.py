@@ -38,7 +38,8 @@ def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
         raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
     if (document.protocol == PAPER) == (board.protocol == PAPER):
         return document.scores
-    # a report under the paper's protocol may have the scores of the official one, too
+    # a report under the paper's protocol may have the scores of the official one, too; the other
+    # way round there are none
     if board.protocol == PAPER or not document.official:
         raise SubmissionError(
             f"the report has no scores under the {board.protocol} protocol, which this "
@@ -63,6 +64,7 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
             fix="hbench leaderboard add takes its row, which --by-name shows",
         )
     scores = recordable_scores(board, document)
+    # of a dataset that is not hbench's the user says what it is, and its rows are the user's own
     if board.dataset in specs and not specs[board.dataset].is_compared:
         raise SubmissionError(
             f"no counts of the tests of {board.dataset} are at hand, so that nothing says whether "

@@ -42,7 +42,8 @@ def typical_difference(metric: str, *, classes: float, queries: int) -> float | 
 
 
 def resolution(board: Leaderboard, metric: str) -> float | None:
-    """Return the typical difference, in points, on a leaderboard's dataset.
+    """Return the typical difference, in points, on a leaderboard's dataset: below it two methods'
+    scores are not told apart.
 
     It is None if the metric's variation is unknown, or the sizes of the test's classes: where the
     dataset is not built here, or has several tests.

@@ -62,8 +62,8 @@ def _exact(value: Any) -> Any:
     this first."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
-    exact = Decimal(str(value))
-    exponent = exact.as_tuple().exponent
+    exact = Decimal(str(value))  # of 59.4 as it is read, not of the float nearest to it
+    exponent = exact.as_tuple().exponent  # no integer for NaN and infinity; above 0 for 5e1
     if not isinstance(exponent, int) or not -PLACES <= exponent <= 0 or exact.is_signed():
         raise ValueError(f"expected a plain decimal of at most {PLACES} places, such as 59.4")
     return exact
@@ -147,7 +147,8 @@ class Paper(BaseModel):
 
 def relevance_in_words(text: str) -> str | None:
     """Write a relevance, as a signature names it, in one way, so that "alpha=1" and "alpha=1.0" are
-    the same; None for an exponent that is no number.
+    the same; None for an exponent that is no number. Other relevances have no exponent, and are
+    written one way alone.
     """
     name, _, exponent = text.strip().partition("=")
     if name != ALPHA:
@@ -222,7 +223,7 @@ class RunProvenance(BaseModel):
         except UsageError:
             return None
         relevance = relevance_in_words(found.words.relevance)
-        if relevance is None:
+        if relevance is None:  # no evaluation has an exponent that is no number
             return None
         return Signature(
             dataset=found.dataset.strip(),
@@ -279,8 +280,9 @@ class Row(BaseModel):
         if self.run:
             files = (self.run.digest, self.run.names)
             found = self.run.conditions
-            if found is None:
+            if found is None:  # of another program, whose signature nobody reads
                 return (*files, self.run.signature)
+            # else one file could get many rows, by trying numbers until the score is best
             similarity = NUMBER.sub("", found.words.similarity)
             return (*files, replace(found, words=replace(found.words, similarity=similarity)))
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

@@ -34,7 +34,7 @@ def recorded(row: Row, board: Leaderboard) -> Settings:
         return Settings(protocol=board.protocol)
     try:
         return Signature.parse(row.run.signature).settings
-    except ValueError:
+    except ValueError:  # an exponent that is no number
         raise SubmissionError(
             "the row's signature has a relevance that is none", found=row.run.signature
         ) from None
@@ -52,7 +52,7 @@ SINGLE_FILE = (".parquet", ".npz", ".safetensors", ".arrow", ".arrows", ".feathe
 
 def refuse_several_files(name: str) -> None:
     """Refuse embeddings that are not one file, of a format that holds the ids, too: one url could
-    not give them.
+    not give them. The `name` of a report on several files joins theirs by ", " or " + ".
 
     Raises SubmissionError.
     """
@@ -98,6 +98,7 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
     source = _file_scored(document, dim=details.dim)
     if details.url:
         refuse_several_files(source.file)
+    # a metric counts the queries that have a positive at its level; the most are had at some level
     queries = max(score.queries for score in scores.values())
     run = _run_of(document, source, board) | {"queries": queries}
     addresses = {"url": details.url, "made": details.made}
@@ -109,7 +110,7 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
         if score.value is not None
     }
     found = {"method": document.method, "year": int(document.date[:4]), "dim": source.dim}
-    known: dict[str, Any] = found | details.given
+    known: dict[str, Any] = found | details.given  # what is said goes before what is found
     if Signature.parse(document.signature).asks_by_name:
         known["setup"] = {**known.get("setup", {}), "queries": "nodes"}
 
@@ -131,7 +132,7 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
             "the names of the report are arrays, not a file: its row could not be scored again",
             fix="hbench evaluate FILE --nodes NODES … of the written vectors",
         )
-    if dim and dim != source.dim:
+    if dim and dim != source.dim:  # a ranking has no dimension, so any that is said is refused
         said = "a ranking, whose dimension nobody can verify"
         if source.dim:
             said = f"{source.dim} dimensions"
@@ -204,6 +205,7 @@ def empty_board(document: Document) -> Leaderboard:
         relevance=signature.words.relevance,
         levels=document.levels,
         averaged=document.tests if len(document.tests) > 1 else (),
+        # the papers' own metric, where the report has it
         metric="H-AP" if "H-AP" in document.scores else next(iter(document.scores)),
         row=(),
     )
@@ -220,8 +222,8 @@ def target(name: str) -> Path:
 
 
 def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> list[Row]:
-    """Append `row` of `board` to the file at `path`, whose other text stays as it is; it is
-    replaced whole or not at all.
+    """Append `row` of `board` to the file at `path`, whose other text stays as it is; the file is
+    written whole or not at all. `board` may have rows of other files, too: a run is added once.
 
     `replace`: remove the file's rows of runs of the same method, or of the same run, and return
     them. A new file begins with the leaderboard's head. Raises ConfigError for a run that is there
@@ -242,7 +244,7 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
         others = tuple(each for each in board.rows if each not in gone)
         schema.build(Leaderboard, dict(board) | {"rows": (*others, row)}, source=source)
         text = without_rows(path, text, old).rstrip("\n") + "\n\n" + block(row)
-        parse_board(text, f"{path} with the new row")
+        parse_board(text, f"{path} with the new row")  # what is written can be read again
         write_text(path, text)
 
     return gone

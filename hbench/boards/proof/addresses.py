@@ -60,7 +60,7 @@ def strangers_session() -> requests.Session:
 def is_open(address: str) -> bool:
     """Whether an IP address is one of the open internet. An IPv6 address may only stand for an IPv4
     one (mapped, 6to4, Teredo, NAT64): then the inner one counts, which may be a private one."""
-    found = ipaddress.ip_address(address.partition("%")[0])
+    found = ipaddress.ip_address(address.partition("%")[0])  # without the name of an interface
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour
         if found.teredo is not None:
@@ -73,8 +73,9 @@ def is_open(address: str) -> bool:
 
 
 def refuse_closed(host: str, port: int, addresses: list[str]) -> None:
-    """Raise SourceError where a host has an address that is not of the open internet, unless it is
-    trusted.
+    """Raise SourceError where a host has an address that is not of the open internet, unless the
+    environment names it among trusted servers, as tests and closed networks do. One such address is
+    enough: the connection may take any of them.
     """
     if f"{host}:{port}" in os.environ.get(TRUSTED, "").split(","):
         return
@@ -94,8 +95,9 @@ class CheckedHost:
 
     def _new_conn(self: Any) -> socket.socket:
         """Connect to a public address. It is looked at once more after connecting, since a name may
-        lead elsewhere when it is looked up again."""
-        host = self._dns_host.strip("[]")
+        lead elsewhere when it is looked up again. urllib3 calls this, and looks the name up itself.
+        """
+        host = self._dns_host.strip("[]")  # the brackets of an IPv6 address are an URL's
         port = self.port
         try:
             resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

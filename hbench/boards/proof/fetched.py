@@ -80,7 +80,8 @@ def verdict_by(
     row: Row, board: Leaderboard, read: Callable[[], Submission], data: Dataset
 ) -> RowVerdict:
     """Verify a row of a run by its file on a dataset. `read`: reads the file, so that an error of
-    reading is an outcome, too: the row differs."""
+    reading is an outcome, too: the row differs. One file cannot show the spread over seeds, and a
+    doubt is the author's own: both are said with the verdict, and change nothing of it."""
     assert row.run is not None
     try:
         checked(row, board, read(), data)
@@ -96,7 +97,8 @@ def verdict_by(
 
 def contents_in(folder: Path) -> dict[str, Path]:
     """Find the files of vectors below a folder: the path of each, by the sha256 of its content and
-    by that of its bytes, since rows of former versions have the latter."""
+    by that of its bytes, since rows of former versions have the latter. Of equal files the last
+    path counts, in the order of names."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() not in SINGLE_FILE or not path.is_file():
@@ -111,7 +113,8 @@ def contents_in(folder: Path) -> dict[str, Path]:
 
 def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> RowVerdict:
     """Verify a row of a run by that of some files, `kept`, which it is of; their paths by what
-    tells them apart (`contents_in`)."""
+    tells them apart (`contents_in`). Where that cannot be done, as without the file, without the
+    dataset, or for queries that are names, the row is not proven, which is not that it differs."""
     assert row.run is not None
     if row.run.digest not in kept:
         missing = f"no file there has its content, {row.run.digest[:12]}…"
@@ -153,6 +156,7 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
     if run.url is None:
         raise SourceError("the row does not say where its file is", expected="url in the row's run")
     refuse_several_files(run.file)
+    # by its digest, so that rows of one file share it, and no row gets the file of another
     path = cache_home() / "rows" / f"{run.digest}{Path(run.file).suffix.lower()}"
     if not path.is_file():
         source = RemoteFile(path.name, (run.url,), sha256=run.sha256, most=LARGEST)
@@ -162,7 +166,7 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
 
 def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
     """Write into a leaderboard's file when, and by which version, rows were verified, and return
-    how many were found.
+    how many were marked: those that are verified, and still there as they were.
 
     `verified`: rows as they were verified, and whether they are; the mark of one that is not is
     taken away.
@@ -179,7 +183,7 @@ def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
 
 def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -> list[bool]:
     """Change fields of the runs of rows in a leaderboard's file, and say of each row whether it was
-    found.
+    found. `changes`: each row as it was read, with the new values by the names of fields.
 
     A row that another process has changed since then is not found, wherever it stands. The rest of
     the text stays as it is; a row whose text was not written by hbench is not found.
@@ -190,6 +194,7 @@ def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -
         text = path.read_text(encoding="utf-8")
         for row, fields in changes:
             old = block(row)
+            # written once: else it is not known which of two is meant
             found.append(row in rows and text.count(old) == 1)
             if found[-1]:
                 assert row.run is not None
@@ -201,7 +206,8 @@ def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -
 
 
 def one_line(error: HBenchError) -> str:
-    """Write what an error says in one line: the problem, what was expected and what was found."""
+    """Write what an error says in one line: the problem, what was expected and what was found. The
+    fix is left out: it is for who runs a command, and this stands in a table of verdicts."""
     parts = [error.problem]
     parts += [
         f"{word} {text}"

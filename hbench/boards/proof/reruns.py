@@ -68,6 +68,7 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
 
     for word in words[2:]:
         option = word.partition("=")[0]
+        # a recipe in a file may name programs; hbench's own recipes have plain names
         is_recipe = verb == "train" and ("/" in word or word.endswith(".toml"))
         is_strange = is_recipe or any(part in word for part in STRANGE)
         if is_strange or (word.startswith("-") and option not in OPTIONS[verb]):
@@ -76,7 +77,7 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
                 found=word,
                 fix="read it, and run it yourself; verify NAME METHOD --embeddings FILE compares",
             )
-    target = out / file if verb == "embed" else out
+    target = out / file if verb == "embed" else out  # the other verbs write into a folder
     return [*words[1:], "--out", str(target)]
 
 
@@ -91,7 +92,7 @@ def make(row: Row, out: Path) -> Path:
             expected='made = "hbench train …" in its run',
         )
 
-    words = command_of(row.run.made, out, Path(row.run.file).name)
+    words = command_of(row.run.made, out, Path(row.run.file).name)  # nothing of a row's folders
     done = subprocess.run(  # what it prints is told apart from what is found
         [sys.executable, "-m", "hbench", *words], check=False, stdout=subprocess.DEVNULL
     )
@@ -107,10 +108,12 @@ def make(row: Row, out: Path) -> Path:
 
 def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
     """Say in words what the comparison of a row with its remade file came to, and whether the row
-    stands: the content is the same, or its scores are as near as another run's would be."""
+    stands: the content is the same, or its scores are as near as another run's would be: another
+    seed's where the row says how far these are apart, else another processor's."""
     wrong = [check for check in checks if check.differs]
     if not wrong:
         return SAME, True
+    # a check of the content is there only where it differs: the vectors are the row's, bit by bit
     if not any(check.field in CONTENT for check in wrong):
         # equal vectors, whose products another processor rounds otherwise
         far = [check for check in wrong if _is_far(check, None)]
@@ -133,7 +136,8 @@ def allowed_of(run: RunProvenance) -> dict[str, Decimal] | None:
 
     if run.seeds is None:
         return None
-    # two-sided, and divided by the number of metrics (Bonferroni), so that SURE is of all together
+    # √2: both the row and the new run vary; two-sided, and divided by the number of metrics
+    # (Bonferroni), so that SURE is of all together
     quantile = t.ppf(1 - (1 - SURE) / 2 / len(run.between_seeds), run.seeds - 1)
     factor = Decimal(math.sqrt(2) * float(quantile))
     return {metric: factor * s for metric, s in run.between_seeds.items()}

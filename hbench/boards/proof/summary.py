@@ -23,7 +23,7 @@ MARKUP = re.compile(
 
 def escaped(text: str) -> str:
     """Return a text of anybody's in one line in which Markdown and GitHub's log find nothing but
-    text.
+    text; its end is cut off where it is longer than a cell of a table should be.
     """
     # control characters (C) and all kinds of blanks (Z) become a space
     visible = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)

@@ -87,7 +87,8 @@ def rescored(
 
 def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
     """Return the metrics of a row that hbench computes. Raises ComparisonError where there is none,
-    or a run has others, too.
+    or a run has others, too: the table of a paper may have metrics of its own, while every score of
+    a run is to be had from its file.
     """
     metrics = [
         metric
@@ -120,6 +121,7 @@ def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> l
     """
     assert row.run is not None
     _refuse_second_row(row, board, identity_of(given))
+    # so that no other row of this method, or of this file, is compared in its place
     alone = board.model_copy(update={"rows": (row,)})
     checks = verify(
         alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
@@ -184,7 +186,8 @@ def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
     content = next(check for check in checks if check.field in CONTENT)
     differing = f"; {examples(apart)} differ" if apart else ""
     fix = None
-    if content.field == "sha256" and not apart:  # perhaps the same vectors in another container
+    # rows of former versions name the bytes: perhaps the same vectors in another container
+    if content.field == "sha256" and not apart:
         fix = (
             "hbench leaderboard add … --replace records the content in place of the file's checksum"
         )
@@ -221,6 +224,7 @@ def _checks(
 
     if row.run:
         _refuse_other_head(board, document)
+    # of another file the fields would differ for that reason alone
     if row.run and not row.run.is_of(*given):
         found = given.content if row.run.content else given.sha256
         field = CONTENT[0] if row.run.content else CONTENT[1]
@@ -244,7 +248,7 @@ def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
         for each in board.rows
         if each.run and each.run.content == given.content and [*each.identity[1:]] == beside
     ]
-    if row.run and row.run.sha256 and others:
+    if row.run and row.run.sha256 and others:  # two rows by content are found by their identity
         raise ComparisonError(
             "one file is two rows", expected="one row", found=examples([*others, row.method])
         )
@@ -253,7 +257,8 @@ def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
 def _refuse_other_head(board: Leaderboard, document: Document) -> None:
     """Raise ComparisonError for a leaderboard whose head says other levels or tests than those that
     its scores are of."""
-    tests = document.tests if len(document.tests) > 1 else ()
+    tests = document.tests if len(document.tests) > 1 else ()  # of one test nothing is averaged
+    # a head may leave the levels out, but not say others
     said = (board.levels or document.levels, set(board.averaged))
     if said != (document.levels, set(tests)):
         raise ComparisonError(
@@ -271,6 +276,7 @@ def _checked_fields(
     the row is built anew from `document`, the report on the file. Raises SubmissionError where the
     row hides what speaks against its file."""
     anew = row_of(document, board, RowDetails(method=row.method))
+    # a row may say more against its file than the report does, but not less
     assert anew.run is not None
     hidden = [doubt for doubt in document.doubts if doubt not in (run.doubt or "")]
     if hidden:
