@@ -111,7 +111,7 @@ def with_common_options(command: click.Command) -> click.Command:
     known = {option for parameter in command.params for option in parameter.opts}
     for option in common_options():
         option.expose_value = False  # the command's function does not take it
-        option.callback = _set_at_the_root
+        option.callback = _set_at_the_root  # as if said before the verb
         if not known.intersection(option.opts):
             command.params.append(option)
     if isinstance(command, click.Group):
@@ -194,7 +194,8 @@ def main() -> None:
     do).
     """
     for stream in (sys.stdout, sys.stderr):
-        # letters that the stream's encoding lacks, such as α in latin-1, are replaced
+        # letters that the stream's encoding lacks, such as α in latin-1, are replaced; a test's
+        # stream may be of another kind
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
@@ -222,6 +223,7 @@ def main() -> None:
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
     """Refuse names that are not UTF-8: neither Arrow nor a report in JSON can hold them."""
     for argument in arguments:
+        # Python holds bytes that are not UTF-8 as surrogates, which UTF-8 cannot write
         if argument.encode(errors="replace").decode() != argument:
             raise UsageError(
                 "an argument is not UTF-8",

@@ -57,7 +57,7 @@ def command(
     from hbench.look.pages.folder import refuse_folder
     from hbench.submissions import embeddings
 
-    refuse_folder(folder, KIND)
+    refuse_folder(folder, KIND)  # before anything is read and ranked, which may take long
     data = table.load(dataset)
     vectors = embeddings.read(file, ids=ids)
     with bar("ranking") as on_block:

@@ -55,6 +55,7 @@ class Selection:
         board = read_board(self.name)
         key = board.key(self.metric or board.metric)
         rows = self._rows(board)
+        # the leaderboard's own metric may have no score yet; one that is asked for should
         if self.metric and not any(key in row.scores for row in rows):
             raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
 
@@ -95,7 +96,8 @@ def _most_common_metrics(standings: Sequence[Standing]) -> list[str]:
 def board_as_text(
     board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str
 ) -> str:
-    """The standings in a format: markdown, latex, csv, bibtex or json."""
+    """The standings in a format: markdown, latex, csv, bibtex or json. Tables have the columns of
+    `metrics`; csv and json have all that is known, bibtex the sources alone."""
     import json
 
     from hbench.boards import export as exports
@@ -130,6 +132,7 @@ def terminal_table(
     width = NO_TERMINAL
     if watched(sys.stdout):  # by somebody at a terminal
         width = shutil.get_terminal_size((100, 24)).columns
+    # `shown` stays 1 where not even the first metric fits
     for shown in range(len(metrics), 0, -1):
         content = exports.table(
             standings, metrics[:shown], board.citations, board.levels_of_one_test

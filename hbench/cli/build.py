@@ -263,7 +263,9 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 
 
 def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
-    """Show what was built: the counts and digests of every split."""
+    """Show what was built: the counts and digests of every split, and of an own table or folder
+    (`read`) what its columns were taken for. For people a table of counts, a split a line: all
+    splits of a dataset have the same levels, and so the same counts."""
     from hbench.datasets.build import count_contents
 
     numbers = {split: count_contents(manifest) for split, manifest in dataset.manifests.items()}

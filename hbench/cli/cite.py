@@ -69,10 +69,11 @@ def sources(name: str) -> dict[str, str]:
     if name == OWN:
         return {OWN: OWN}
     if name in specs:
-        parts = specs[name].citation.split("; ")
+        parts = specs[name].citation.split("; ")  # a dataset with labels of others cites them, too
         return {
             name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)
         }
+    # a method and its loss often share a name, and two papers; that of a metric is no method's
     return _of_metric(name) or (_of_rows(name) | _of_loss(name))
 
 
@@ -90,7 +91,8 @@ def _of_metric(name: str) -> dict[str, str]:
 
 
 def _of_rows(method: str) -> dict[str, str]:
-    """The papers of the rows of a method on any leaderboard, whatever the case of its letters."""
+    """The papers of the rows of a method on any leaderboard, whatever the case of its letters:
+    their texts by short name. Rows of runs have no paper, and give none."""
     from hbench.boards import board_names, read_board
 
     citations = {}

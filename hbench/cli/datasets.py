@@ -67,7 +67,8 @@ def _list_datasets(*, as_json: bool, as_csv: bool) -> None:
 
 def _row_of_published(spec: Spec) -> dict[str, Any]:
     """What the list says of a published dataset, by keys that --json prints."""
-    # the images of each test; a test of queries against a gallery counts its gallery
+    # the images of each test; a test of queries against a gallery counts its gallery. Tests of one
+    # dataset may share images, so the first with a number stands for all
     numbers = [
         counts.get("images", counts.get("gallery"))
         for split, counts in spec.counts.items()
@@ -87,7 +88,8 @@ def _row_of_published(spec: Spec) -> dict[str, Any]:
 
 
 def _row_of_own(name: str) -> dict[str, Any]:
-    """What the list says of a dataset of one's own; the keys are those of the published ones."""
+    """What the list says of a dataset of one's own; the keys are those of the published ones. It
+    needs no files but those that were built, so it has no size to fetch, and is ready."""
     from hbench.datasets import load
 
     dataset = load(name)
@@ -134,7 +136,7 @@ def _card(name: str, *, as_json: bool) -> None:
         facts["files"] = _files_to_fetch(spec)
     try:
         facts |= _facts_of_built(load(name))
-    except DataError as error:
+    except DataError as error:  # it is not built here, or what is here is damaged
         if spec is None:
             raise
         facts["on this disk"] = error.problem
@@ -179,7 +181,7 @@ def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
         },
         **trees,
     }
-    if "background" in dataset.card:
+    if "background" in dataset.card:  # the colour under transparent images
         facts["background"] = dataset.card["background"]
     facts["digests"] = {split: manifest.digest for split, manifest in dataset.manifests.items()}
     # a dataset of drawn pictures has no folder of images

@@ -87,7 +87,8 @@ def command(out: Path, dim: int) -> None:
 
 
 def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
-    """Write an embedding file of the test's pixels, projected on what varies most in training."""
+    """Write an embedding file of the test's pixels, projected on the `dim` directions in which
+    those of the training images vary most."""
     import numpy as np
     from sklearn.decomposition import PCA
 
@@ -102,7 +103,7 @@ def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
             # in doubles: in single precision products differ between processors, and between the
             # rows of equal letters, whose vectors would then not be equal
             pixels.append(images.reshape(len(images), -1) / 255)
-        train, test = pixels
+        train, test = pixels  # (N, height · width), 0 to 1; manifests are in this order
 
         shown.update(task, description="projecting their pixels", completed=1)
         fitted = PCA(dim, svd_solver="covariance_eigh").fit(train)

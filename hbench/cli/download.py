@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
-    """Bars on stderr, silent where it is not a terminal; yields the function that moves them."""
+    """Bars on stderr, silent where it is not a terminal; yields the function that moves them.
+
+    `folder`: where the files go, and where parts of an earlier run may lie. The bar of all files
+    has no length where no file says its size.
+    """
     bytes_to_come = sum(source.size or 0 for source in sources) or None
     with terminal.progress(
         DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
@@ -45,7 +49,8 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
 
         def on_progress(source: RemoteFile, what: str, number: int) -> None:
             """Draw a file's bar: its bytes as they come, then its unpacking, whose length is
-            unknown. Called from several threads."""
+            unknown. Called from several threads. `number` is of `what` is new: "bytes" that came,
+            "files" that were unpacked; "end" takes the bar away."""
             with lock:
                 if what == "end":
                     if source.file in tasks:
@@ -59,7 +64,7 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
                         source.file, total=source.size, completed=came
                     )
 
-                if what == "files":
+                if what == "files":  # that many more are unpacked; bytes are no longer counted
                     progress.update(
                         tasks[source.file], description=f"{source.file}: unpacking", total=None
                     )
@@ -135,13 +140,13 @@ def command(
     spec = specs[name]
     folder = root or raw_folder(spec)
     sources = sources_of(spec, part=part, mirror=mirror)
-    if not spec.markers:
+    if not spec.markers:  # no path says that its raw files are here: it is drawn, and has none
         terminal.say(f"{name} needs no files")
         return
     if adopt is not None and _adopt(spec, sources, folder, adopt):
         return
     if offline:
-        at_once = jobs if adopt and not dry_run else None
+        at_once = jobs if adopt and not dry_run else None  # only files just adopted are unpacked
         _stay_offline(name, sources, DownloadOptions(folder), at_once=at_once)
     elif dry_run:
         _list_files(sources, folder)
@@ -151,6 +156,7 @@ def command(
         terminal.say(f"{len(sources)} files of {name} in {folder} are right")
     else:
         _fetch(sources, DownloadOptions(folder, repair, remove_archives), jobs)
+    # last, so that what can be fetched has come
     if spec.manual and not verify_only:
         raise DataError(
             f"files of {name} must be fetched by hand",
@@ -204,7 +210,7 @@ def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) 
 
     try:
         raw = find_raw(spec, existing)
-    except DataError:
+    except DataError:  # it is not unpacked there
         files = adopt_files(sources, folder, existing)
         if not files:
             archives = [Path(source.file).name for source in sources if source.unpack]
@@ -215,6 +221,7 @@ def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) 
             ) from None
         terminal.say(f"{len(files)} of {len(sources)} files are taken from {existing}")
         return False
+    # where the build finds it, without its name on the command line; nothing is copied
     write_text(folder / ADOPTED, f"{raw.resolve()}\n")
     terminal.say(f"{spec.name} is used as it lies in {raw}; next: hbench build {spec.name}")
     return True
@@ -251,7 +258,8 @@ def _list_files(sources: list[RemoteFile], folder: Path) -> None:
 
 def _row_of_files(files: list[RemoteFile], folder: Path) -> list[str]:
     """The row of one file, or of a series of files of the same part and state: name, bytes, part,
-    state, and the first address of the first."""
+    state, and the first address of the first. The bytes are "?" unless all sizes are known: a sum
+    of some would be taken for that of all."""
     first = files[0]
     name = first.file
     if len(files) > 1:

@@ -107,7 +107,7 @@ def command(
         by = TextModel(model, loading.weights, images.batch, device)
         _embed_names(by, dataset, out, split=split, naming=naming)
         return
-    naming.refuse_for_images()
+    naming.refuse_for_images()  # options of names, without --names
     if (model is None) == (models is None):
         raise click.UsageError("Give either MODEL or --models.")
 
@@ -209,6 +209,7 @@ def _embed_with_list(
     from hbench.train.embedding.embed_models import refuse_failed
 
     failed = _embed_with_each(images, listed, load_model)
+    # something was embedded, of items that are scored
     if len(failed) < len(listed) and images.split != "train":
         say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
     refuse_failed(failed, len(listed))
@@ -227,7 +228,7 @@ def _embed_with_each(
     images: SplitImages, listed: dict[str, Path], load_model: Callable[[str], Embedder]
 ) -> dict[str, HBenchError]:
     """Embed with every model of a list, each to its file, unless the file is there; return the
-    errors of those that fail, by model.
+    errors of those that fail, by model. `listed`: the file of each model's name.
     """
     from hbench.train.embedding.embed_dataset import is_embedded
     from hbench.train.embedding.embed_models import embed_models
@@ -266,6 +267,7 @@ def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
         hbench.embed(
             given, data, file, split=split, options=options, device=device, on_progress=watch
         )
+    # the file names them; without that option an image that cannot be read is an error
     left_out = embeddings.read(file).left_out if options.skip_unreadable else ()
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")

@@ -57,8 +57,12 @@ def environment() -> dict[str, Any]:
 
 
 def plugins() -> Iterator[dict[str, str | None]]:
-    """What other packages add: each is loaded as hbench would load it, and `problem` is why it is
-    left out, None where it works."""
+    """What other packages add, by kind, name and package ("NAME VERSION", None where the
+    installation does not say): each is loaded as hbench would load it, and `problem` is why it is
+    left out, None where it works.
+
+    A table of GROUPS is "MODULE:NAME", a registry that loads its plug-ins when it is first read,
+    and warns of those that fail; verbs have none, and an empty text."""
     for group, (kind, table) in GROUPS.items():
         points = [point for point in entry_points(group=group) if not _is_ours(point)]
         if not points:
@@ -94,7 +98,7 @@ def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[st
         return next((text for text in said if repr(point.name) in text), "it is not registered")
     try:
         point.load()
-    except Exception as error:
+    except Exception as error:  # whatever a foreign program raises as it is imported
         return f"{type(error).__name__}: {first_line(error)}"
     return None
 
@@ -119,7 +123,7 @@ def _processor() -> dict[str, Any]:
     from threadpoolctl import threadpool_info
 
     model = platform.processor() or "unknown"
-    with suppress(OSError):
+    with suppress(OSError):  # Linux alone has this file, and names the model better
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         model = next(
             (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),

@@ -217,12 +217,14 @@ def command(
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json
     """
     execution = extent.of(machine)
+    # options, with what was given of each, that make no sense for a table of several sizes
     of_one_report = {"--check": check, "--remarks": remarks, "--method": method}
     shown_as = "json" if as_json else format_
     smaller.refuse_beside(
         of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
     )
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
+    # what can be refused at once is, before a dataset and vectors are read
     reporting.refuse_missing([file, *submitted.paths])
     data = table.load(dataset)
     given = submitted.read(file)
@@ -238,7 +240,7 @@ def command(
         return
 
     report = _report(checked, execution, scoring, submitted.nodes, submitted.scored(file))
-    if report is not None:
+    if report is not None:  # None: a share of the blocks was computed, to be reported later
         reporting.write_report(report, files)
         reporting.show_report(report.document, shown_as, every_remark=remarks)
 
@@ -267,7 +269,8 @@ def _refused_together(
 
 
 def _show_checked(checked: Examined, *, as_json: bool) -> None:
-    """Say what --check found: what the file was taken for, doubts and remarks."""
+    """Say what --check found: what the file was taken for, doubts (what speaks against the scores)
+    and remarks (what one should know of them); a file that cannot be scored was refused before."""
     reporting.show_read(understood.document() for understood in checked.subject.read)
     for doubt in checked.subject.doubts:
         say(f"doubt: {doubt}")

@@ -110,7 +110,7 @@ def command(
         )
         for report, reason in many.not_comparable(documents, metric).items():
             del documents[report]
-            refused[files[report].name] = reason
+            refused[files[report].name] = reason  # under other conditions than most, or without it
             say(str(reason))
         if row is not None:
             reporting.write_rows([*documents.values()], row)

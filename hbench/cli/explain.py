@@ -73,7 +73,9 @@ def command(
 
 
 def _document(explained: Explained, tried: int, printed: PrintedValue) -> dict[str, Any]:
-    """What --json shows; `tried`: the number of conventions."""
+    """What --json shows; `tried`: the number of conventions. `fitting`: those that give the printed
+    value, rounded to its last digit or, where none does, cut off there; `nearest`: of the
+    others."""
     return {
         "value": printed.value,
         "tried": tried,
@@ -102,7 +104,8 @@ def _show(explained: Explained, name: str, what: str, command: str) -> None:
 
 
 def _rows(conventions: list[Convention], name: str, command: str) -> list[list[str]]:
-    """The cells of conventions of the metric `name`: those without options have no command."""
+    """The cells of conventions of the metric `name`: words, value with four digits, and command.
+    What no option of `hbench evaluate` asks for has no command."""
     from hbench.records.shown import shown
 
     rows = []

@@ -85,6 +85,7 @@ def command(
             "the gap is measured by labels", expected="a label tree", found="listed positives"
         )
     examined = examine(given, data, Settings(metrics, similarity=similarity))
+    # inside and whole are counted from one path of each item, down to the finest level
     if examined.conditions.words.several > 1:
         raise UsageError(
             "the gap goes by one path of each item",
@@ -99,7 +100,7 @@ def command(
     documents = []
     for name, manifest in examined.data.tests.items():
         items = int(manifest.gallery.sum())
-        if items < 2 * batch:
+        if items < 2 * batch:  # inside a single batch, which is the gallery, there is no gap
             raise UsageError(
                 "the gallery is too small for two batches",
                 expected=f"--batch of at most {items // 2}",
@@ -137,7 +138,9 @@ def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
 
 
 def _show_gap(document: dict[str, Any]) -> None:
-    """Print the gap of every metric, and how large it can be at most."""
+    """Print the gap of every metric, and how large it can be at most, in points, of a `document`
+    as `_json_document` makes it. The second bound is None for similarities that are no cosines,
+    to which thresholds of 0.9 and 0.6 mean nothing."""
     cells = [
         (
             name,

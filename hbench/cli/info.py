@@ -47,7 +47,8 @@ def _compile() -> None:
     with progress() as bars:
         task = bars.add_task("compiling the ranking kernels", total=3)
         for dim, dtype in ((8, np.float32), (8, np.float64), (2048, np.float32)):
-            items = np.arange(2200)  # whose pairs are enough for compiled code to be used
+            # so many that compiled code is used for their pairs; fewer are ranked by numpy
+            items = np.arange(2200)
             vectors = np.random.default_rng(0).normal(size=(len(items), dim)).astype(dtype)
             score(vectors, np.stack([items // 40, items // 5], axis=1))
             bars.advance(task)

@@ -143,17 +143,18 @@ def command(
                 f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}."
             )
         refuse_unwritable(out)
+    # --query is a file here; who means a query's id is told which option takes it
     hint = " To choose a query by its id, say --item ID." if query else ""
     models: list[EmbeddingFile] = [*files, *pairs_of(query, gallery, hint=hint)]
     if not models:
         raise click.UsageError("Give FILES of embeddings, or --query FILE --gallery FILE.")
     choice.refuse_several_ways()
-    ties = "pessimistic"
+    ties = "pessimistic"  # as an evaluation takes them, unless its report says otherwise
     if report is not None:
         if similarity is not None:
             raise click.UsageError("--report states the similarity: leave --similarity out.")
         similarity, ties = _similarity_and_ties(report)
-    data = table.load(dataset, kept=report)
+    data = table.load(dataset, kept=report)  # a table is read as it was for the report
     results = browse(
         models,
         data,

@@ -21,7 +21,7 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
 
     known = [name] if name else list(losses)
     entries = [loss_entry(loss) for loss in known]
-    parameters = []  # of every loss: name -> default
+    parameters = []  # of every loss: name -> default; REQUIRED marks those without one
     for entry in entries:
         defaults = entry.parameters.items()
         parameters.append({n: "required" if value is REQUIRED else value for n, value in defaults})

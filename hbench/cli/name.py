@@ -48,7 +48,8 @@ class NamingOptions:
     k: int
 
     def read(self, file: Path, data: Dataset) -> Named:
-        """What is in a file: vectors, or, where nothing else gives names, predictions."""
+        """What is in a file: vectors, or, where nothing else gives names (neither vectors of nodes
+        nor labelled items), a table of predictions for the dataset's one test."""
         from hbench.evaluation.by_name.asked import test_of
         from hbench.evaluation.by_name.predicted import predictions_in
         from hbench.submissions import embeddings
@@ -60,7 +61,8 @@ class NamingOptions:
     def named(
         self, given: Named, data: Dataset, unit: str | None, items: list[str] | None = None
     ) -> NamedPictures:
-        """The items with their names, by default those of the test."""
+        """The `items`, by default those of the test, with the names that the vectors or predictions
+        `given` lead to; `unit`: what intervals go by, a level or "query", None for the finest."""
         from hbench.evaluation.by_name.sources import name
 
         return name(
@@ -107,7 +109,10 @@ class PromiseOptions:
             raise click.UsageError("--calibrate sets the threshold of --trust: give both.")
 
     def calibration(self, data: Dataset, given: Named, source: NamingOptions) -> Calibration:
-        """What the threshold is set on; None for halves of the classes."""
+        """What the threshold is set on; None for halves of the classes.
+
+        Vectors of a split's items are looked for in what was `given`, then in the gallery, which
+        may be the training split."""
         from hbench.evaluation.by_name.asked import read_calibration
         from hbench.submissions import embeddings
 
@@ -125,7 +130,9 @@ class PromiseOptions:
     def answers(
         self, named: NamedPictures, data: Dataset, on: Calibration, source: NamingOptions
     ) -> Trusted | None:
-        """The answers at the threshold of the promise, set on a calibration; None without one."""
+        """The answers at the threshold of the promise, set on a calibration; None without a
+        promise. `on`: a share of the classes, or None for halves of them, whose own items set the
+        threshold; ids of items among the named ones; or others, which are named first."""
         from hbench.evaluation.by_name.asked import Others, refuse_labels
 
         if self.trust is None:
@@ -194,6 +201,7 @@ def command(
     """
     _refuse_outputs(output, page)
     promise.refuse_alone()
+    # a calibration says which items there are to name: so it is read before they are named
     data = table.load(dataset)
     given = source.read(file, data)
     on = promise.calibration(data, given, source)
@@ -256,7 +264,7 @@ def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
     if trusted is not None:
         show(trusted.remark)
         show_table("answers, percent", *_answers(named, trusted))
-    if named.has_truth.any():
+    if named.has_truth.any():  # of new items nobody knows what is right
         show_table("names, percent; hops: edges", *_scores(named))
         show_table("mass, and what is right of it, percent", *_reliability(named))
     show(named.signature)
@@ -267,6 +275,7 @@ def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
     from hbench.evaluation.by_name.compared import HEADER
     from hbench.records.queries import units_in_words
 
+    # an item may lack a value, and so may all items of a unit: values differ in their numbers
     units = max(each.units for each in against)
     show_table(
         f"{file.stem} − {other.stem}, percent; hops: edges",

@@ -30,6 +30,7 @@ class FilePath(click.Path):
             for each in (ctx.command.params if ctx else ())
             for name in (*each.opts, *each.secondary_opts)
         }
+        # a short word such as -o is left alone: a file may be called so, and - is stdin
         if str(value) in options and str(value).startswith("--"):
             self.fail(f"it needs a file, and the next word is the option {value}", param, ctx)
         return super().convert(value, param, ctx)

@@ -83,6 +83,7 @@ def command(
 
     refuse_folder(out, "report")
     # without options of its own, a table is read as the report says
+    # so the name or path alone is handed on, and read once the report is
     data = table.load_if_named(dataset) if table.is_said else dataset
     reported = read_runs(files, dataset=data, test=test, by=by)
     scored: list[EmbeddingFile] = [*embeddings, *pairs_of(query, gallery)]

@@ -36,8 +36,9 @@ BY_QUERY = ".by-query.parquet"
 
 
 def size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """Read a number of bytes, such as 500M or 2G, as click's callback of an option; None where it
-    was not given."""
+    """Read a number of bytes, such as 500M or 2G, also 2GB and 2 GiB, as click's callback of an
+    option; None where it was not given. A number of more digits than any memory has is refused,
+    since as a float it could be infinite."""
     if value is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
@@ -197,8 +198,9 @@ MACHINE = block(
 def submitted(
     file: Path, ids: Path | None, gallery: Path | None, *, movable: bool = False
 ) -> Submission:
-    """Read the submission in a file, or that of queries and a gallery in a file each; `movable` as
-    `read` takes it.
+    """Read the submission in a file, or that of queries and a gallery in a file each, whose ids, if
+    they are apart, are all in the one file `ids`; `movable` as `read` takes it: whether the vectors
+    may be put into another order in memory. Those of two files stay in theirs.
     """
     from hbench.evaluation import submission
     from hbench.evaluation.submission.embedding import EmbeddingSubmission
@@ -245,7 +247,8 @@ def board_of(dataset: str) -> Leaderboard | None:
 def write_report(report: Report, files: ReportFiles) -> None:
     """Write each output whose option was given.
 
-    Called before anything is printed, in case stdout is closed.
+    Called before anything is printed, in case stdout is closed. The values by query lie beside the
+    report unless said otherwise; without a report they are a file of their own.
     """
     from hbench.core.files import locked
 
@@ -279,7 +282,8 @@ def write_rows(documents: list[Document], path: Path) -> None:
 
 
 def show_scores(document: Document) -> None:
-    """Print the score tables and their heading."""
+    """Print the score tables, with one heading above all, and below them what intervals are taken
+    over, and the signatures: the report's, and that of each other tree it was scored under."""
     from hbench.records import report_tables
 
     for place, content in enumerate(report_tables.tables(document)):
@@ -360,6 +364,7 @@ def show_report(document: Document, format_: str, *, every_remark: bool = True) 
     for remark in remarks_of(document, every=every_remark):
         say(remark)
     board = board_of(document.dataset)
+    # no sentence comes where the report lacks the score that the leaderboard ranks by
     if board and (placed := placing(document, board)):
         say(placed)
 

@@ -129,6 +129,7 @@ def command(
         with _told(model, failed):
             source = _source_of(model, loading)
             for data, documents in scored:
+                # within the model's own block: one dataset that fails does not stop the others
                 with _told(f"{model} on {data.name}", failed):
                     folder = out / data.name
                     file = _file_of(source, model, data, folder, embedding)
@@ -159,6 +160,7 @@ def _refuse_alike(models: Sequence[str]) -> None:
     by_report: dict[str, str] = {}
     for model in dict.fromkeys(models):
         path = Path(model)
+        # a file of embeddings is scored as it is; those of a net get a file by its name
         report = path.stem if path.is_file() else Path(file_name(model)).stem
         if report in by_report:
             raise UsageError(
@@ -264,7 +266,8 @@ def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
 
 
 def _write_pages(scored: Scored, folder: Path) -> None:
-    """Write the pages of all models, the best first."""
+    """Write the pages of all models, the best first. The method of each report is the name of its
+    file: so was it examined."""
     from hbench.evaluation import many
     from hbench.look.report.folder import write_report
     from hbench.look.report.runs import read_runs

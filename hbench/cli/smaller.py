@@ -136,7 +136,8 @@ def score_sizes(
     scoring: ScoringOptions,
     execution: Execution,
 ) -> ScoredSizes:
-    """Score the whole vectors, and all sizes that the options say."""
+    """Score the whole vectors, and all sizes that the options say: numbers of coordinates, kept
+    from the front and, with components, along these, too, and numbers of bits."""
     from hbench.evaluation.variants import smaller
 
     vectors = given.embeddings("a smaller size")
@@ -145,6 +146,7 @@ def score_sizes(
     sizes = smaller.sizes_of(
         whole, options.dims, options.bits, with_components=components is not None
     )
+    # no files: smaller vectors are in none that a cluster's workers could read
     with execution.open([], announce=say) as execute, bars("ranking") as on_test:
 
         def report(examined: Examined) -> Report:
@@ -178,8 +180,8 @@ def show_sizes(
         show_json(scored.document())
         return
     _show_table(scored.scores, as_csv=form == "csv")
-    if form == "table":
-        for score in scored.scores[1:]:
+    if form == "table":  # sentences are for people
+        for score in scored.scores[1:]:  # the first is the whole, which loses nothing
             say(smaller.losses_in_words(score))
 
 

@@ -29,7 +29,8 @@ ITEM_HELP = "The table's column of ids.  [default: the one that looks so]"
 
 
 def table_options(*item: str) -> list[Callable[[Any], Any]]:
-    """The options of a table; `item`: what the column of ids is called."""
+    """The options of a table; `item`: what the option of its column of ids is called, since of some
+    verbs --item is a query. Their values are the fields of a TableOptions."""
     return [
         click.option(*item, "item_column", metavar="COLUMN", help=ITEM_HELP),
         click.option(

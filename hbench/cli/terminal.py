@@ -138,7 +138,8 @@ def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:
     """The characters that a column takes at least. The first column holds names, which stay whole
-    up to NAME; of another one its longest word and a comfortable line fit.
+    up to NAME; of another one its longest word, up to MAX_WORD, and a comfortable line fit, where
+    it has so much text.
     """
     texts = [header[position], *(row[position] for row in rows)]
     longest = max(map(len, texts))
@@ -205,7 +206,8 @@ def steps_first() -> Progress:
 @contextmanager
 def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     """Bars for parts of some work; yields a function of a part's name that makes its bar and
-    returns what moves it.
+    returns what moves it: a function of what is done and of all there is to do. Where no bars are
+    shown, rich, which loads slowly, is not imported.
     """
     if not shows_bars():
         yield lambda _part: lambda _done, _total: None

@@ -133,6 +133,8 @@ def command(
             _check_trials(recipe, changes, sweep)
         show(files.as_toml(_checked(chosen)).rstrip("\n"))
         return
+    # torchrun says by these variables how many processes train together, and which this one is:
+    # the first one speaks for all
     is_shared = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if sweep and is_shared:
         raise click.UsageError("--sweep trains by one process: leave torchrun out.")
@@ -178,7 +180,7 @@ def _checked(chosen: Recipe) -> Recipe:
     try:
         data = load(chosen.dataset)
     except (DataError, UnknownName) as error:
-        if is_open(chosen):
+        if is_open(chosen):  # a size that is the dataset's is not known without it
             raise
         say(f"not checked against its classes: {error.problem}")
         return chosen
@@ -203,7 +205,11 @@ def _best_of_sweep(
     keep: str,
     run: RunOptions,
 ) -> Recipe:
-    """Train the trials of a sweep, show them as a table, and return the recipe of the best."""
+    """Train the trials of a sweep, show them as a table, and return the recipe of the best.
+
+    `choices`: what is tried, KEY=V1,V2,…, each; `out`: the folder of the run, in which every trial
+    has one of its own; `keep`: "best" deletes the weights of the others, whose records stay.
+    """
     from hbench.train import sweep as sweeps
     from hbench.train.records.refusals import refuse_run_in
     from hbench.train.records.trials import best_first
@@ -229,6 +235,7 @@ def _best_of_sweep(
         if trials:
             _show_trials(sweep, best_first(trials, sweep.resolved().select_by), number)
 
+    # by the metric that the recipe selects checkpoints by, which knows whether more is better
     best, *others = best_first(trials, sweep.resolved().select_by)
     for end in sweeps.ends_of(sweep, best):
         say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
@@ -261,7 +268,7 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
         torch.set_num_threads(run.threads)
     with join_processes(run.device) as processes:
         bars = steps_first()
-        bars.disable |= not processes.first
+        bars.disable |= not processes.first  # of several processes the first alone shows anything
         with bars:
             watch = Progress(bars, chosen.log_every, is_first=processes.first)
             report = train(
@@ -278,7 +285,7 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
             show_scores(report.document)
             for doubt in report.document.doubts:
                 say(f"doubt: {doubt}")
-            if chosen.tested:
+            if chosen.tested:  # else the tests were left alone, as while settings are tried
                 command = f"hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset}"
                 say(f"wrote {out}: {command} scores it again")
             else:
@@ -298,9 +305,9 @@ class Progress:
         self.bars = bars
         self.log_every = log_every
         self.is_first = is_first  # of the processes, which alone shows anything
-        self.says = is_first and bars.disable
+        self.says = is_first and bars.disable  # lines, in place of a bar
         self.task = bars.add_task("first step", total=None)
-        self.best = ""
+        self.best = ""  # the best validation so far, in words
         self.begun = time.monotonic()
         self.taken = 0  # steps, by this process: a resumed run has others before
         self.first_end = 0.0  # when the first of them ended
@@ -311,6 +318,7 @@ class Progress:
         is no bar and the step is logged, or the first after ten seconds, so that nobody waits long
         for a sign of life."""
         terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
+        # parts of the net that learn equally fast are said once
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
         line = (
@@ -360,7 +368,7 @@ def time_left(steps: int, *, after_first: int, seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds.
+    """A number of seconds as hours, minutes and seconds, or, below an hour, minutes and seconds.
 
     >>> duration(9), duration(75.2), duration(3_725)
     ('0:09', '1:15', '1:02:05')

@@ -44,6 +44,7 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
     classes = [items_of_level(tree, is_known, level) for level in range(1, tree.depth + 1)]
     counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
     root = Tree(Text(f"{ROOT}  {_count(int(is_known.sum()), int(items.sum()), at_leaf=False)}"))
+    # by (number of levels above a node, the node there); the root has none above it
     drawn: dict[Node, Tree] = {(0, 0): root}
 
     for level in range(min(depth, tree.depth)):
@@ -71,8 +72,8 @@ def _children_of_parents(tree: LabelTree, level: int) -> Iterator[tuple[int, lis
 
 
 def _count(classes: int, items: int, *, at_leaf: bool) -> str:
-    """A node's numbers, as "(12 classes, 340 items)"; where every class has one item, or a class
-    stands alone, the number that says nothing is left out."""
+    """A node's numbers, as "(12 classes, 340 items)"; where every class has one item, or the node
+    is itself a class (`at_leaf`), the number that says nothing is left out."""
     parts = []
     if classes and not at_leaf:
         parts.append("1 class" if classes == 1 else f"{classes:,} classes")
@@ -85,7 +86,7 @@ def problem_lines(
     table: NameTable, problems: Iterable[TreeProblem], *, most: int | None
 ) -> Iterator[str]:
     """The table in a line, then the problems by kind, `most` of each (None: all), with the policies
-    that mend them.
+    that mend them. `problems`: in the order of their kinds, as they are found.
     """
     levels = f"{len(table.levels)} levels ({', '.join(table.levels)})"
     yield f"{len(table.rows):,} rows of {levels}, {sum(table.rows.values()):,} items"
@@ -116,7 +117,8 @@ def _places_in_words(problem: TreeProblem) -> str:
 
 
 def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
-    """Show what every policy changed, `most` rows of each (None: all)."""
+    """Show what every policy changed, `most` rows of each (None: all). Changes come policy by
+    policy, as these were applied."""
     for name, group in groupby(mended.changes, key=lambda change: change.policy):
         changes = list(group)
         yield (
@@ -171,7 +173,7 @@ class NamesOptions:
         table = self._names_as_they_stand()
         if table.read is not None:
             say(f"read: {table.read}")
-        if self.placeholders:
+        if self.placeholders:  # instead of the usual ones; names are compared without case
             missing = frozenset(text.strip().casefold() for text in self.placeholders)
             table = replace(table, placeholders=missing)
         return table, mend(table, self.policies)
@@ -280,6 +282,7 @@ def show_command(
             }
         )
         return
+    # in a pipe or a file no line is broken; no node has more children than there are classes
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
     _show_figures(figures)

@@ -53,6 +53,7 @@ def verify_file(
     board = read_board(name)
     data = dataset_of(dataset, board.dataset)
     alike = [row for row in board.rows if (row.setup.queries is not None) == (nodes is not None)]
+    # without one of the method all rows stay: the refusal then says that names are asked, or items
     if any(row.method == method for row in alike):
         board = board.model_copy(update={"rows": tuple(alike)})
     checks = verify(
@@ -74,7 +75,9 @@ def _show_checks(checks: Sequence[Check], title: str, *, as_json: bool) -> None:
 
 
 def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> None:
-    """Make the files of a method's rows again, and show how their scores compare."""
+    """Make the files of a method's rows again, in the folder `out` or one that is removed at the
+    end, and show how their scores compare. Of several rows each has a folder in it, by number.
+    Raises ComparisonError where a row does not stand."""
     from tempfile import TemporaryDirectory
 
     from hbench.boards import read_board
@@ -124,7 +127,8 @@ def _make_again_and_compare(
 
 
 def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: bool) -> None:
-    """Verify the rows of runs of one leaderboard, or of all, by the files in a folder."""
+    """Verify the rows of runs of one leaderboard, or, without a `name`, of all, by the files in a
+    folder; those of one `method`, or of all."""
     from hbench.boards import read_board_file
     from hbench.boards.proof import fetched
 
@@ -144,7 +148,13 @@ def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: 
 def verify_fetched(
     name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool
 ) -> None:
-    """Verify the rows of runs of one leaderboard, or of all, by the files that they name."""
+    """Verify the rows of runs of one leaderboard, or, without a `name`, of all, by the files that
+    they name.
+
+    `method`: only its rows; `revision`: only what was changed since that git revision; `mark`:
+    write into the leaderboard's file which rows were verified. A file that cannot be read is a
+    verdict, too, so that those of the others are not lost.
+    """
     from hbench import boards as leaderboard
     from hbench.boards.proof import fetched
     from hbench.boards.proof.addresses import strangers_requester
@@ -257,7 +267,8 @@ def _rows_to_verify(
     path: Path, board: Leaderboard, revision: str | None, method: str | None
 ) -> RowsToVerify:
     """The rows of runs to verify, of a method if one is named: all, or those that were changed
-    since a revision."""
+    since a revision. What changed beside them is a verdict each, whatever the method: the head of
+    the file and rows that are gone differ, and rows of papers are left to a person."""
     from hbench.boards.proof.changes import changes_since, in_place_of
     from hbench.boards.proof.fetched import ABSENT, DIFFERS, RowVerdict
 
@@ -282,8 +293,8 @@ def _rows_to_verify(
 
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
-    """Print the verdicts; raises ComparisonError where a row is not what its file gives,
-    SourceError where a file cannot be had.
+    """Print the verdicts; raises ComparisonError where a row is not what its file gives, and only
+    then SourceError where a file cannot be had: a program tells the two by the exit code.
     """
     from hbench.boards.proof import fetched
     from hbench.boards.proof.summary import as_markdown, escaped
