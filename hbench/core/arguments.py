@@ -163,7 +163,7 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
     import numpy as np
 
     try:
-        array = np.asanyarray(_without_gradient(given))
+        array = np.asanyarray(_without_gradient(given))  # which keeps a mask, to be refused below
     except (ValueError, TypeError, RuntimeError) as error:
         raise UsageError(
             f"{name} cannot be read as an array",
@@ -182,7 +182,7 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
 
 def _without_gradient(given: Any) -> Any:
     """Torch tensors, alone or in lists, as what numpy reads: without a gradient, on the processor,
-    in a type that numpy has."""
+    in a type that numpy has, as bfloat16 is not. Anything else is returned as it is."""
     # told by their methods, so that torch need not be imported
     if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
         import numpy as np
@@ -279,7 +279,7 @@ def _kind_of_class(annotation: type) -> ArgumentKind:
 
     def is_number(value: Any) -> bool:
         """Whether a value is a number of the class: True, which Python counts as 1, is none."""
-        is_huge = isinstance(value, int) and abs(value) >= HUGE
+        is_huge = isinstance(value, int) and abs(value) >= HUGE  # no float could hold it
         return isinstance(value, classes) and not isinstance(value, bool) and not is_huge
 
     if annotation is bool:

@@ -69,6 +69,8 @@ class HBenchError(Exception):
         found: str | None = None,
         fix: str | None = None,
     ) -> None:
+        """Keep the parts, and make the message of them: the problem, and below it a line for each
+        part that is given; without what could steer the terminal."""
         self.problem = problem
         self.expected = expected
         self.found = found
@@ -107,6 +109,8 @@ class UnknownName(UsageError):
         searched: object = None,
         otherwise: str | None = None,
     ) -> None:
+        """Make the sentences of the refusal; of many known names the first SHOWN_CHOICES are
+        listed."""
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
         shown = ", ".join(known[:SHOWN_CHOICES]) + (" …" if len(known) > SHOWN_CHOICES else "")

@@ -190,6 +190,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays = read_arrays(path)
         return dict(parse_json(arrays.pop(HEADER).tobytes())), arrays
     except DAMAGED as error:
+        # without a header it is sound, but none of hbench's
         reason = "another .npz" if isinstance(error, KeyError) else first_line(error)
         raise SubmissionError(
             f"{path} cannot be read", expected="arrays that hbench kept", found=reason

@@ -56,7 +56,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         """The entry of this name. Other packages are asked only where it is not known already:
         loading them takes long. Raises UnknownName."""
-        if not isinstance(name, str):
+        if not isinstance(name, str):  # as a list, which cannot be looked up
             raise UnknownName(self.kind, repr(name), sorted(self._entries))
         if name not in self._entries:
             self._load_plugins()
@@ -82,7 +82,7 @@ class Registry(Generic[T]):
         if self._plugins_loaded or self.group is None:
             return
 
-        self._plugins_loaded = True
+        self._plugins_loaded = True  # before: a plug-in that looks up a name must not begin anew
         for point in entry_points(group=self.group):
             try:
                 entry: Any = point.load()

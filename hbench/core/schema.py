@@ -86,6 +86,7 @@ def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Mode
         return model.model_validate(_lists_as_tuples(values))
     except ValidationError as error:
         details = error.errors(include_url=False)
+    # raised out here, so that Python shows no error of pydantic above this one
     shown = [_problem(values, detail) for detail in details[:SHOWN_PROBLEMS]]
     more = [f"and {len(details) - SHOWN_PROBLEMS} more"] if len(details) > SHOWN_PROBLEMS else []
     fixes = dict.fromkeys(

@@ -96,7 +96,9 @@ def load(
         level_names=_words(level_names),
         taxon=taxon,
     )
+    # a table that is not there is refused by its reader, which says so
     if path.is_file() or suffix_of(path) in sheet.SUFFIXES:
+        # a table of query, item and grade lists positives; what is said of columns means names
         if columns == NOTHING and not policies and path.is_file() and is_qrels(path):
             return read_qrels(path)
         data = read_single(path, policies, columns if columns != NOTHING else None)
@@ -163,6 +165,7 @@ def _words(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool) -> Dataset:
     """Read a dataset that is none of the published: a folder, or one that was `built` by name."""
+    # a folder that is no dataset is read, too, where nothing else is meant: the refusal says why
     if path.is_dir() and ((path / "dataset.json").exists() or built is None):
         return _as_published(read(path))
     # even where the working folder has a folder of this name, such as that of its images
@@ -179,7 +182,8 @@ def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool
 
 
 def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None:
-    """Raise UsageError for choices that only a table leaves open."""
+    """Raise UsageError for choices that only a table leaves open; `name`: what is loaded, which is
+    none."""
     tables = f"one of {', '.join(sheet.SUFFIXES)}"
     if columns != NOTHING:
         raise UsageError(

@@ -111,6 +111,7 @@ def build_published(
     raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
     errors = _differences(spec, dataset)
+    # where publications disagree, nobody knows which counts are right: these refuse nothing
     disputed = _unlike_any(spec, dataset)
 
     files = None
@@ -277,6 +278,7 @@ def _build_own(
     chosen = name or Path(Path(source.name).name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
+    # by its name a dataset is found in any of hbench's folders, at --out in that one alone
     used = [
         place
         for place in ([folder] if out else [folder, *folders(chosen)])
@@ -289,6 +291,7 @@ def _build_own(
             fix="--force replaces it; another NAME or --out DIR keeps both",
         )
 
+    # a path may be that of a built dataset, which is built anew; a table in memory is none
     built = dataset_at(source.path) if isinstance(source.path, Path) else None
     dataset, images, copies = build_own(chosen, source, folder, on_remark, built=built)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
@@ -353,6 +356,7 @@ def _remarks_on_own_files(
                 f"({examples(both, most=3)})"
             )
         yield f"{folder / COPIES} lists the copies"
+        # where they were kept, what either way of removing them would do; else what was done
         yield from map(
             copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies]
         )
@@ -375,7 +379,7 @@ def save_built(
                 temporary.write_bytes(content)
 
         save(dataset, folder)
-        (folder / COPIES).unlink(missing_ok=True)
+        (folder / COPIES).unlink(missing_ok=True)  # of a dataset that this one replaces, too
         if copies is not None:
             write_text(folder / COPIES, copies.table())
         outdated = (folder / CROISSANT).exists()  # of the dataset that this one replaces

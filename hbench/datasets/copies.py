@@ -92,6 +92,7 @@ class Copies:
         for places in self._places():
             labels = dict.fromkeys(self.rows[place] for place in places)  # the different ones
             if len(labels) > 1:
+                # all of them: which label is the right one is not known
                 across[tuple(label[-1] for label in labels)] += len(places)
             else:
                 within += [self.items[place] for place in places[1:]]

@@ -119,6 +119,7 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
         if source.unpack is not None and state not in {"done", "unpacked"}:
             needed += size
 
+    # what earlier runs have fetched of files that are not whole yet
     part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
     if needed - part > free_bytes(folder):
         raise DataError(
@@ -251,7 +252,8 @@ def _md5_in(url: str, requester: Requester) -> str:
 def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
     """Verify a file, and return the paths of what was unpacked from it and is missing or changed.
 
-    The list is empty for a plain file, and where the archive was removed. Raises IntegrityError
+    The list is empty for a plain file, and where the archive was removed once it was unpacked, so
+    that nothing is left to compare with. Raises IntegrityError
     where the file does not match its published checksums or those of its download; DataError where
     it is missing.
     """
@@ -288,5 +290,6 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     except DataError:  # the file is missing
         return
 
+    # a wrong archive, or wrong files from a sound one: either way it is to be unpacked again
     if record is not None:
         registry.write_record(folder, source, dataclasses.replace(record, unpacked=None))

@@ -55,7 +55,7 @@ def sources_of(
     """
     files = {file.file: file for file in spec.files}
     # the user's tables replace fields of known files, or add files
-    for table in _tables_of_user(own_file()).get(spec.source, []):
+    for table in _tables_of_user(own_file()).get(spec.source, []):  # datasets may share raw files
         known = files.get(table["file"])
         files[table["file"]] = RemoteFile(**table) if known is None else replace(known, **table)
 
@@ -143,7 +143,9 @@ def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> No
 def record_file(
     folder: Path, source: RemoteFile, path: Path, sums: dict[str, str]
 ) -> DownloadRecord:
-    """Write and return the record of a source whose file at `path` has these checksums now."""
+    """Write and return the record of a source whose file at `path` has these checksums now, by
+    kind, "sha256" and perhaps "md5". With its size and time: while both stay, it is not read
+    again."""
     size = path.stat().st_size
     time = path.stat().st_mtime_ns
     record = DownloadRecord(str(path), size, time, sums.get("md5", ""), sums["sha256"])

@@ -203,9 +203,11 @@ def _table_with_class_numbers(
     """
     columns: dict[str, pa.Array] = {"item": pa.array(manifest.items, pa.string())}
     features: dict[str, dict[str, Any]] = {"item": {"dtype": "string", "_type": "Value"}}
+    # where the first item is a file all are; drawn pictures and boxes are none
     if root is not None and (root / str(manifest.items[0])).is_file():
         name = "image" if "image" not in manifest.levels else "image_file"
         paths = pa.array([str(root / item) for item in manifest.items], pa.string())
+        # without bytes: images are opened by their paths
         columns[name] = pa.StructArray.from_arrays(
             [pa.nulls(len(paths), pa.binary()), paths], fields=list(IMAGE)
         )
@@ -240,6 +242,7 @@ def card_text(dataset: Dataset) -> str:
         files = configurations.setdefault(
             "default" if manifest.levels == dataset.levels else name, []
         )
+        # the name of a split of Hugging Face has no hyphen
         files.append({"split": name.replace("-", "_"), "path": f"{FILES}/{name}.parquet"})
 
     head = {

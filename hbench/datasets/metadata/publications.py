@@ -80,6 +80,7 @@ def _publication_of_unknown(name: str, text: str) -> Publication:
     text says them.
     """
     key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    # the name first, as "CVPR 2021" has it; the last number, behind those of a title
     years = YEAR.findall(name) or YEAR.findall(text)
     arxiv = re.findall(r"arXiv[ :](\d{4}\.\d{4,5})", text)
     year = int(years[-1]) if years else None

@@ -73,7 +73,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 
     refuse_depth(len(own.columns.levels))
     understood = own.understood
-    listed = own.items if policies else ()
+    listed = own.items if policies else ()  # without policies none of them is left out
     if policies:
         policies, facts = chosen_policies(own, policies)
         understood = dataclasses.replace(understood, facts=(*understood.facts, *facts))
@@ -136,7 +136,8 @@ def _rows_of(own: OwnTable) -> list[Row]:
 
     _refuse_gaps(own, rows)
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
-    # a text of its own for each item, such as a caption, below classes that items share
+    # a text of its own for each item, such as a caption, below classes that items share; in a small
+    # table classes of one item are what the user has so far
     if MAX_SMALL_TABLE < len(rows) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
             f"no two items share a {levels[-1]}, so that no query has a positive at the finest "
@@ -241,6 +242,7 @@ def refuse_name(name: str) -> None:
             f"{name} is the name of a published dataset",
             fix="choose another: hbench build NAME --from …",
         )
+    # the folder `leaderboards` beside those of the datasets holds the user's own rows
     if (
         not re.fullmatch(r"\w[\w.+-]*", name)
         or suffix_of(Path(name)) in TABLES

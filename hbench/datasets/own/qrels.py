@@ -35,7 +35,7 @@ def is_qrels(path: Path) -> bool:
     if suffix_of(path) not in SUFFIXES:
         return False
     text = TextTable(path)
-    if text.head is None or not text.head.lines:
+    if text.head is None or not text.head.lines:  # no text, or an empty one
         return False
     if all(_is_line(line) for line in text.head.lines):
         return True

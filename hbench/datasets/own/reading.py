@@ -67,7 +67,7 @@ def own_table_of(
 
     table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
     table, of_paths = with_paths(table, several=chosen.several)
-    facts = (*facts, *(of_paths or of_lists))
+    facts = (*facts, *(of_paths or of_lists))  # lists that are paths are said once, as paths
     if chosen.several:
         table = several.without_lists(table, chosen.levels)
     check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
@@ -89,7 +89,7 @@ def own_table_of(
     else:
         _refuse_for_paths(own, chosen)
 
-    if not chosen.several:
+    if not chosen.several:  # an item has one label, and who meant several is told of the option
         _refuse_several_labels(own)
         return replace(own, facts=(*own.facts, *_maybe_several(own)))
     if len({*own.items}) == len(own.table):
@@ -198,7 +198,7 @@ def _with_lineages(
     # a single level that is a column of the table is that of ids; else levels are ranks
     named = [level for level in chosen.levels if level in table.column_names]
     of_ids = named if len(chosen.levels) == 1 else []
-    if chosen.taxon:
+    if chosen.taxon:  # which says the column, so that every level that was named is a rank
         check_columns(table, [chosen.taxon])
         of_ids = []
     named_column = chosen.taxon or next(iter(of_ids), None)

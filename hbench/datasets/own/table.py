@@ -120,9 +120,9 @@ class OwnTable:
         if not nameless.any():
             return nameless
         asked = np.isin(np.array(self.splits, dtype=object), ("train", "query"))
-        # where no row has a name at all, the column is at fault, and none is a distractor
         if "query" in self.masks:
             asked |= self.masks["query"]
+        # where no row has a name at all, the column is at fault, and none is a distractor
         return np.asarray(nameless & ~asked & ~nameless.all())
 
     def text(self, column: str) -> pa.ChunkedArray:
