@@ -64,6 +64,7 @@ def _refuse_folder(path: Path) -> None:
     may be meant."""
     reports = [file.name for file in sorted(path.glob("*.json"))]
     embeddings = [file.name for file in sorted(path.iterdir()) if file.suffix.lower() in VECTORS]
+    # what lies beside a report is parquet, too, and holds no vectors
     embeddings = [name for name in embeddings if not name.endswith(BESIDE)]
     quoted = shlex.quote(str(path))
     fix = f"hbench evaluate-all {quoted} -d DATASET -o REPORTS, then give reports of that folder"

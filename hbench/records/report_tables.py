@@ -92,6 +92,7 @@ def tables(document: Document) -> list[PrintedTable]:
     for name, score in document.scores.items():
         parsed = MetricName.parse(name)
         if "level" in parsed.definition.takes:
+            # a metric that names no level is of the finest
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
 
     # metrics that were computed at every level get a line with a column per level

@@ -171,7 +171,7 @@ def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
         for each in value["categories"]
     }
     files = {each["id"]: each.get("file_name", each["id"]) for each in value.get("images", [])}
-    surest: dict[Any, tuple[float, Any]] = {}
+    surest: dict[Any, tuple[float, Any]] = {}  # by picture, the score and the category so far
     for box in value["annotations"]:
         score = _as_chance(box.get("score", 1.0))  # annotations by people have none
         if score > surest.get(box["image_id"], (-1.0, None))[0]:

@@ -86,7 +86,7 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
     head = head_of(path) if path.is_file() else None
     # programs for sequences write texts without a header, known by the shape of their lines
     if head is not None and head.lines:
-        if all(map(OF_REPORT.match, head.lines)):
+        if all(map(OF_REPORT.match, head.lines)):  # a summary of Kraken 2: counts, and no items
             raise _no_reads(path.name)
         if all(map(OF_READ.match, head.lines)):
             return _of_reads(path)
@@ -171,9 +171,9 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
     by_rank = _level_columns(rest, levels) or _numbered_columns(rest, levels)
     classes = [name for name in rest if name in names or _last(name) in names]
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
-    # nearly all columns are names of classes: one may be something else
     if by_rank:
         rows, form = _rows_of_level_columns(table, items, by_rank, score)
+    # nearly all columns are names of classes: one may be something else
     elif len(classes) > 1 and len(classes) >= len(rest) - 1:
         rows, form = _rows_of_class_columns(table, items, classes)
     elif len(predicted) > 1:

@@ -168,7 +168,8 @@ def read_text_table(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
     try:
         return _read_with_closed_quotes(file, columns)
     except pa.ArrowInvalid as error:
-        # letters of another encoding may stand only far behind the first bytes: once more, recoded
+        # letters of another encoding may stand only far behind the first bytes: once more, recoded;
+        # a `content` was recoded already
         if "UTF8" not in str(error) or file.content is not None:
             raise
         return _read_with_closed_quotes(file.recoded(), columns)

@@ -154,7 +154,7 @@ def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:
     except TreeError:
         return False
     items = sum(mended.rows.values())
-    # where every item became a class of its own, no items share anything
+    # where every item became a class of its own, no items share anything; a small table may be so
     is_all_alone = MAX_SMALL_TABLE < items == len(mended.rows)
     return not is_all_alone and not any("" in row for row in mended.rows)
 

@@ -205,6 +205,7 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
         found = places.get(node) or {
             row for name in places if name.startswith(f"{node} (") for row in places[name]
         }
+        # a single name with a parent behind it is that node's own, and no other was told apart
         if not found or (node not in places and len(found) == 1):
             raise UnknownName("node of the tree", node, list(places))
         if len(found) > 1:

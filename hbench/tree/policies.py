@@ -300,6 +300,7 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
         shown[path] = shown[path[:-1]] if repeated else path[-1]
         if path in shared and not repeated:
             namespace = shared[path][0]
+            # its parent once, and again where even that is the name of another node
             while shown[path] == path[-1] or (namespace, shown[path]) in taken:
                 shown[path] += f" ({shown[path[:-1]]})"
             taken.add((namespace, shown[path]))
@@ -336,7 +337,7 @@ def majority_parent(table: NameTable) -> NewRows:
         return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
     # a leaf, which may be repeated below itself, may end at another depth under its new parent
     new = {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows}
-    if any(len(row) < len(table.levels) for row in table.rows):
+    if any(len(row) < len(table.levels) for row in table.rows):  # leaves are not repeated there
         return new
     depth = max(map(len, new.values()), default=0)
     return {row: after + after[-1:] * (depth - len(after)) for row, after in new.items()}

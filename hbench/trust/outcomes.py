@@ -127,6 +127,7 @@ def curve_of(judged: JudgedClimb) -> RiskCoverage:
     at = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])
     sums = [np.cumsum(each[order])[at] for each in (wrong, counted, covered)]
     items = len(right)
+    # sums of changes between 0 and 1 are whole numbers, but for rounding; a risk of no item is 0
     risk = np.round(sums[0]) / np.maximum(items + np.round(sums[1]), 1)
     return RiskCoverage(
         np.concatenate([[np.inf], falling[at]]),

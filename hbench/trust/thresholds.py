@@ -136,8 +136,9 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     falling = np.unique(reach[is_node])[::-1]
     # of all thresholds at which an answer changes, STEPS with as many changes between them
     every = np.sort(reach[is_node])[::-1]
-    step = max(1, -(-len(every) // STEPS))
+    step = max(1, -(-len(every) // STEPS))  # rounded up, so that there are no more than STEPS
     tried = np.unique(every[step - 1 :: step])[::-1]
+    # the lowest is always among them: there every answer is said
     if len(falling) and (not len(tried) or tried[-1] > falling[-1]):
         tried = np.append(tried, falling[-1])
 

@@ -300,6 +300,7 @@ def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[Submis
     problems = [
         problem
         for kind, fix in FAULTS
+        # no more ids than a message names: of a million faults, the others are not gathered
         for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
     ]
 

@@ -223,6 +223,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
 
     held = by_name(content)
     parts = [held_part(name, part) for name, part in held.items()]
+    # a vector under each id; a sparse tensor is refused below, by its layout
     if (
         not named(parts, (*words.VECTORS, *words.SURE_IDS))
         and are_all_vectors(parts)
@@ -313,7 +314,7 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
         raise SubmissionError(f"{path} does not exist", expected="an embedding file")
     if path.is_dir():
         return _folder_reader(path)(path, ids)
-    # also compressed: suffix_of is .csv for a file called .csv.gz
+    # also compressed: suffix_of is .csv for a file called .csv.gz; an empty one is refused below
     if suffix_of(path) in TEXTS and path.stat().st_size:
         return _tabular(path, ids, TEXTS[suffix_of(path)])
     if path.suffix.lower() not in {**READERS, **TEXTS}:

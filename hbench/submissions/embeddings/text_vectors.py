@@ -290,6 +290,7 @@ def read_jsonl(path: Path) -> TableRead:
     """Ids and vectors of JSON objects, one a line: {"id": "a.png", "embedding": [0.1, 0.2]}."""
     unpacked = TextTable(path).content
     if unpacked is None:
+        # larger than a list with a record per item: each has the digits of a whole vector
         text = read_text(path, most=8 * MAX_LIST_BYTES)
     else:
         text = unpacked.decode("utf-8-sig")

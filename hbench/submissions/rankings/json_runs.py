@@ -44,6 +44,7 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     if is_compressed(path):
         text = read_gzip(path).decode("utf-8-sig")
     else:
+        # larger than a list with a record per item: each line has all that a query retrieved
         text = read_text(path, most=8 * MAX_LIST_BYTES)
     lines = [line for line in text.split("\n") if line.strip()]
     first = parse_json(lines[0]) if lines else None

@@ -84,6 +84,7 @@ def named_levels_of(
     for position in np.flatnonzero(have_ambiguous_names(names, manifest.labels)[asked]).tolist():
         query = asked[position]
         lines = lines_of(manifest.items[query])
+        # an unknown item, −1, has the names of the last row here, and is not counted
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
         listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
         sequences[position] = named_sequences(

@@ -91,7 +91,7 @@ def remark_on_rising_scores(lines: Lines) -> tuple[SubmissionProblem, ...]:
     if not is_grouped or not len(rises) or not (rises > 0).all():
         return ()
     telling = np.unique(lines.of[1:][is_within])  # queries whose lists have several lines
-    names = lines.queries.take(pa.array(telling[:5])).to_pylist()
+    names = lines.queries.take(pa.array(telling[:5])).to_pylist()  # as many as a message shows
     kind = "lists, all that tell, in which the scores ascend in the order of the lines"
     fix = "are these distances? The scores decide: negate them, or call the column distance"
     return tuple(found(kind, names, len(telling), fix, fatal=False))
@@ -116,6 +116,7 @@ def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[Submissio
     last = np.append(first[1:], len(of)) - 1
     low = np.minimum.reduceat(scores, first)
     high = np.maximum.reduceat(scores, first)
+    # lists of one score, or of one rank, contradict nothing
     telling = np.flatnonzero((low < high) & (ranks[first] < ranks[last]))
     if not len(telling):
         return ()

@@ -68,6 +68,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     roots = [node for node, parents in graph.in_degree() if parents == 0]
     # below a single root the levels begin with its children, else with the roots themselves
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
+    # a path has a node more than edges, but a single root is no level
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
     rows = Counter(stripped(map(names.__getitem__, path)) for path in _paths(acyclic, tops))
     at_top = tuple(names[root] for root in roots)
