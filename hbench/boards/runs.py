@@ -101,7 +101,8 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
     # a metric counts the queries that have a positive at its level; the most are had at some level
     queries = max(score.queries for score in scores.values())
     run = _run_of(document, source, board) | {"queries": queries}
-    addresses = {"url": details.url, "made": details.made}
+    # what the file itself says of how it was made, unless somebody says it better
+    addresses = {"url": details.url, "made": details.made or source.made}
     run |= {key: value for key, value in addresses.items() if value}
 
     printed = {

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hbench.cli.terminal import progress, say, show, show_json, show_table
@@ -90,9 +94,11 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
         raise UsageError(
             f"{method} is a published row", fix="its paper says how it was made; own rows say it"
         )
+    if out is None:
+        say("what it makes is removed afterwards; --out DIR keeps it")
 
     said = []
-    with TemporaryDirectory(prefix="hbench-rerun-") as temporary:
+    with _ended_in_order(), TemporaryDirectory(prefix="hbench-rerun-") as temporary:
         folder = out or Path(temporary) / "again"
         for number, row in enumerate(rows):
             if len(rows) > 1:
@@ -101,6 +107,21 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
     failed = [words for words, stands in said if not stands]
     if failed:
         raise ComparisonError(f"{len(failed)} of {len(said)} rows are not repeated: {failed[0]}")
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Within the block, let SIGTERM end this process as `sys.exit` does: temporary folders are
+    removed, and the command that is running is ended, too."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)  # the code that a shell gives a process ended by a signal
+
+    former = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def _make_again_and_compare(
@@ -114,6 +135,8 @@ def _make_again_and_compare(
     from hbench.evaluation import submission
 
     out.mkdir(parents=True, exist_ok=True)
+    if row.run is not None and row.run.made is not None:
+        say(f"runs: {row.run.made}")
     given = submission.read(make(row, out))
     data = load(board.dataset)
     alone = board.model_copy(update={"rows": (row,)})  # other rows of the method are other files

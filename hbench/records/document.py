@@ -69,7 +69,7 @@ class SubmittedFile(Strict):
     """The file that was scored: `sha256` is that of the file, `content` that of its ids and
     vectors (hbench.submissions.content), which another container of the same has, too. `left_out`:
     the items that it says could not be embedded. `image_size`: the side, in pixels, of the images
-    that were embedded, where it says so."""
+    that were embedded, and `made`: the command that made it, where it says so."""
 
     file: str
     sha256: str
@@ -78,6 +78,7 @@ class SubmittedFile(Strict):
     dtype: str | None = None
     left_out: tuple[str, ...] = ()
     image_size: int | None = None
+    made: str | None = None
     content: str | None = None
 
     @field_validator("file", mode="before")

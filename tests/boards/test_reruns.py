@@ -1,6 +1,10 @@
 """Rows say how they are made: their commands are run again, and what they make is the rows'."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import tarfile
 from decimal import Decimal
 from pathlib import Path
@@ -81,6 +85,18 @@ def test_the_cheapest_row_of_omniglot_is_made_again(tmp_path, monkeypatch):
     built_omniglot(tmp_path, monkeypatch)
     done = call("leaderboard", "rerun", "omniglot-small-open", "pixels")
     assert "the row stands" in done.stderr
+
+
+def test_a_rerun_that_is_ended_leaves_no_folder_behind(tmp_path):
+    words = [sys.executable, "-m", "hbench", "leaderboard", "rerun", "glyphs", "pixels"]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        next(line for line in process.stderr if line.startswith("runs: hbench embed"))
+        assert list(tmp_path.glob("hbench-rerun-*"))
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("hbench-rerun-*"))
 
 
 @pytest.fixture

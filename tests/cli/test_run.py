@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 import hbench
+from hbench import boards as leaderboard
 from hbench.train.embedding.embed_dataset import embedder
 from tests.command_line import call, refusal
 
@@ -152,6 +153,29 @@ def test_a_net_takes_the_weights_of_a_file_and_is_known_by_them(world, tmp_path)
     state = torch.load(tmp_path / "w.pth")
     torch.save({name: 2 * tensor for name, tensor in state.items()}, tmp_path / "w.pth")
     assert "holds other embeddings" in refusal(*words, "--weights", tmp_path / "w.pth")
+
+
+def test_a_row_says_the_command_that_makes_its_file_and_is_made_again_by_it(tmp_path, monkeypatch):
+    """Files are named without the folder they lie in, and rerun finds them where it is run."""
+    weights = tmp_path / "mine" / "w.pth"
+    weights.parent.mkdir()
+    torch.save(embedder("hbench:small", weights="random").model.state_dict(), weights)
+    scores = tmp_path / "scores"
+    call("run", "hbench:small", "-d", "glyphs", "--weights", weights, "--batch", 48, "-o", scores)
+
+    board = tmp_path / "glyphs.toml"
+    report = scores / "glyphs" / "hbench-small.json"
+    call("leaderboard", "add", "glyphs", report, "--method", "small", "--to", board)
+    (row,) = leaderboard.read_board(str(board)).rows
+    assert row.run.made == "hbench embed hbench:small --weights w.pth -d glyphs --batch 48"
+    monkeypatch.chdir(weights.parent)
+    done = call("leaderboard", "rerun", board, "small")
+    assert "the same content" in done.stderr
+
+
+def test_no_command_is_said_for_a_dataset_of_ones_own(ran):
+    report, _ = ran
+    assert json.loads(report.read_text())["embedding"].get("made") is None
 
 
 def test_a_file_of_weights_is_one_models(world, tmp_path):

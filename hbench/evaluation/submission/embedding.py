@@ -66,6 +66,8 @@ class EmbeddingSubmission:
             dtype=self.queries.dtype,
             left_out=tuple(sorted({item for part in self.parts for item in part.left_out})),
             image_size=self.queries.image_size,
+            # of two files, no one command makes both
+            made=self.queries.made if len(self.parts) == 1 else None,
         )
 
     @property

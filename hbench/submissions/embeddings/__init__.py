@@ -46,7 +46,8 @@ class Embeddings:
     `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the
     file's; for several files that of their `sha256sum` lines in order of name. `left_out`: items
     that could not be embedded. `read_as`: what in the file was taken for vectors and ids, in words,
-    where its names do not say it. `image_size`: the side of the images, where the file says so.
+    where its names do not say it. `image_size`: the side of the images, and `made`: the command
+    that made the embeddings, where the file says so.
     """
 
     ids: Ids
@@ -57,6 +58,7 @@ class Embeddings:
     left_out: tuple[str, ...] = ()
     read_as: str = ""
     image_size: int | None = None
+    made: str | None = None
 
     @property
     def dim(self) -> int:
@@ -138,6 +140,7 @@ def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
         left_out=stored.left_out,
         read_as=stored.read_as,
         image_size=stored.image_size,
+        made=stored.made,
     )
 
 

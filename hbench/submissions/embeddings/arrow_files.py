@@ -102,6 +102,13 @@ def image_size_of(files: Sequence[Path]) -> int | None:
     return int(size) if size and size.isdigit() else None
 
 
+def made_by(files: Sequence[Path]) -> str | None:
+    """The command that made the embeddings, where all files say the same one."""
+    said = {(_parquet_schema(file).metadata or {}).get(b"hbench.made") for file in files}
+    command = said.pop() if len(said) == 1 else None
+    return command.decode(errors="replace") if command else None
+
+
 def read_ipc(path: Path) -> TableRead:
     """The ids and vectors of an Arrow IPC file or stream, or of a folder that Hugging Face's
     `save_to_disk` wrote."""

@@ -29,6 +29,7 @@ from hbench.submissions.embeddings.arrow_files import (
     TableRead,
     image_size_of,
     left_out_of,
+    made_by,
     read_ipc,
     read_parquet,
     read_table,
@@ -60,7 +61,8 @@ from hbench.submissions.problems import listed
 class Stored(NamedTuple):
     """The content of a file: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16),
     every file read; the items that it says could not be embedded; what was taken for vectors and
-    ids, in words, where names do not say it; the side of the images, where it says so."""
+    ids, in words, where names do not say it; the side of the images, and the command that made the
+    embeddings, where it says so."""
 
     ids: Ids
     vectors: NDArray[Any]
@@ -69,6 +71,7 @@ class Stored(NamedTuple):
     left_out: tuple[str, ...] = ()
     read_as: str = ""
     image_size: int | None = None
+    made: str | None = None
 
 
 Reader = Callable[[Path, Path | None], Stored]
@@ -262,11 +265,13 @@ def read_arrow(path: Path, ids: Path | None) -> Stored:
 
 def read_parts(path: Path, ids: Path | None) -> Stored:
     """The content of a parquet file, or of a folder of parquet files, with what its metadata say:
-    the items that could not be embedded, and the size of the images."""
+    the items that could not be embedded, the size of the images, and the command that made it."""
     stored = _tabular(path, ids, read_parquet)
     with readable(path):
         return stored._replace(
-            left_out=left_out_of(stored.files), image_size=image_size_of(stored.files)
+            left_out=left_out_of(stored.files),
+            image_size=image_size_of(stored.files),
+            made=made_by(stored.files),
         )
 
 

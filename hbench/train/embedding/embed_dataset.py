@@ -25,6 +25,7 @@ from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
 from hbench.submissions import embeddings
+from hbench.train.embedding import made
 from hbench.train.embedding.parts import (
     Piece,
     in_parts,
@@ -54,13 +55,15 @@ from hbench.train.steps.run import PRECISIONS, training_manifest
 class Embedder(NamedTuple):
     """A model, and the settings of its images. `identity`: a text of all that its vectors depend
     on, which other parts of an embedding are compared with. `prepare`: the transform with which its
-    source evaluates it, where it has one, in place of `images`.
+    source evaluates it, where it has one, in place of `images`. `words`: those of `hbench embed`
+    that load it again, none for a model that no command loads.
     """
 
     model: nn.Module
     images: Images
     identity: str
     prepare: Prepare | None = None
+    words: tuple[str, ...] = ()
 
 
 @checked_class
@@ -82,6 +85,23 @@ class EmbedOptions:
     part: int = 4096
     seconds: float = 60.0
     skip_unreadable: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """The options of `hbench embed` that say these settings, as far as vectors depend on them
+        and they are not the default."""
+        words = []
+        if self.scales != DEFAULT_OPTIONS.scales:
+            words += ["--scales", ",".join(f"{scale:g}" for scale in self.scales)]
+        if self.flip:
+            words.append("--flip")
+        if self.batch != DEFAULT_OPTIONS.batch:
+            words += ["--batch", str(self.batch)]
+        if self.precision != DEFAULT_OPTIONS.precision:
+            words += ["--precision", self.precision]
+        if self.skip_unreadable:
+            words.append("--skip-unreadable")
+        return words
 
 
 DEFAULT_OPTIONS = EmbedOptions()
@@ -113,6 +133,7 @@ def embedder(
             )
         return _from_checkpoint(folder, net)
 
+    loading = made.words_to_load(source, size=size, weights=weights, key_map=key_map)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # random weights are the same when an embedding is resumed
         backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
@@ -129,7 +150,7 @@ def embedder(
         words.append(embeddings.digest([OwnCode.parse(source).file])[:16])
     identity = " ".join(words)
     if backbone.prepare is None:
-        return Embedder(backbone.net, images, identity)
+        return Embedder(backbone.net, images, identity, words=loading)
 
     transform = backbone.prepare(side)
     return Embedder(
@@ -137,6 +158,7 @@ def embedder(
         images,
         f"{identity} {transform}",
         lambda image: transform(image.convert("RGB")),
+        loading,
     )
 
 
@@ -217,7 +239,10 @@ def embed(
         )
 
     on_progress(len(manifest), len(manifest))
-    join_parts(parts, file, manifest, {**request, "image_size": model.images.size})
+    said = {**request, "image_size": model.images.size}
+    if command := made.command(model.words, data, split, options.words):
+        said["made"] = command
+    join_parts(parts, file, manifest, said)
     shutil.rmtree(parts)
     return file
 
