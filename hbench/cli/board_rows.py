@@ -147,11 +147,18 @@ def add(
         for each in board.rows
         if each not in (*gone, *in_file) and each.identity != row.identity
     ]
-    _say_place(row, board.model_copy(update={"rows": (*others, *in_file)}))
+    _say_place(row, board.model_copy(update={"rows": (*others, *in_file)}), to)
+    for other in (*others, *in_file):
+        if other.scores == row.scores:
+            say(
+                f"note: {other.method} ({other.source}) has the same scores to the last digit, of "
+                "another file: the same vectors in another space, perhaps"
+            )
 
 
-def _say_place(row: Row, board: Leaderboard) -> None:
-    """Say where a row stands among those of a leaderboard, if it has the metric of its order."""
+def _say_place(row: Row, board: Leaderboard, file: Path | None) -> None:
+    """Say where a row stands among those of a leaderboard, if it has the metric of its order;
+    `file`: the one beside the leaderboard whose rows are among them, if there is one."""
     from hbench.boards import place
     from hbench.metrics.names import factor_of
 
@@ -160,7 +167,11 @@ def _say_place(row: Row, board: Leaderboard) -> None:
     # as a report has it: rows have most metrics in percent, but not all
     score = float(row.scores[board.metric]) / factor_of(board.metric)
     stands = place(board, board.metric, score, by_name=row.setup.queries is not None)
-    say(f"place {stands.place} of {stands.of + 1} by {board.metric}, {board.protocol} protocol")
+    among = f" among the rows of {board.dataset} and of {file}" if file else ""
+    say(
+        f"place {stands.place} of {stands.of + 1}{among} by {board.metric}, {board.protocol} "
+        "protocol"
+    )
 
 
 @click.command("remove", short_help="Remove a row of a run of yours.")

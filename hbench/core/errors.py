@@ -113,7 +113,9 @@ class UnknownName(UsageError):
         listed."""
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
-        shown = ", ".join(known[:SHOWN_CHOICES]) + (" …" if len(known) > SHOWN_CHOICES else "")
+        # a name with a comma in it would read as two
+        listed = [repr(each) if "," in each else each for each in known[:SHOWN_CHOICES]]
+        shown = ", ".join(listed) + (" …" if len(known) > SHOWN_CHOICES else "")
         super().__init__(
             f"unknown {kind} {shorten(name)!r}",
             expected=f"one of {shown}" if known else f"no {kind} is known here",

@@ -317,8 +317,20 @@ def test_a_row_is_placed_among_those_of_the_file_that_it_goes_to(place):
         report.write(place / f"{method}.json")
         details = ("--backbone", "PCA", "--method", method, "--to", "elsewhere.toml")
         said.append(call("leaderboard", "add", "toy", f"{method}.json", *details).stderr)
-    assert "of 1 by" in said[0]
-    assert "of 2 by" in said[1]
+    assert "of 1 among the rows of toy and of elsewhere.toml" in said[0]
+    assert "of 2 among" in said[1]
+
+
+def test_a_row_with_the_scores_of_another_is_remarked(place):
+    """The same vectors, each of them longer: other content, and every cosine is the same."""
+    stored = np.load(place / "emb.npz", allow_pickle=False)
+    np.savez(place / "longer.npz", ids=stored["ids"], vectors=2 * stored["vectors"])
+    said = []
+    for method, file in {"mine": "emb.npz", "longer": "longer.npz"}.items():
+        evaluate(place / file, place / "toy.csv", method=method).write(place / f"{method}.json")
+        said.append(call("leaderboard", "add", "toy", f"{method}.json", "--to", "own.toml").stderr)
+    assert "same scores" not in said[0]
+    assert "mine" in next(line for line in said[1].splitlines() if "same scores" in line)
 
 
 def test_a_row_is_placed_by_a_metric_that_is_no_share(place):
