@@ -190,9 +190,16 @@ def steps_first() -> Progress:
     from rich import progress as parts
     from rich.console import Console
     from rich.table import Column
+    from rich.text import Text
+
+    class Steps(parts.MofNCompleteColumn):
+        """The step of all steps; nothing before the first one, when their number is not known."""
+
+        def render(self, task: parts.Task) -> Text:
+            return Text("") if task.total is None else super().render(task)
 
     columns = (
-        parts.MofNCompleteColumn(),
+        Steps(),
         parts.TimeRemainingColumn(),
         parts.BarColumn(bar_width=12),
         parts.TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),

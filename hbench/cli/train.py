@@ -13,7 +13,7 @@ import click
 
 from hbench.cli.names import FILE, RECIPE
 from hbench.cli.option_blocks import block
-from hbench.cli.reporting import show_scores
+from hbench.cli.reporting import remarks_of, show_scores
 from hbench.cli.terminal import say, say_above, show, show_table, steps_first
 from hbench.records.shown import percent_note, shown
 
@@ -176,6 +176,9 @@ def _checked(chosen: Recipe) -> Recipe:
 
     refuse_choices(chosen)
     if not chosen.dataset:
+        say(
+            "the recipe names no dataset yet (--set dataset=NAME), so it is not checked against one"
+        )
         return chosen
     try:
         data = load(chosen.dataset)
@@ -242,7 +245,7 @@ def _best_of_sweep(
     if keep == "best":
         size = sweeps.delete_weights(out, others)
         say(f"deleted the weights of the other trials, {size / 1e6:.0f} MB (--keep all keeps them)")
-    say(f"trains {' '.join(best.settings)}")
+    say(f"on all training classes: {' '.join(best.settings)}")
     return sweep.resolved(*best.settings)
 
 
@@ -283,8 +286,8 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
             )
         if processes.first and not is_trial:
             show_scores(report.document)
-            for doubt in report.document.doubts:
-                say(f"doubt: {doubt}")
+            for remark in remarks_of(report.document, every=True):
+                say(remark)
             if chosen.tested:  # else the tests were left alone, as while settings are tried
                 command = f"hbench evaluate {out / EMBEDDINGS} --dataset {chosen.dataset}"
                 say(f"wrote {out}: {command} scores it again")

@@ -146,6 +146,15 @@ def test_a_step_is_printed_as_often_as_it_is_logged(tmp_path):
     assert [f"step {n}/6" in printed for n in range(1, 7)] == [False, True] * 3
 
 
+def test_remarks_on_the_scores_are_those_of_an_evaluation(tmp_path):
+    words = ("--set", "epochs=1", "--set", "steps_per_epoch=2", "--set", "sampler.batch=16")
+    trained = call("train", "glyphs-nsm", *words, "--out", tmp_path / "run").stderr
+    evaluated = call("evaluate", tmp_path / "run" / "test.parquet", "-d", "glyphs", "--remarks")
+    remarks = [line for line in evaluated.stderr.splitlines() if line.startswith(("note", "doubt"))]
+    assert remarks
+    assert set(remarks) <= set(trained.splitlines())
+
+
 @pytest.mark.parametrize(
     ("change", "word"),
     [("model.freeze_batch_norm=true", "batch norms"), ("optimizer.lr=5e-5", "optimizer.lr")],

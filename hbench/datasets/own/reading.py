@@ -283,7 +283,9 @@ def check_columns(table: pa.Table, names: Sequence[str]) -> None:
     there = frozenset(columns)
     for name in names:
         if name not in there:
-            raise UnknownName("column", name, columns)
+            raise UnknownName(
+                "column", name, columns, otherwise="name one of these, or leave the option out"
+            )
         kind = table.schema.field(name).type
         if pa.types.is_nested(kind) or pa.types.is_binary(kind):
             raise DataError(

@@ -66,7 +66,8 @@ def read_log(path: Path, name: str) -> TrainingLog:
         }
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         expected = f"the folder of a run, or its {LOG}"
-        raise DataError(f"{path} cannot be drawn", expected=expected, found=str(error)) from None
+        found = "nothing of this name" if isinstance(error, FileNotFoundError) else str(error)
+        raise DataError(f"{path} cannot be drawn", expected=expected, found=found) from None
 
     return TrainingLog(name, loss, terms, scores, HELD_OUT if of == "validation" else TESTS)
 
