@@ -151,7 +151,10 @@ class BatchLoss(nn.Module):
         indices_tuple: Indices | None = None,
         ref_emb: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, called in hbench's words or in pytorch-metric-learning's."""
+        """The loss of a batch, called in hbench's words or in pytorch-metric-learning's.
+        `ref_embeddings`, `ref_labels`: what the queries rank, by default the batch itself;
+        `self_index` (B,): where each query is among them, −1 for nowhere; `indices_tuple`,
+        `ref_emb`: pairs and references, as the other library calls them."""
         if indices_tuple is None and ref_emb is None:
             batch = batch_of_arguments(embeddings, labels, ref_embeddings, ref_labels, self_index)
         elif ref_embeddings is None and self_index is None:
@@ -289,7 +292,8 @@ def _pairs_or_references(
 
 
 def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
-    """Return labels as (B, L); those of one level may be (B,)."""
+    """Return labels as (B, L); those of one level may be (B,). `vectors`: of the same items;
+    `what`, `of`: how errors call labels and vectors."""
     for name, given in ((of, vectors), (what, labels)):
         if not isinstance(given, Tensor):
             raise ConfigError(
@@ -373,7 +377,9 @@ class _BlockSum(torch.autograd.Function):
         ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum
     ) -> Tensor:
         """Sum the blocks, and compute the gradients along with them: the scores of a block are
-        there only now, and keeping all of them is what this function avoids."""
+        there only now, and keeping all of them is what this function avoids. `references`: None
+        where the embeddings are ranked among themselves; `function`: gives the sum of a block, by
+        its scores."""
         ranked = embeddings if references is None else references
         needs_grad = ctx.needs_input_grad[:2]
         total = embeddings.new_zeros(())
@@ -431,6 +437,8 @@ class _FirstOrder(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, source: Tensor) -> Tensor:
+        """The gradient itself; `source` ties it to what it was computed from, so that `backward` is
+        called."""
         return gradient.view_as(gradient)
 
     @staticmethod

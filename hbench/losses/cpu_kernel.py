@@ -73,8 +73,8 @@ class StepShape(NamedTuple):
 
 def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
     """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general
-    code, which keeps NaN and ∞.
-    """
+    code, which keeps NaN and ∞. `levels` (Q, N): of the items; `depth`: L. A column takes 24 bits
+    of a key, hence MOST_ITEMS."""
     fits = (
         scores.device.type == "cpu"
         and scores.dtype == torch.float32
@@ -113,6 +113,7 @@ class CompiledLists(Lists):
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
+        """As of `Lists`, compiled."""
         rows = self._rows(positives, table)
         sums = np.empty(len(positives.query), np.float32)
         _by_threads(lambda part: exact_sums(part, sums), rows)

@@ -42,8 +42,7 @@ def first_within(scores: Floats, score: float, start: int, beyond: float) -> int
 @compiled_part
 def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
     """Return the centre of the exponentials; compute them anew around a positive that is too far
-    below it.
-    """
+    below it. `tau`: of the step; `centre`: around which the exponentials are so far."""
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):

@@ -35,7 +35,8 @@ class LossEntry:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def refuse_unknown(self, name: str, params: Mapping[str, Any]) -> None:
-        """Raise ConfigError for a parameter that the loss does not have, or of another kind."""
+        """Raise ConfigError for a parameter that the loss does not have, or of another kind.
+        `name`: of the loss; `params`: by name."""
         for parameter, value in params.items():
             if parameter not in self.parameters:
                 close = " or ".join(map(repr, closest(parameter, self.parameters)))
@@ -63,7 +64,7 @@ class LossEntry:
 
         parameters = {**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **params}
         loss = self.build(parameters)
-        if isinstance(loss, BatchLoss):
+        if isinstance(loss, BatchLoss):  # how it is shown: by the call that makes it again
             loss.spelling = ", ".join(
                 [repr(name), *(f"{key}={value!r}" for key, value in parameters.items())]
             )

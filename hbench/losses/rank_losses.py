@@ -153,8 +153,7 @@ def suprank_with_h_rank(
     leak: float = 10.0,
 ) -> RankSteps:
     """Like suprank; h_rank="linear" uses the piece-wise linear lower bound for more relevant items
-    in H-rank.
-    """
+    in H-rank. `beta`, `gamma`, `leak`: of that bound; the others as of `suprank`."""
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:
         raise ConfigError("h_rank is unknown", expected=" or ".join(above), found=repr(h_rank))
@@ -215,8 +214,7 @@ def rank_loss(
     mix_scores: bool = False,
 ) -> nn.Module:
     """Make a rank loss; `released`: the query is a fine positive of its own list, and items are
-    compared by level.
-    """
+    compared by level. `mix_scores`: also rank mixtures of positives."""
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
@@ -231,8 +229,7 @@ def recall_at_k(
     simix: bool = False,
 ) -> nn.Module:
     """Make the loss recall_at_k; `released`: the query stays in its own list, as an item that is
-    not a positive.
-    """
+    not a positive. `simix`: also mix embeddings of one class."""
     loss = RankLoss(
         score,
         steps,

@@ -39,8 +39,8 @@ def h_ap(ranked: RankEstimates) -> Tensor:
 
 
 def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
-    """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts:
-    (Q,)."""
+    """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts: (Q,).
+    `table` (Q, L+1): the relevance of each level."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
     # the sum of the discounts of the first n places, for n = 0 …
     discount = torch.cat(

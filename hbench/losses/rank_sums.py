@@ -213,7 +213,8 @@ def _sum_terms(
 ) -> Tensor:
     """Add to `start` (P,) the sums over items of each step, weighted by its table (Q, L+1, L+1).
 
-    Tables of the same step are added first: the sums are what takes time.
+    Tables of the same step are added first: the sums are what takes time. `terms`: (step, table) of
+    each, None for the exact step.
     """
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
@@ -234,7 +235,8 @@ def with_outside(table: Tensor) -> Tensor:
 
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
-    """Sort the columns of every list by level, by counting: int64 (Q, N)."""
+    """Sort the columns of every list by level, by counting: int64 (Q, N). `depth`: L; level L + 1
+    is what is outside of a list."""
     # a column goes behind all of lower level, and behind those of its own level before it
     place = torch.zeros_like(levels)
     before = torch.zeros_like(levels[:, :1])

@@ -121,6 +121,7 @@ class CrossBatchMemory(nn.Module):
         return torch.full((len(labels),), -1, device=labels.device).index_put((kept,), place)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Take the queue as it was stored, whatever its shape."""
         # The first batch determines the width of the queue, so a new module takes the stored
         # shapes.
         for name in ("embeddings", "labels"):
@@ -143,6 +144,7 @@ class PerLevel(BatchLoss):
     takes_partial = True
 
     def __init__(self, losses: nn.Module | Sequence[nn.Module]) -> None:
+        """`losses`: one for every level, however many there are, or one of each level."""
         super().__init__()
         self.every = losses if isinstance(losses, nn.Module) else None
         self.losses = nn.ModuleList([] if isinstance(losses, nn.Module) else losses)
@@ -201,6 +203,7 @@ class SiMix(BatchLoss):
     takes_pairs = False
 
     def __init__(self, loss: nn.Module, draw: Draw = torch.rand) -> None:
+        """`loss`: of what is mixed, too; `draw`: the shares of n mixtures."""
         super().__init__()
         self.loss = loss
         self.draw = draw

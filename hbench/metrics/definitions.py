@@ -52,6 +52,8 @@ def metric(
     `full`: whether it needs the whole ranking, not only its first items; `factor`: by which values
     are multiplied where they are shown, 100 for percent. A name ends in @, # or / where that tells
     it from another metric of the same letters: "NDCG@" has a cut.
+
+    `lower_is_better`: of distances and ranks.
     """
 
     def add(function: Callable[..., float]) -> Callable[..., float]:

@@ -65,7 +65,7 @@ def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Te
     (Q, n).
 
     Returns, best first in every row, the differentiable ranks (P,) and the places among the chosen
-    (P,), and their numbers (Q,).
+    (P,), and their numbers (Q,). `lam`: the strength λ.
     """
     rank = blackbox_rank(scores, lam)[chosen]
     number = chosen.sum(-1)

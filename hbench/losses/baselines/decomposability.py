@@ -28,6 +28,7 @@ class Calibration(BatchLoss):
     takes_partial = True
 
     def __init__(self, positive_margin: float = 0.9, negative_margin: float = 0.6) -> None:
+        """`positive_margin`, `negative_margin`: α and β, cosines."""
         super().__init__()
         self.alpha = positive_margin
         self.beta = negative_margin
@@ -127,6 +128,7 @@ class WeightedSum(BatchLoss):
     takes_partial = True
 
     def __init__(self, losses: Sequence[nn.Module], weights: Sequence[float]) -> None:
+        """`weights`: one of each loss. Raises ConfigError for another number."""
         super().__init__()
         if not losses or len(losses) != len(weights):
             raise ConfigError(
@@ -138,6 +140,7 @@ class WeightedSum(BatchLoss):
         self.weights = tuple(map(float, weights))
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The weighted sum of the losses of one batch; each gets its arguments."""
         arguments = batch.arguments()
         terms = [
             weight * loss(*arguments)
@@ -172,7 +175,8 @@ COMBINATIONS = {
 
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
-    """Make the entry of a row: its parameters are λ (`lam`) and those of its two losses."""
+    """Make the entry of a row: its parameters are λ (`lam`) and those of its two losses. `entries`:
+    of all losses, by name."""
     first = entries[row.rank]
     second = entries[row.decomposability]
 

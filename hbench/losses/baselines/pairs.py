@@ -62,7 +62,9 @@ def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
     """Choose one triplet per query: its nearest positive, and the nearest negative that is farther
     than that positive.
 
-    A query without such a negative, or without positives, has no triplet.
+    A query without such a negative, or without positives, has no triplet. `cosines` (Q, N),
+    `positive`, `negative` bool (Q, N); returns queries, positives and negatives, (T,) each, of T
+    triplets.
     """
     nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)
     farther = negative & (cosines < nearest[:, None])
@@ -83,8 +85,7 @@ def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
 
 def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> nn.Module:
     """Make the sum of the means of [m⁺ − cos(q, p)]₊ and [cos(q, n) − m⁻]₊ over the pairs for which
-    these are positive.
-    """
+    these are positive. `positive_margin`, `negative_margin`: m⁺ and m⁻, cosines."""
     from pytorch_metric_learning import distances, losses, reducers
 
     distance = distances.DotProductSimilarity()

@@ -75,6 +75,7 @@ class ProxySoftmax(BatchLoss):
     takes_pairs = False
 
     def __init__(self, classes: int, dim: int, logits: Logits, *, spread: float) -> None:
+        """`spread`: the standard deviation of the proxies (C, D) as they begin."""
         super().__init__()
         require_positive(classes=classes, dim=dim)
         self.weight = nn.Parameter(random_proxies(classes, dim) * spread)
@@ -94,11 +95,12 @@ class ProxySoftmax(BatchLoss):
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
     """Make −log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, σ the temperature, x not normalised (HAPPIER, Eq.
-    6; NSM, Zhai & Wu 2019).
-    """
+    6; NSM, Zhai & Wu 2019). `classes`: C, of the finest level; `dim`: D; proxies begin at a length
+    of about 1."""
     require_positive(temperature=temperature, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
+        """The logits (B, C); `target` (B,), the fine classes, changes none of them here."""
         return embeddings @ functional.normalize(proxies).T / temperature
 
     return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
@@ -106,11 +108,12 @@ def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.
 
 def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
     """Make −log softmax_y(−‖s x̂ − s p̂‖²), with x̂ and p̂ normalised here (ProxyNCA++, Teh et al.
-    2020).
-    """
+    2020). `classes`: C, of the finest level; `dim`: D; `scale`: s."""
     require_positive(scale=scale)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
+        """The logits (B, C), −s²‖x̂ − p̂‖² = 2 s² (x̂·p̂ − 1); `target` (B,) changes none of them
+        here."""
         return (
             2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
         )
@@ -122,11 +125,13 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
     """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), with vectors normalised here and m in radians
     (Deng et al. 2019).
 
-    Where θ_y + m exceeds π, cos θ_y − m sin m continues the decrease.
+    Where θ_y + m exceeds π, cos θ_y − m sin m continues the decrease. `classes`: C, of the finest
+    level; `dim`: D; `margin`, `scale`: m and s.
     """
     require_positive(scale=scale, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
+        """The logits (B, C); those of the fine classes, `target` (B,), have the margin."""
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
         to_class = cosine.gather(1, target[:, None])
         # cos(θ + m) = cos θ cos m − sin θ sin m, and sin θ > 0; the slope of √ is infinite at 0
@@ -201,8 +206,7 @@ class CompositeSoftTriplet(BatchLoss):
 
 def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...]:
     """Return the margins m_1 … m_L, coarse to fine; None means the papers' margins, for 1, 2, 3 or
-    7 levels.
-    """
+    7 levels. `depth`: L."""
     if margins is None and depth not in CSL_MARGINS:
         expected = f"margins: {depth} numbers, coarse to fine"
         raise ConfigError(

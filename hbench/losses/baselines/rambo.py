@@ -85,6 +85,7 @@ class ScoreMemory(nn.Module):
     """
 
     def __init__(self, batches: int, dim: int) -> None:
+        """`batches`: how many past ones are kept; `dim`: along which they are joined."""
         super().__init__()
         if batches < 0:
             raise ConfigError(
@@ -142,6 +143,8 @@ class Rambo(BatchLoss):
     def __init__(
         self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False
     ) -> None:
+        """`loss`: of rows of scores; `shift`: puts the margin in; `memory`: how many past batches
+        are kept; `keep_self`: whether a query stays in its own list."""
         super().__init__()
         self.loss = loss
         self.shift = shift
@@ -219,8 +222,8 @@ def rambo_ap(
     lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False
 ) -> nn.Module:
     """Make L_AP of the queries' lists (RaMBO, Eq. 22); `released`: with the query, a margin times
-    |N(0, 1)|, and |P| + 10⁻⁵.
-    """
+    |N(0, 1)|, and |P| + 10⁻⁵. `lam`: λ, of ranks divided by n; `memory`: how many past batches are
+    ranked, too."""
     shift = random_margin(margin) if released else score_margin(margin)
     loss = partial(ap_loss, lam=lam, smoothing=1e-5 if released else 0.0)
     return Rambo(loss, shift, memory, keep_self=released)
@@ -237,7 +240,8 @@ def rambo_recall(
     20).
 
     `released`: irrelevant items ahead are counted in units of n over the number of lists, including
-    those in memory.
+    those in memory. `lam`: λ, of ranks divided by n; `margin`: between positives and others;
+    `memory`: how many past batches are ranked, too.
     """
     weights = {"log": log_weight, "loglog": log_log_weight}
     if weight not in weights:

@@ -76,7 +76,8 @@ class SoftBinAP(BatchLoss):
         return total / defined.clamp(min=1)
 
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
-        """AP (Q,) of scores (Q, N) that fall into bins instead of ranks."""
+        """AP (Q,) of scores (Q, N) that fall into bins instead of ranks. `present`, `positive` bool
+        (Q, N): which items are in a query's list, and which of them are right."""
         items = []
         hits = []
         for share in self._shares(scores):
