@@ -106,7 +106,8 @@ def bytes_of(
     """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters
     its texts have.
 
-    `dpi`: by default that of the style.
+    `dpi`: by default that of the style. `metadata`: by key, as matplotlib writes it into that type
+    of file.
     """
     file = io.BytesIO()
     with warnings.catch_warnings():

@@ -165,8 +165,8 @@ def examined_embeddings(
     ties: str = "pessimistic",
 ) -> Examined:
     """Read embeddings and check them against a dataset; raises SubmissionError, and UsageError for
-    rankings.
-    """
+    rankings. `metric`: the only one that is asked for; `similarity`: None for the dataset's;
+    `ties`: which of equal scores come first."""
     settings = Settings([metric], similarity=similarity, ties=ties)
     return examine(read_embeddings(file, "a picture"), data, settings, doubted=False)
 
@@ -174,7 +174,8 @@ def examined_embeddings(
 def ranked_tests(
     files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()
 ) -> list[RankedTest]:
-    """Read embedding files for one test, by default the first one."""
+    """Read embedding files for one test, by default the first one. `names`: what the files are
+    called, by default as they are."""
     chosen = test_of(data, test)
     paths = [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
@@ -194,7 +195,7 @@ def examined_files(
 ) -> list[Examined]:
     """Read embedding files and check them against a dataset, and each other; raises as
     `examined_embeddings`, and ComparisonError for files that leave out other items: their queries
-    and galleries are not the same."""
+    and galleries are not the same. `metric`, `similarity`, `ties`: as there."""
     examined = [
         examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths
     ]

@@ -79,7 +79,8 @@ class NodeTable(NamedTuple):
 
 def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTable:
     """Count what is named each node of a level, and how much of it is right, among the items of
-    which it is known."""
+    which it is known. `chosen`: the answers at a threshold, which are counted, too; None where
+    there is none."""
     manifest = named.manifest
     names = named.numbering.names[level]
     right = named.judged.right[:, level]

@@ -235,7 +235,8 @@ def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDAr
 
 
 def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
-    """The renderer of the page, with what its parts share."""
+    """The renderer of the page, with what its parts share. `places` (N,): where the items' pictures
+    are, −1 without one."""
     levels = audit.pool.manifest.levels
     # decisions are stored in the browser under this name, so that those of another audit, of which
     # the same page may have been made before, are not taken for these

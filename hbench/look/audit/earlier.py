@@ -56,7 +56,9 @@ def earlier_decisions(file: Path, depth: int) -> Earlier:
 
 
 def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision]) -> Decided:
-    """What was decided about the items of the cards, under the labels that they still have."""
+    """What was decided about the items of the cards, under the labels that they still have.
+    `sections`: of the page, whose cards show items. By item: the decision, and the path that it
+    states."""
     of_item = {each.item: each for each in decisions if each.decision != MERGE}
     of_label = {each.label: each for each in decisions if each.decision == MERGE}
     found = {}

@@ -55,7 +55,8 @@ def mark_of(kind: str) -> str:
 @contextmanager
 def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder that replaces `folder` when the block succeeds, and is removed otherwise.
-    Files that hbench did not write stay; raises UsageError for one in the way of a new one."""
+    Files that hbench did not write stay; raises UsageError for one in the way of a new one. `kind`:
+    of the pages, such as "report"."""
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)

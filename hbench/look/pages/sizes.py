@@ -65,7 +65,8 @@ def write_sizes_page(
 
 
 def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
-    """The cells of one size."""
+    """The cells of one size. `metrics`: there is a cell for each; the whole vectors have no
+    difference."""
     of_metric = {each.metric: each for each in score.differences}
     cells = []
     for metric in metrics:

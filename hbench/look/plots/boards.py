@@ -158,8 +158,7 @@ def _label_axes_by_metrics(
     panel: Axes, board: Leaderboard, *, y: str, x: str | None = None
 ) -> None:
     """Name the axes of metrics; invert an axis whose lower values are better, so that better is
-    right and up.
-    """
+    right and up. `x`, `y`: their metrics; None where the axis has something else."""
     for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
         if name is not None:
             lower = lower_is_better(board.key(name))

@@ -55,6 +55,7 @@ def map_of(
     than four classes.
 
     The places are reproducible on one machine. Raises UsageError if UMAP is not installed.
+    `cosine`: whether only directions count; `method`: one of LAYOUTS.
     """
     means, nodes = mean_vectors(manifest, vectors_of(manifest, submission), cosine=cosine)
     if len(nodes) < LEAST:
@@ -106,7 +107,8 @@ def mean_vectors(
 
 
 def _lay_out(means: Floats, method: str) -> Floats:
-    """Places of class means (classes, D) in the plane, (classes, 2), the same ones in every run."""
+    """Places of class means (classes, D) in the plane, (classes, 2), the same ones in every run.
+    `method`: "umap", else t-SNE."""
     if method == "umap":
         try:
             from umap import UMAP
@@ -131,8 +133,8 @@ def draw_map(
     places: Floats, group_of: NDArray[np.int64], groups: Sequence[str], *, level: str, about: str
 ) -> Drawing:
     """Draw a point for each class at its place (C, 2); the largest groups get colours and shapes,
-    by `group_of` (C,).
-    """
+    by `group_of` (C,). `groups`: their names, by number; `level`: what they are; `about`: the small
+    print."""
     sizes = np.bincount(group_of, minlength=len(groups))
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MAX_GROUPS])
     rest = ~np.isin(group_of, largest)

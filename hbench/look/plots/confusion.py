@@ -66,8 +66,8 @@ def draw_confusion(
     names: Sequence[str], counts: NDArray[np.int64], level: str, about: str
 ) -> Drawing:
     """Draw a cell per pair of classes, darker for larger shares; the scale distinguishes small
-    shares best.
-    """
+    shares best. `names`: of the classes; `counts` (C, C): queries by their class and by that of the
+    result; `level`: what the classes are; `about`: the small print."""
     shares = 100 * counts / np.maximum(counts.sum(axis=1), 1)[:, None]
     words = [short(name, 16) for name in names]
 
@@ -76,6 +76,7 @@ def draw_confusion(
         panel = figure.subplots()
         _paint_cells(panel, shares)
         places = range(len(names))
+        # points: many names have less room each
         size = 7 if len(names) <= 8 else 5.5
         panel.set_xticks(
             places, words, rotation=40, ha="right", rotation_mode="anchor", fontsize=size
@@ -102,7 +103,7 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     panel.invert_yaxis()
     if len(shares) > NUMBERED:
         return
-    size = 7 if len(shares) <= 8 else 4.6
+    size = 7 if len(shares) <= 8 else 4.6  # points: more cells are smaller ones
     for (row, column), share in np.ndenumerate(shares):
         if share > 0:
             color = text_color_on(to_hex(shade(scale(share))))

@@ -79,7 +79,7 @@ def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64
 
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
-    """Draw a line per run with its interval; the legend states the area."""
+    """Draw a line per run with its interval; the legend states the area. `about`: small print."""
     labels = [f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:

@@ -66,6 +66,7 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
         if several:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
+    # inches: title and axis, a row for each level as high as the marks of all runs, the legend
     height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + legend_height(names) * several
     return draw_figure(paint, height=height, about=runs[0].document.signature)
 
@@ -108,8 +109,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
     """Return a score and the ends of its interval as they are printed; None for a run without this
-    score.
-    """
+    score. `level`: its name."""
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
     if score is None or score.value is None:
@@ -120,7 +120,9 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 
 
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
-    """Write the value and half its interval next to the mark, on the side with more space."""
+    """Write the value and half its interval next to the mark, on the side with more space. `row`:
+    the mark's place in height; `ends`: the value, and the low and high end of its interval, as
+    printed."""
     value, low, high = ends
     text = f"{value:.1f}"
     if low < value == high == 100:  # nothing lies beyond

@@ -76,8 +76,8 @@ def count_levels(levels: NDArray[np.float64], depth: int) -> Counts:
 
 def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Rows:
     """Count levels in a report: at rank 1, and for the first wrong result, by values of
-    HD-first-mistake (Q,), if given.
-    """
+    HD-first-mistake (Q,), if given. `name`: of the report, for the error. By row of the picture:
+    counts (L + 1,) by level, from 0."""
     depth = len(document.levels)
     known = all(len(own) == depth + 1 for own in document.mistakes.values())
     if not (document.mistakes and known):
@@ -98,7 +98,9 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
 def draw_mistakes(
     names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str
 ) -> Drawing:
-    """Draw a stacked bar per run and row: the shares of queries whose result has each level."""
+    """Draw a stacked bar per run and row: the shares of queries whose result has each level.
+    `names`: of the runs; `found`: for each, counts (L + 1,) by level of every row; `levels`: coarse
+    to fine; `about`: the small print."""
     several = len(found) > 1
     heading = HEADING * several  # of a group of runs, in heights of a bar
     bars = _bars(names, found, heading)
@@ -124,6 +126,7 @@ def draw_mistakes(
         patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
         legend_above(figure, words, patches, LEGEND_POINTS)
 
+    # inches: axis, legend, and .2 for each bar and each heading in a group
     height = (
         0.62 + legend_height(words, LEGEND_POINTS) + 0.2 * len(found[0]) * (len(found) + heading)
     )
@@ -159,7 +162,8 @@ def _name_groups(panel: Axes, tops: Sequence[MistakeBar]) -> None:
 
 
 def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
-    """Draw one bar, with the finest level on the left and unrelated results on the right."""
+    """Draw one bar, with the finest level on the left and unrelated results on the right. `place`:
+    the bar's, in height; `counts` (L + 1,): queries by level; `depth`: L."""
     total = max(1, int(counts.sum()))
     left = 0.0
     for level in range(depth, -1, -1):

@@ -78,7 +78,8 @@ def _known_bits(bits: Any) -> int:
 
 
 def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[str]) -> Drawing:
-    """Draw a mark for every size, and a line of the best score that so many bytes give."""
+    """Draw a mark for every size, and a line of the best score that so many bytes give.
+    `signature`: of the evaluation, for the small print; `metrics`: each has a line."""
 
     def paint(figure: Figure) -> None:
         """Bytes to the right, doubled from tick to tick; scores upwards."""
@@ -125,6 +126,7 @@ def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: st
     "metrics",
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The picture of one file of sizes, by the metrics that are asked for, or all."""
     if len(request.files) != 1:
         raise UsageError("plot sizes draws one file", found=f"{len(request.files)}")
     signature, sizes = read_sizes(Path(request.files[0]))

@@ -41,7 +41,8 @@ class TrainingLog(NamedTuple):
 
 
 def read_log(path: Path, name: str) -> TrainingLog:
-    """Read the log of a run, without an incomplete last line; raises DataError."""
+    """Read the log of a run, without an incomplete last line; raises DataError. `name`: what the
+    run is called."""
     path = path / LOG if path.is_dir() else path
     try:
         text = read_text(path, most=MAX_LIST_BYTES)
@@ -82,7 +83,8 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or
     one of several runs.
 
-    Losses of different terms cannot be compared, so each kind has its own panel.
+    Losses of different terms cannot be compared, so each kind has its own panel. `metrics`: of the
+    scores; none for the usual ones.
     """
     tested = any(log.scores for log in logs)
     usual = [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else METRICS[:1]
@@ -138,6 +140,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
             markersize=3,
             label=short(name, 26),
         )
+    # losses fall fast at first; a logarithm needs numbers above 0
     if all((lines[number][1][:, 1] > 0).all() for number in drawn_here):
         panel.set_yscale("log")
         from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter

@@ -79,7 +79,7 @@ def draw_tree(
     """Draw a tree by the numbers of items (C,) of its fine classes, with names where they fit.
 
     `means`: for every level, the mean of a metric in each node, which colours it; a bar below
-    explains the colours.
+    explains the colours. `about`: the small print.
     """
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
     fills = _fills_of_branches(tree, sizes[0])
@@ -124,8 +124,8 @@ def _fills_of_means(means: Floats, low: float, high: float) -> list[str]:
 
 def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:
     """Choose a colour per coarsest branch, paler from level to level, with alternating shades of
-    neighbours.
-    """
+    neighbours. `sizes` (n,): the items of each coarsest branch, of which the largest get colours of
+    their own. Colours by level and node."""
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BRANCHES]).tolist()
     hues = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
     fills = []
@@ -147,8 +147,7 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
 
 def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
     """Return the borders of the columns, as shares of the width: as wide as most of the names that
-    fit by height.
-    """
+    fit by height. `sizes`: for every level, the items (n,) of its nodes."""
     wishes = []
     for names, items in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
@@ -170,7 +169,8 @@ def _paint_level(
     panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats
 ) -> None:
     """One level of the tree as a column of boxes, as tall as they have items, with the names that
-    fit."""
+    fit. `names`, `sizes` (n,) in items, `fills` (colours): of its nodes; `x` (2,): the borders of
+    the column, as shares of the width."""
     from matplotlib.collections import PolyCollection
 
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
@@ -179,7 +179,7 @@ def _paint_level(
         for top, low in itertools.pairwise(ends)
     ]
     tall = _heights(sizes)
-    lines = np.clip(tall / 8, 0, 0.4)
+    lines = np.clip(tall / 8, 0, 0.4)  # a thin box would be all outline
     panel.add_collection(
         PolyCollection(
             boxes,
@@ -215,7 +215,8 @@ def _shortened_to(name: str, ems: float) -> str:
 
 
 def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: str) -> None:
-    """Draw the bar that says which value a colour stands for."""
+    """Draw the bar that says which value a colour stands for. `scale`: the lowest and the highest
+    mean that a node has, as fractions."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 

@@ -102,6 +102,7 @@ def class_tables(reported: Reported) -> list[ClassTable]:
         means = class_means(manifest, values, level, metric=reported.by)
         if not means:
             continue
+        # of a long table only both ends are shown
         cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
         longest = _longest_bar(reported.by, means)
@@ -134,7 +135,8 @@ def confusions(reported: Reported) -> list[ConfusionView]:
 
 def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
     """Which groups of the coarsest level the first results come from: all pairs as a square if they
-    fit, and the pairs that are mistaken most often."""
+    fit, and the pairs that are mistaken most often. `run`, `name`: the run's number and name;
+    `top`: its first results."""
     names = manifest.tree.names[0]
     counts = confusion(manifest, top)
     totals = np.maximum(counts.sum(axis=1), 1)

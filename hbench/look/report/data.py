@@ -185,8 +185,8 @@ def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, 
 def _write_tree(
     folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]
 ) -> None:
-    """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's
-    number."""
+    """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's number.
+    `items` (C,): how many each fine class has."""
     drawn = tree_data(manifest.tree, items)
     metrics = metrics_of(reported)
     write_script(

@@ -68,7 +68,7 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 
 def _compare_with(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     """The first run beside another one: paired differences of all metrics and, where the dataset is
-    here, the classes that lost and gained most."""
+    here, the classes that lost and gained most. `number`: the place of the other run."""
     first = reported.runs[0]
     differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
     by_metric = {difference.metric: difference for difference in differences}

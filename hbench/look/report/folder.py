@@ -104,7 +104,8 @@ def images_of(reported: Reported, folder: Path) -> str:
 
 def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
     """The templates of a report with what all of its pages share; pages that would be empty are
-    absent."""
+    absent. `places` (N,): where the items' pictures are, −1 without one; `images`: the address of
+    the folder with the pictures in full size, or ""."""
     document = reported.document
     depth = len(reported.document.levels)
     absent: set[str] = set()

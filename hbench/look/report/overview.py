@@ -105,7 +105,8 @@ def headline(reported: Reported) -> list[str]:
 
 def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
     """Return the ends of a line's bars as they are printed: 0 and 100 for a fraction of one run,
-    else whole numbers around all intervals, so that the runs are seen apart.
+    else whole numbers around all intervals, so that the runs are seen apart. `cells`: (number of
+    the run, metric, its score or None).
 
     >>> score = Score(value=0.612, low=0.603, high=0.62, queries=9, skipped=0)
     >>> scale_of([(0, "AP", score), (1, "AP", None)])
@@ -160,7 +161,8 @@ def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
 
 
 def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
-    """Select the scores of the released evaluator that differ from those of the equations."""
+    """Select the scores of the released evaluator that differ from those of the equations. A row is
+    the metric, with a cell for every run; one difference is enough."""
     rows = []
     for name in documents[0].official:
         official = [document.official.get(name) for document in documents]
@@ -196,7 +198,8 @@ def _severities(reported: Reported) -> list[dict[str, Any]]:
 
 def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
     """Collect the levels of a run's first results. `first`: (level, queries, share), finest first;
-    `within`: (k, the share of every level 0 … L among the first k results)."""
+    `within`: (k, the share of every level 0 … L among the first k results). `number`: of the run;
+    `test`: whose queries."""
     counts = run.document.mistakes.get(test, {})
     total = max(1, sum(counts.values()))
     first = [(level, count, count / total) for level, count in counts.items()]

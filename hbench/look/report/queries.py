@@ -85,8 +85,7 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     """Shorten the worst and best queries to the first few, with the first few results of the first
     run, and the first right one where it comes later. The most severe are on their page alone: most
-    of them are among the worst.
-    """
+    of them are among the worst. `depth`: the finest level, whose items are right."""
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
 
     def shortened(strip: Strip) -> Strip:
@@ -106,7 +105,7 @@ def one_per_class(
     queries: Queries, classes: NDArray[np.int32], most: int = SHOWN_RESULTS
 ) -> Queries:
     """Keep the first query of each class, in order, since several pictures of one object show the
-    same.
+    same. `classes` (Q,): of all queries; of these, at most so many are kept.
 
     >>> one_per_class(np.array([3, 1, 2, 0]), np.array([7, 8, 7, 8])).tolist()
     [3, 2]

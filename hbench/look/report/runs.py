@@ -125,7 +125,8 @@ def read_runs(
     or itself, where its name does not find it.
 
     Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a
-    named dataset that is not on this disk, or is not the dataset of the report.
+    named dataset that is not on this disk, or is not the dataset of the report. `by`: the metric
+    that ranks queries and classes, None for the usual one.
     """
     asked = [path for path in files if _asks_by_name(path)]
     named = _named_runs(asked)
@@ -283,6 +284,7 @@ def with_embeddings(
     the first k results of every run with an embedding file, by one ranking pass each.
 
     A file belongs to the run with its checksum; raises SubmissionError for any other file.
+    `on_block`: is told of the progress.
     """
     if reported.data is None:
         raise DataError(
@@ -318,7 +320,8 @@ def _with_ranking(
     on_block: OnBlock | None,
 ) -> ReportedRun:
     """A run with what only its vectors can show: the first right result of every query, the curve,
-    the map, and the results if no file keeps them."""
+    the map, and the results if no file keeps them. `given`: its vectors; `k`: how many results;
+    `on_block`: is told of the progress."""
     data = reported.data
     assert data is not None
     settings = replace(
@@ -344,8 +347,7 @@ def _curve(
     name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions
 ) -> Curve:
     """Compute the mean precision-recall curve of the queries; of many, of some chosen at random,
-    the only ones to rank.
-    """
+    the only ones to rank. `name`: of the run; `given`: its vectors."""
     queries = int(manifest.query.sum())
     asked = np.sort(
         np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False)

@@ -131,7 +131,7 @@ def _row_of_board(
     board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]
 ) -> BoardRow:
     """A row as the site shows it. Several rows of one result are one here, and all of their facts
-    and doubts stay."""
+    and doubts stay. `number`: its place; `number_of`: the number of each citation, by its key."""
     row = as_one(result)
     ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
     cells = [

@@ -80,7 +80,8 @@ class StripSheet(NamedTuple):
 
 
 def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
-    """Make the strip of the query at this position among a test's queries."""
+    """Make the strip of the query at this position among a test's queries. `rows`: its results by
+    each run."""
     position = int(np.flatnonzero(manifest.query)[query])
     return Strip(
         str(manifest.items[position]),
@@ -148,7 +149,8 @@ def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> N
 
 
 def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> None:
-    """Draw a result in the colour of its level, with its rank above and its class below."""
+    """Draw a result in the colour of its level, with its rank above and its class below.
+    `is_right`: it is the first right one, which stands behind the first results."""
     depth = len(sheet.levels)
     _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
     for spine in cell.spines.values():
@@ -203,7 +205,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
 
 def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
     """A picture in its cell or, where there is none, the item's name. Small pictures keep their
-    pixels."""
+    pixels. `item`: its id."""
     cell.set(xticks=[], yticks=[])
     if image is None:
         words = short(item, 14, keep_end=True)

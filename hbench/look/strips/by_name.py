@@ -125,7 +125,8 @@ def _place_of(name: str, ids: list[str]) -> int:
 
 
 def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: str) -> Strip:
-    """The strip of a node, with its path, level and value."""
+    """The strip of a node, with its path, level and value. `row`: of the node, among those of its
+    depth; `model`: the name of the file; `by`: the metric of the value."""
     path = str(depth.test.retrieval.ids[row])
     value = float(depth.values[row])
     k = depth.lists.items.shape[1]

@@ -232,7 +232,8 @@ def _results_by_name(
     by: str,
     k: int,
 ) -> Results:
-    """The first results of the chosen nodes of the tree by the only file."""
+    """The first results of the chosen nodes of the tree by the only file. `names`: of the files;
+    `by`: the metric; `k`: how many results."""
     if len(examined) > 1:
         raise UsageError("names are shown for one file", found=f"{len(examined)} files")
     data = examined[0].data
@@ -249,7 +250,8 @@ def _results(
     by: str,
     k: int,
 ) -> Results:
-    """The first results of the chosen queries of a test by every file, under its name."""
+    """The first results of the chosen queries of a test by every file, under its name. `by`: the
+    metric that chooses, if one does; `k`: how many results."""
     manifest = examined[0].data.tests[test]
     measured = [_measure_test(one, test) for one in examined] if choice.way in MEASURED else []
     chosen = _choose_queries(manifest, choice, by=by, measured=measured[0] if measured else None)

@@ -181,8 +181,7 @@ def right_of(
     depth: int | None = None,
 ) -> Hit | None:
     """Find the first result of the finest class of the query at `query`, or of a name at `depth`;
-    None if it is among the first `shown`, or not known.
-    """
+    None if it is among the first `shown`, or not known. `row`: that of the query in the lists."""
     depth = depth or manifest.tree.depth
     listed = np.flatnonzero((top.levels[row] == depth) & (top.items[row] != NO_ITEM))
     if len(listed):
