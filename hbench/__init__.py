@@ -244,7 +244,8 @@ def _refusal(error: ModuleNotFoundError) -> UsageError:
 
 
 def _stand_in(name: str, refusal: UsageError) -> Callable[..., object]:
-    """A function that refuses every call, for one whose packages are not installed."""
+    """A function that refuses every call, for one whose packages are not installed. `name`: of that
+    function; `refusal`: what a call raises."""
 
     def refuse(*_: object, **__: object) -> object:
         raise refusal

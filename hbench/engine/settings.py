@@ -259,7 +259,8 @@ USUAL = Settings()
 
 def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
     """Raise UsageError for labels that the papers' released evaluators do not know: paths that end
-    early (`partial`), or items that have more than one path (`several`: the most of any item)."""
+    early (`partial`), or items that have more than one path (`several`: the most of any item).
+    `protocol`: its name, for the error."""
     if partial:
         raise UsageError(
             "protocol `official` does not support partial labels",

@@ -79,7 +79,7 @@ class TopResults:
 
         Cosine: the score over the lengths of both rows that were multiplied. l2: q·g − |g|²/2
         becomes −|q − g|, where a row of queries has one more dimension, a 1. Others are as they
-        are.
+        are. `name`: of the similarity.
         """
         if name not in {"cosine", "l2"}:
             return self.scores

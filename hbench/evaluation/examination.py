@@ -55,7 +55,8 @@ class Examined:
         return self.submission.jobs(self.data, self.conditions, self.also, memory)
 
     def job(self, test: str, *, fix: str | None = None) -> Job:
-        """The job of one test. Raises UsageError where the engine does not rank it."""
+        """The job of one test. Raises UsageError where the engine does not rank it. `fix`: the
+        advice of the error."""
         jobs = self.jobs()
         if test not in jobs or test in self.data.lists:
             raise UsageError(

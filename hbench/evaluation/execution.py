@@ -106,7 +106,8 @@ class Execution:
 
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
         """Measure every test of what was examined and report, also under other trees, and with the
-        first results, where these options ask for them; `execute`: what `open` yields."""
+        first results, where these options ask for them; `execute`: what `open` yields. `on_test`:
+        is called with a test's name and returns a function for progress."""
         if self.trees:
             from hbench.evaluation.variants.trees import parse, report_under
 
@@ -127,7 +128,8 @@ class Execution:
         """Compute the share of every test's blocks, which `execute` keeps in the folder to resume
         from; return their number.
 
-        Raises UsageError for a ranking, which has no blocks.
+        Raises UsageError for a ranking, which has no blocks. `on_test`: is called with a test's
+        name and returns a function for progress.
         """
         share = Share.parse(self.blocks or "1/1")
         if self.trees:

@@ -29,7 +29,8 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
     """A remark where intervals are taken over so few units that none can be trusted; `units`: that
     of every scored query.
 
-    Units of unequal size count as 1/Σ s² equal ones, s their shares of the queries.
+    Units of unequal size count as 1/Σ s² equal ones, s their shares of the queries. `unit`: what
+    they are, a level or "query"; `partial`: whether paths may end early, which the words then say.
     """
     sizes = np.bincount(units)
     number = int((sizes > 0).sum())

@@ -48,8 +48,8 @@ PATIENCE = timedelta(hours=12)
 @contextmanager
 def join_processes(device: str = "auto") -> Iterator[Processes]:
     """Join the processes that torchrun started, within the block, by nccl on GPUs and gloo
-    elsewhere; or yield this process alone, where torchrun did not start it.
-    """
+    elsewhere; or yield this process alone, where torchrun did not start it. `device`: of torch, or
+    "auto" for a GPU if there is one."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     chosen = chosen_device(device)
     if world == 1:

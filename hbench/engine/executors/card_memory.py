@@ -69,6 +69,7 @@ class Staged:
         find it done.
         """
         # pinned memory: only from there can the card copy while the host goes on
+        # `places`: the bytes of each array's part, in the same order
         on_host = torch.empty(
             sum(self.places), dtype=torch.uint8, pin_memory=self.packed.device.type == "cuda"
         )

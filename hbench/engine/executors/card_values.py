@@ -129,6 +129,7 @@ class GroupSums:
         """
         self.staged.fill(_of_queries(batch.request))
         self.flat.zero_()  # the kernel writes no sum of a query without positives
+        # one block of threads for each query
         sums.sum_lists[len(batch.request.counts), sums.THREADS](
             lists, spare, self.request, self.out
         )
@@ -226,6 +227,7 @@ class CardView:
         on. `rows` (n, G): their finished scores, −inf where an item is left out of the list."""
         self.staged.fill(self._ranges(first, first + len(rows)))
         scores = on_card(rows)
+        # one block of threads for each query
         ranks.rank_rows[len(rows), ranks.THREADS](scores, self.ranges, self.slots, self.of_found)
         # positives below the lowest level that a metric needs are not listed, but may rank first
         if self.plan.lowest > 1:

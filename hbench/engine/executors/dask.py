@@ -63,6 +63,7 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
                 f"{scheduler!r} is not an address of a scheduler", expected="tcp://HOST:PORT"
             )
         try:
+            # not the default: other code of this process may use dask for something else
             client = Client(scheduler, set_as_default=False)
         except (OSError, ValueError) as error:
             reason = f"no scheduler answers at {scheduler}"
@@ -227,8 +228,8 @@ def _values(name: str, block: int, contents: Sequence[Content]) -> Values:
 
 def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
     """Return the files' contents, as futures of workers that see the files, for those that do not;
-    empty where all see them.
-    """
+    empty where all see them. `name`: of the plugin by which the workers read them; `files`: in the
+    order of the result."""
     sees = client.run(
         lambda: all(path.exists() for file in files for path in file if path is not None)
     )

@@ -54,6 +54,7 @@ def on_devices(names: str) -> Execute:
             )
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         cards = [CardJob(job, plans, device) for device in devices]
+        # an error of too little memory names the first card
         with exact_products(), _enough_memory(job.ranker, devices[0]):
             # any card may take any share: the one with the least memory decides
             at_once = min(card.fitting for card in cards)
@@ -147,6 +148,8 @@ class CardJob:
     """One card at work on a job: its gallery, and what all shares of the blocks need there."""
 
     def __init__(self, job: Job, plans: Sequence[MetricPlan], device: torch.device) -> None:
+        """`plans`: of the job's own view of the labels, then of its other views; the gallery is
+        loaded when it is first asked for."""
         self.job = job
         self.plans = plans
         self.device = device
@@ -228,7 +231,7 @@ class CardJob:
         rows = self.gallery.rows(numbers)
         ranker = self.job.ranker
         first = numbers.start * ranker.scores.block_size
-        if len(ranker.copies):
+        if len(ranker.copies):  # the columns of copies, then those of their originals
             rows[:, self.copies[0]] = rows[:, self.copies[1]]
         if ranker.listed is not None:
             return _of_lists(rows, ranker.listed.placed(first, first + len(rows)))

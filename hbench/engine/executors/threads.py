@@ -278,7 +278,10 @@ def triangle_of(
     """The triangle of a job, which multiplies each pair of items once, as s(i, j) = s(j, i); None
     where it does not fit: unless the job compares all pairs, products take most of its time, every
     query has few positives, nobody needs whole rows of scores, all blocks are asked for (`blocks`,
-    their numbers), and the memory is enough for so many `threads`."""
+    their numbers), and the memory is enough for so many `threads`.
+
+    `plan`: of metrics that are sums, None where the job has none.
+    """
     # values by name, first results and other labels are taken from whole rows of scores
     whole_rows = job.by_name is not None or job.top is not None or bool(job.others)
     numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
@@ -342,7 +345,8 @@ def _by_rows(
 
     A block passes two stages, which share the threads: its scores are multiplied, then its metrics
     are computed. So some blocks are multiplied while others are scored, as many as there are
-    buffers.
+    buffers. `plan`: of metrics that are sums, None where formulas compute the values, one query
+    after another.
     """
     scores = job.ranker.scores
     plans = JobPlans(job, plan)

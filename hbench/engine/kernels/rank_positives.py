@@ -198,6 +198,8 @@ def count_distractors(
     one, where every search stops; `before` (buckets + 1,): for a bucket of scores, one of equal
     widths, how many positives lie above it. So the search for the slot of a distractor begins there
     and ends where the next bucket begins. Unsigned indices are not checked for being negative.
+
+    `pessimistic`: a distractor comes before a positive of its score.
     """
     scale = scale_of(ordered, before)
     high = ordered[0]
@@ -236,7 +238,7 @@ def compare_distractors(
     with each of few positives; return whether one has the score of a positive.
 
     `scores` (n,): the distractors'; `ordered` (P,): the positives', best first. Those behind the
-    last positive are not counted.
+    last positive are not counted. `pessimistic`: a distractor comes before a positive of its score.
     """
     tied = False
     for start in range(0, len(scores), TILE):

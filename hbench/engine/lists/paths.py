@@ -57,6 +57,9 @@ class PathLists:
     """
 
     def __init__(self, queries: KnownPaths, gallery: KnownPaths, out: LeftOut) -> None:
+        """List positives by ranges of the gallery, found once for each different path of a query;
+        queries with the same set of paths share a list, of which the last SETS_KEPT are kept.
+        `out`: what is left out of which list."""
         self.out = out
         self.size = gallery.size
         self.depth = queries.labels.shape[1]

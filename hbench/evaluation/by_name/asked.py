@@ -253,7 +253,8 @@ def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) 
 
 
 def refuse_labels(named: NamedPictures, source: str) -> None:
-    """Raise SubmissionError where what was given as predictions is the labels themselves."""
+    """Raise SubmissionError where what was given as predictions is the labels themselves. `source`:
+    how the error calls them."""
     # (n, L): of the nodes on the path of each item with a label, whether right, and the mass
     right, masses = named.judged.right[named.has_truth], named.climb.masses[named.has_truth]
     if len(right) and np.all((right == 1) & (masses == 1)):

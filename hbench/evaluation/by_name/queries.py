@@ -254,7 +254,8 @@ def _tests(
     tree: LabelTree, nodes: PlacedNodes, vectors: Embeddings, *, gallery: Side, prefix: str
 ) -> Iterator[NodeTest]:
     """Yield a test for each depth at which there are nodes, coarse to fine; the gallery's labels
-    are cut at that depth, below which a node says nothing."""
+    are cut at that depth, below which a node says nothing. `prefix`: what goes before the tests'
+    names, which are those of levels."""
     # the paths of all nodes that have a vector
     given = set()
     for path, depth in zip(nodes.labels.tolist(), nodes.depths.tolist(), strict=True):

@@ -151,7 +151,8 @@ def _name_by_neighbours(
     examined: Examined, labelled: Dataset, given: Any, *, k: int, sharpness: float
 ) -> NamedPictures:
     """Name items by their k nearest neighbours in a gallery, with the labels that a dataset has of
-    them; `given`: a file of it, or what was read from one."""
+    them; `given`: a file of it, or what was read from one. `sharpness`: of their weights
+    exp(sharpness · (cosine − 1))."""
     manifest = test_of(examined.data)
     embedded = examined.submission.embeddings("naming").queries
     # by name, so that the order of a file's rows moves no bit; `of` undoes it

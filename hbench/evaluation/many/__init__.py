@@ -79,6 +79,7 @@ def earlier(path: Path, examined: Examined) -> Document | None:
         return None
     subject = examined.subject
     embedding = document.embedding
+    # of vectors in memory neither has a file: None equals None
     same_file = (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
     return document if same_file and document.dataset_digest == subject.digest else None
 

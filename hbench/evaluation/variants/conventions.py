@@ -182,7 +182,7 @@ def _by_exponents(
     report: Callable[[Examined], Report],
 ) -> Iterator[Convention]:
     """The metric by other exponents of the relevance, such as that of the loss: two H-AP of SupRank
-    Tab. V fit α = 3."""
+    Tab. V fit α = 3. `report` measures."""
     for alpha in ALPHAS:
         settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
         value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
@@ -214,7 +214,7 @@ def _by_other_name(name: str, metric: MetricName) -> Changes:
 
 def _over_classes(report: Report, name: str, level: str) -> float:
     """The mean of a metric over the classes of a level, each the mean of its queries: large classes
-    count no more than small ones. NaN where no query has a value."""
+    count no more than small ones. NaN where no query has a value. `name`: of the metric."""
     values = report.values[name]  # (Q,)
     asked = ~np.isnan(values)
     _, classes = np.unique(report.table[CLASS + level].to_pylist(), return_inverse=True)
@@ -305,7 +305,8 @@ class Explained(NamedTuple):
 
 def explained(printed: PrintedValue, conventions: Sequence[Convention], metric: str) -> Explained:
     """Part the conventions into those that print a value to its last digit, rounded or, if none
-    does, cut off, the fewest changes first, and the nearest of the others."""
+    does, cut off, the fewest changes first, and the nearest of the others. `metric`: its name,
+    which says whether values are printed in percent."""
     factor = factor_of(metric)
     known = [each for each in conventions if not math.isnan(each.value)]
     # a further change that does not move the value explains nothing

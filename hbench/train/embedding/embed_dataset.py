@@ -119,7 +119,8 @@ def embedder(
     without a projection. `net`: of a run whose net is a program, FILE.py:NAME, that program.
 
     A program that is named here is run, and consented to. Raises UnknownName, and DataError where a
-    checkpoint or weights cannot be loaded.
+    checkpoint or weights cannot be loaded. `size`: pixels of the sides, None for the model's own;
+    `weights`, `key_map`: as of `embed`.
     """
     for named in filter(is_own_code, (source, net or "")):
         trust(OwnCode.parse(named).file)
@@ -394,7 +395,8 @@ def _from_checkpoint(path: Path, net: str | None) -> Embedder:
 
 
 def items_of(data: Dataset, split: str) -> Manifest:
-    """Return the training manifest, the items of all tests, or one of several tests by name."""
+    """Return the training manifest, the items of all tests, or one of several tests by name.
+    `split`: "train", "test" for all tests, or the name of one."""
     if split == "train":
         return training_manifest(data)
     if split == "test":

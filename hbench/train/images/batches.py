@@ -61,6 +61,7 @@ class Files(Dataset[Batch]):
     skips = False
 
     def __init__(self, manifest: Manifest, prepare: Prepare) -> None:
+        """`prepare`: makes of a picture the tensor (C, H, W) that the net takes."""
         if manifest.picture is None:
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)
@@ -188,6 +189,7 @@ class Batches:
     """Makes batches on a device, epoch after epoch, with the same worker processes."""
 
     def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
+        """`workers`: processes that decode, 0 for this one; `device`: where batches are copied."""
         self.device = device
         # of the next epoch; the loader holds this very list, which is filled anew for each
         self._pieces: list[Keys] = []

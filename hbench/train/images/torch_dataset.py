@@ -76,6 +76,8 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
     """Items of a manifest as (image, labels int64 (L,) coarse to fine, index)."""
 
     def __init__(self, manifest: Manifest, transform: Transform) -> None:
+        """`transform`: gets the image in RGB. Raises DataError for images that are not on this
+        disk."""
         if manifest.picture is None:
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)

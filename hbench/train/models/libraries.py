@@ -24,8 +24,8 @@ from hbench.train.models.weights import refuse_without_hub, with_fetched_weights
 
 def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """Build a net of torchvision.models without its classifier; NAME/WEIGHTS chooses weights other
-    than the default.
-    """
+    than the default. `weights`: PRETRAINED or RANDOM; `pools`: whether the net keeps its own
+    pooling."""
     from torchvision import models
 
     name, _, which = name.partition("/")
@@ -58,8 +58,8 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its
-    classifier."""
+    """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its classifier.
+    `weights`: PRETRAINED or RANDOM; `pools`: whether the net keeps its own pooling."""
     import timm
     from timm.data.config import resolve_model_data_config
     from timm.data.transforms_factory import create_transform
@@ -104,7 +104,8 @@ def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
     """Build a plain DeiT with the weights of the distilled one, without its second token and that
     token's position.
 
-    The papers' released code starts so (rank losses, §VII-B).
+    The papers' released code starts so (rank losses, §VII-B). `name`: its size, such as "small";
+    `weights`, `pools`: as of `timm_backbone`.
     """
     distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
     plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)
@@ -118,8 +119,7 @@ def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
 
 def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """Build the image tower of an open_clip model ARCH/TAG, or hf-hub:OWNER/NAME, with its
-    projection.
-    """
+    projection. `weights`: PRETRAINED or RANDOM."""
     import open_clip
 
     # open_clip's image towers pool themselves, so that `pools` has nothing to say
@@ -229,7 +229,8 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
 def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
     """Load the image processor and the model of OWNER/NAME or a folder, by transformers; code of
     its authors is neither run nor asked about. Raises UsageError where transformers is not there,
-    DataError where the files cannot be had, ConfigError for a model that needs such code."""
+    DataError where the files cannot be had, ConfigError for a model that needs such code.
+    `weights`: PRETRAINED or RANDOM."""
     try:
         hub = import_module("transformers")
     except ModuleNotFoundError:

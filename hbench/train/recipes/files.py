@@ -271,6 +271,7 @@ def method_of(recipe: Recipe) -> str:
 def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
     """Say what a recipe minimises, and, if it was read from a file, which of its losses come from
     the recipe that the file extends: they stay where somebody may think to have replaced them.
+    `name_or_file`: by which the recipe was read.
 
     >>> losses_in_words(resolve("sop-happier"), "sop-happier")
     'minimises 0.9 sup_hap + 0.1 cluster'
@@ -297,7 +298,8 @@ def _without_none(value: Any) -> Any:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = ""
 ) -> Iterable[str]:
-    """Yield the keys, with dots, at which the tables of two recipes differ.
+    """Yield the keys, with dots, at which the tables of two recipes differ. `prefix`: the keys that
+    lead to these tables.
 
     >>> list(differences({"a": {"x": 1}, "b": 2}, {"a": {"x": 3}, "b": 2}))
     ['a.x']

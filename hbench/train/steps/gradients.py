@@ -151,7 +151,7 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
     known, and embeddings of `dim` dimensions.
 
     Raises UnknownName and ConfigError like build_loss, and ConfigError for a loss that needs every
-    label.
+    label. `specs`: by the names of the losses.
     """
     facts = facts_of(labels, dim)
     losses = {
