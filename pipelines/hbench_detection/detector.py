@@ -38,7 +38,9 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
     def forward(
         self, features: Any, proposals: Any, image_shapes: Any, targets: Any = None
     ) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
-        """The head of boxes as torchvision's, with the class loss replaced while it trains."""
+        """The head of boxes as torchvision's, with the class loss replaced while it trains. The
+        arguments are those of torchvision's: maps of features, proposed boxes and the images'
+        sizes; `targets`: the objects, while it trains."""
         if not self.training:
             found: tuple[list[dict[str, Tensor]], dict[str, Tensor]] = super().forward(
                 features, proposals, image_shapes
@@ -105,7 +107,8 @@ def resnext_body() -> ResNet:
 
 
 def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
-    """Build a detector on ResNeXt-101 32×4d, with timm's weights where the recipe wants some."""
+    """Build a detector on ResNeXt-101 32×4d, with timm's weights where the recipe wants some.
+    `outputs`: classes, with the background; `settings`: further arguments of FasterRCNN."""
     body = resnext_body()
     pretrained = recipe.weights == "imagenet"
     if pretrained:
@@ -124,7 +127,8 @@ def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) ->
 
 def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
     """Build torchvision's detector on a ResNet, of whose pretrained layers the first two stay as
-    they are; one with random weights is trained whole."""
+    they are; one with random weights is trained whole. `outputs`: classes, with the background;
+    `settings`: further arguments of FasterRCNN."""
     weights = WEIGHTS[recipe.backbone] if recipe.weights == "imagenet" else None
     where = str(Path(torch.hub.get_dir()) / "checkpoints")
     backbone = with_fetched_weights(
@@ -140,8 +144,8 @@ def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> 
 
 
 def _small(_recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
-    """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for
-    results."""
+    """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for results.
+    `outputs`: classes, with the background; `settings`: further arguments of FasterRCNN."""
     widths = (3, 16, 32, 48)
     layers = [
         layer
@@ -182,6 +186,7 @@ class _Predictor(nn.Module):
         self.offsets = nn.Linear(width, 4 * outputs)
 
     def forward(self, shared: Tensor) -> tuple[Tensor, Tensor]:
+        """The logits and the offsets of n regions, of their features (n, width)."""
         return self.logits(shared), self.offsets(shared)
 
 

@@ -47,7 +47,7 @@ def run(
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> DetectionReport:
     """Train, detect and score; raises DataError for missing files, ConfigError for a loss that is
-    not finite.
+    not finite. `device`: of torch; `resume`: go on after the last whole epoch, where there is one.
     """
     if (out / LAST).exists() and not resume:
         raise DataError(
@@ -166,6 +166,7 @@ def example(
     (n,)}. It is mirrored with the recipe's probability, in every epoch anew.
 
     The chance goes by seed, epoch and image, so that a resumed run mirrors as one in a piece does.
+    `place`: of the image in the part.
     """
     image = part.image(place)
     boxes = part.boxes[place]
@@ -277,8 +278,7 @@ def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
 
 def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict[str, Any]]:
     """Yield each detection in COCO's format, with the image's id and the box as corner, width and
-    height.
-    """
+    height. `found`: as `detect` gives them."""
     for file, each in zip(part.files, found, strict=True):
         for box, label, score in zip(
             each["boxes"].tolist(), each["labels"].tolist(), each["scores"].tolist(), strict=True

@@ -107,8 +107,7 @@ def _object(element: Any) -> _AnnotatedObject:
 
 def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) -> VocPart:
     """Read the images of lists such as "2007/trainval" below `root`, which holds VOC2007/ (or
-    VOCdevkit/VOC2007/).
-    """
+    VOCdevkit/VOC2007/). `classes`: the names that objects may have."""
     files: list[Path] = []
     for each in lists:
         year, _, part = each.partition("/")

@@ -45,8 +45,7 @@ class StepGroup(click.Group):
 
 def command_of(name: str) -> click.Command:
     """Make the command of a step from the signature of its `run`, whose first parameter is the work
-    folder.
-    """
+    folder. `name`: of the step."""
     run = importlib.import_module(f"hbench_hgldv2.{STEPS[name].module}").run
     hints = get_type_hints(run, include_extras=True)
     _, *parameters = inspect.signature(run).parameters.values()

@@ -35,6 +35,8 @@ def from_scratch(
     Wikimedia has to be asked and there is no contact, DataError, after writing the review page,
     while the work folder has no decisions.yaml, and ComparisonError when its decisions do not
     fit the labels.
+
+    `encoder`, `k`: of the steps encode and cluster; `servers`: those that are asked.
     """
     _scrape(work, raw, contact, rate=rate, servers=servers)
     clean.run(work)

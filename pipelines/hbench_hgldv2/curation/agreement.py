@@ -78,7 +78,8 @@ def compare(
     """Measure the agreement of two mappings over the labels that both curators placed (in a group,
     or dropped).
 
-    Raises ComparisonError when there are no such labels.
+    Raises ComparisonError when there are no such labels. `first`, `second`: the rows of both
+    mappings.
     """
     ours = _places_in(first)
     theirs = _places_in(second)

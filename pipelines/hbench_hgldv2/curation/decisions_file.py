@@ -53,7 +53,8 @@ def load(path: Path) -> Decisions:
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
-    """Read decisions from a text; raises ConfigError that lists all problems."""
+    """Read decisions from a text; raises ConfigError that lists all problems. `source`: how errors
+    call the text."""
     try:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:

@@ -77,7 +77,7 @@ def are_in(raw: Path) -> bool:
 
 def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence[Card]) -> Examples:
     """Choose the examples of cards, which are given in the order of their importance, and say how
-    many cards have some.
+    many cards have some. `raw`: the folder of GLDv2; `selection`: the landmarks and their classes.
     """
     wanted = set(itertools.chain.from_iterable(cards))
     candidates = _candidates(raw, [row for row in selection if wanted.intersection(row.classes)])
@@ -212,7 +212,7 @@ def _address(image: Image.Image) -> str:
 
 
 def _tell(raw: Path, examples: Examples, number: int) -> None:
-    """Say how many cards have pictures, and what was looked for in vain."""
+    """Say how many cards have pictures, and what was looked for in vain. `number`: of all cards."""
     said = f"{examples.cards:,} of {number:,} cards have pictures"
     if examples.crowded:
         said += (

@@ -323,7 +323,9 @@ def replay(
 ) -> Curation:
     """Apply the decisions in order and return the place of every label, sorted by class id.
 
-    Raises UnknownName when a decision names a class that is not one of the labels.
+    Raises UnknownName when a decision names a class that is not one of the labels. `clusters`: the
+    number of each class's cluster; `suggestions`: by class, groups for those that end without a
+    place.
     """
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
@@ -390,7 +392,8 @@ def _placed(
     decided_by: Sequence[str],
     suggestions: Sequence[str],
 ) -> Placed:
-    """A label with its place, and why it has this one or none."""
+    """A label with its place, and why it has this one or none. `decided_by`: the ids of the
+    decisions that placed it or left it open; `suggestions`: groups, the nearest first."""
     status, group = world.places[label.class_id]
     if status == "group":
         reason = "assigned"

@@ -111,7 +111,8 @@ def run(
 def _material(
     work: Path, decisions: Path | None, names: Path | None, against: Path | None
 ) -> Material:
-    """Read the content of a review from the files of the work folder."""
+    """Read the content of a review from the files of the work folder. `decisions`, `names`: files,
+    None for those of the folder, if there are any; `against`: the decisions of another reviewer."""
     labels = read_rows(work / "labels.csv", Label)
     clustered = read_rows(work / "clusters.csv", Clustered)
     decided = decisions_in(work, decisions)
@@ -206,7 +207,8 @@ def page(
     title: str = "Review of super-categories",
     made_with: Inputs | None = None,
 ) -> str:
-    """Write the review as one HTML document without outside resources; labels are escaped."""
+    """Write the review as one HTML document without outside resources; labels are escaped.
+    `made_with`: the settings of embeddings and clusters, which decisions quote."""
     text = json.dumps(content(material, made_with or Inputs()), ensure_ascii=False)
     # the JSON stands inside a <script>, which a label "</script>" would end
     safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

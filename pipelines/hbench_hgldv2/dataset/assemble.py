@@ -226,7 +226,8 @@ def _rows_by_split(
     mapping: Sequence[Placed],
     assigned: Mapping[str, Sequence[Assigned]],
 ) -> dict[str, list[Sourced]]:
-    """Make the rows of each split that the selection has."""
+    """Make the rows of each split that the selection has. `mapping`: where the curators placed each
+    class; `assigned`: by split, what images voted for."""
     present = {landmark.split for landmark in selection}
     return {
         split: assemble(selection, mapping, split, assigned.get(split, ()))
@@ -346,7 +347,7 @@ def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, P
 
 def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
     """The place that a landmark's images voted for; raises DataError for a group that the curators
-    no longer have."""
+    no longer have. `kinds`: of the curators' groups, by name."""
     if vote.group not in kinds:
         raise DataError(
             f"landmark {vote.landmark_id} is assigned to {vote.group!r}, which is not a "

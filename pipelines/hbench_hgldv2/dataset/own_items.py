@@ -47,6 +47,7 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     whose label has no group are left out, and counted.
 
     Raises DataError for a table without a column of labels, or without an item in a group.
+    `mapping`: where each label was placed; `say`: is told what was read and left out.
     """
     labels = own.table
     _, table, _ = sheet.read(labels)
@@ -75,8 +76,8 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
 
 def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:
     """The column whose texts are ids or names of labels, that of most rows. Raises DataError where
-    no column has any, or where a name stands for labels of several groups.
-    """
+    no column has any, or where a name stands for labels of several groups. `mapping`: where each
+    label was placed."""
     known = {placed.class_id: placed for placed in mapping}
     by_name = _by_name(mapping)
     found = []
@@ -119,7 +120,7 @@ def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
 
 def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
     """The columns of the levels. Labels of one name in several groups are told apart by their ids,
-    since a class has one parent."""
+    since a class has one parent. `rows`: of every item, the place of its label."""
     groups: dict[str, set[str]] = {}
     for row in rows:
         groups.setdefault(row.label, set()).add(row.group)

@@ -90,7 +90,7 @@ def run(
 
 
 def _show(numbers: Mapping[str, int], *, as_json: bool) -> None:
-    """Print the counts next to the published ones."""
+    """Print the counts next to the published ones. `numbers`: by what is counted."""
     header = ("what", "found", "published")
     rows = [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
     if as_json:

@@ -61,7 +61,8 @@ def kmeans(
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
     """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts. It knows nothing
-    of pairs that must stay `apart`: `cluster` separates them afterwards."""
+    of pairs that must stay `apart`: `cluster` separates them afterwards. `weights` (n,): of the
+    points (n, D)."""
     from sklearn.cluster import KMeans
 
     model = KMeans(settings.k, n_init=settings.restarts, random_state=settings.seed)

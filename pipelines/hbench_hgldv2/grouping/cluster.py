@@ -99,7 +99,8 @@ def _clustered(
     links: Links,
     resamples: int,
 ) -> list[Clustered]:
-    """Cluster the labels, and measure how well each fits its cluster, also in refits to samples."""
+    """Cluster the labels, and measure how well each fits its cluster, also in refits to samples.
+    `resamples`: how many refits."""
     ids = [label.class_id for label in labels]
     clusters = cluster(ids, vectors, settings, algorithm, links)
 

@@ -163,8 +163,7 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
     """Encode texts by TF-IDF of character n-grams (2–5, within words), reduced by an SVD; needs no
-    model.
-    """
+    model. `dimensions`: at most, as few labels give fewer."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -239,7 +238,8 @@ def _file(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
 
 @encoders.register("open_clip")
 def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    """Unit vectors of labels, (labels, D), by the text side of a CLIP from its name or a folder."""
+    """Unit vectors of labels, (labels, D), by the text side of a CLIP from its name or a folder.
+    `argument`: that name or folder; `prompt`: with {} in place of the label."""
     import torch
 
     with _quiet():

@@ -132,8 +132,7 @@ def measured(
     labels: Sequence[Label], groups: Mapping[str, str], truth: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, float]], list[Recall]]:
     """Measure the labels that both have, unweighted and weighted by landmarks, and the recall of
-    each group.
-    """
+    each group. `groups`, `truth`: by class id."""
     shared = [label for label in labels if label.class_id in groups and label.class_id in truth]
     ours = [groups[label.class_id] for label in shared]
     theirs = [truth[label.class_id] for label in shared]

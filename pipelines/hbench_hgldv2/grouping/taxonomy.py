@@ -91,7 +91,8 @@ def run(
 
 
 def propose(work: Path, source: FactSource, *, least: int) -> None:
-    """Make taxonomy.csv and taxonomy_removed.csv with facts from a source."""
+    """Make taxonomy.csv and taxonomy_removed.csv with facts from a source. `least`: the landmarks
+    below an ancestor that is kept."""
     labels = [
         label for label in read_rows(work / "labels.csv", Label) if QID.fullmatch(label.class_id)
     ]
@@ -129,8 +130,7 @@ def ancestors_of(
     class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
 ) -> dict[str, tuple[str, ...]]:
     """Find the direct superclasses (best-ranked P279) of the classes and of all classes up to
-    twelve levels above them.
-    """
+    twelve levels above them. `entities`: asks for those of some ids."""
     parents: dict[str, tuple[str, ...]] = {}
     unknown = sorted(set(class_ids))
     for _ in range(MOST_LEVELS):
@@ -241,7 +241,7 @@ def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
 
 
 def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
-    """List the nodes below the root, in tree order."""
+    """List the nodes below the root, in tree order. `names`: the label of each class."""
     depth = {
         node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()
     }

@@ -146,8 +146,8 @@ def _write(
 
 def _take_own(work: Path, path: Path, chosen: Mapping[str, str]) -> None:
     """Write the labels of a curator's own table, say what it was taken for, and write a selection
-    of no landmarks, since the table has only their counts.
-    """
+    of no landmarks, since the table has only their counts. `chosen`: by part, the columns that
+    somebody named."""
     selection_file, labels_file = _outputs(work)
     if path.resolve() in (selection_file.resolve(), labels_file.resolve()):
         raise UsageError(
@@ -211,7 +211,7 @@ def selection_of(
     only.
 
     The id is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are
-    one class; the landmark keeps the released text.
+    one class; the landmark keeps the released text. `splits`: the rows of each split.
     """
     selection: list[CleanedLandmark] = []
     for split, rows in splits.items():

@@ -96,7 +96,7 @@ def parts_of(source: str, titles: Sequence[str], chosen: Mapping[str, str]) -> d
     title fits.
 
     Raises UnknownName for a chosen column that the table lacks, DataError that names every part for
-    which no column fits, or several.
+    which no column fits, or several. `source`: how errors call the table; `titles`: of its columns.
     """
     for column in chosen.values():
         if column not in titles:
@@ -125,7 +125,8 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     """Read the labels in a table in CSV, TSV or parquet.
 
     Raises DataError for a file that is not a table, for columns that cannot be told apart, and for
-    the rows that cannot be used, by their lines.
+    the rows that cannot be used, by their lines. `chosen`: by part, the columns that somebody
+    named.
     """
     _, table, written = sheet.read(path)
     columns = parts_of(path.name, table.column_names, chosen)

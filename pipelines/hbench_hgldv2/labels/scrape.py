@@ -174,7 +174,8 @@ def _replay_demo(work: Path) -> None:
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
-    """Make links.csv and classes.csv with facts from a source, unless they are up to date."""
+    """Make links.csv and classes.csv with facts from a source, unless they are up to date.
+    `settings`: what the record says of the source, and `limit`, the landmarks of a split."""
     files = {split: landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), settings)
     if is_done(record, work / "classes.csv", work / "links.csv"):
@@ -207,7 +208,8 @@ def _counted(links: Sequence[Link]) -> Counter[str]:
 
 
 def _say(counted: Mapping[str, int]) -> None:
-    """Print how many landmarks were linked, by what, and why others were not."""
+    """Print how many landmarks were linked, by what, and why others were not. `counted`: such as
+    "status found" and "via P373", and reasons, which have no space."""
     for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
         shown = {
             name.removeprefix(prefix): count

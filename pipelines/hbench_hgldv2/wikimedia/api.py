@@ -70,8 +70,8 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         reader: Callable[..., dict[str, Any]],
     ) -> dict[str, Any]:
         """Join what `reader` finds in the answers to each batch; an id that is refused alone is a
-        missing item.
-        """
+        missing item. `params`: of the query, without `name`, the parameter that the `values` are
+        given in."""
         known: dict[str, Any] = {}
         for batch, answers in client.ask_batched(endpoint, params, name, values):
             if not isinstance(answers, Refused):
@@ -283,7 +283,7 @@ def qualified(statement: Mapping[str, Any]) -> str:
 
 
 def _entity(content: Mapping[str, Any]) -> facts.Entity:
-    """What the scraper needs of an entity of Wikidata."""
+    """What the scraper needs of an entity of Wikidata. `content`: as the API writes it."""
     claims = content.get("claims") or {}  # an empty map may come as []
     statements = claims.get(facts.INSTANCE_OF, [])
     classes = best(statements)

@@ -139,7 +139,8 @@ class Cache:
         return Answer(status, parse_json(headers), zlib.decompress(body), fetched)
 
     def put(self, request: str, answer: Answer) -> None:
-        """Write an answer to the file before returning."""
+        """Write an answer to the file before returning. `request`: in its canonical form, by which
+        it is found."""
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         self._db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
@@ -194,7 +195,8 @@ class Client:
         """Return the answer to one request, from the cache, or else from the server.
 
         Raises SourceError when the server does not answer in `attempts` tries, DataError for a
-        request that is not in the cache if only the cache may be used.
+        request that is not in the cache if only the cache may be used. `params`: by name, as they
+        are sent to the address `endpoint`.
         """
         request = canonical(endpoint, params)
         answer = self.cache.get(request)
@@ -254,7 +256,7 @@ class Client:
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
         """Ask the server until it answers, and keep the answer. A request that is too long for an
-        address is sent again as a form."""
+        address is sent again as a form. `request`: in its canonical form, the key of the answer."""
         if self.contact is None:
             raise NotInTheCache(
                 "this request is not in the cache",
@@ -285,7 +287,8 @@ class Client:
     def _try(
         self, endpoint: str, params: Mapping[str, str], *, posts: bool
     ) -> tuple[Verdict, Answer]:
-        """Send one request, no sooner than 1/rate seconds after the previous one."""
+        """Send one request, no sooner than 1/rate seconds after the previous one. `posts`: send it
+        as a form, and not in the address."""
         too_early = self._last + 1 / self.manners.rate - self.clock.monotonic()  # seconds
         if too_early > 0:
             self.clock.sleep(too_early)
@@ -354,6 +357,7 @@ def opened(
     bar.
 
     Raises UsageError without a contact, unless `offline`; it names the `command` to give one to.
+    `rate`: requests per second, at most; `cache`: its file, None for the folder's own.
     """
     if contact is None and not offline:
         raise missing_contact(command)

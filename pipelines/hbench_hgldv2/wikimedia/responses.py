@@ -70,6 +70,7 @@ def judge(
 
     Raises SourceError where asking again does not help: for 403 and other refusals, unknown API
     errors, and warnings of unrecognised parameters, since such an answer is to another question.
+    `lag_wait`: the least seconds to wait for servers that lag behind.
     """
     wait = retry_after(headers, now)
     text = body[:SHOWN_LETTERS].decode("utf-8", "replace").strip()
@@ -111,7 +112,8 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verdict:
-    """What to do about an error of the API: try again later, give up on this request, or stop."""
+    """What to do about an error of the API: try again later, give up on this request, or stop.
+    `wait`: the seconds that its header asks for; `lag_wait`: the least for servers that lag."""
     code = str(error.get("code"))
     info = str(error.get("info", ""))
     if code == "maxlag":
