@@ -35,8 +35,8 @@ from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.pictures import open_upright
 from hbench.sheets.understood import Understood
-from hbench.tree import Labels, LabelTree, have_ambiguous_names
-from hbench.tree.names import class_rows
+from hbench.tree import Labels, LabelTree
+from hbench.tree.names import class_rows, have_ambiguous_names
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -23,6 +23,7 @@ from hbench.datasets.dataset import Protocol as Protocol  # benchmarks take it f
 from hbench.datasets.manifest import Manifest, from_names
 from hbench.datasets.pictures import open_picture
 from hbench.sheets.rows import Row, stripped
+from hbench.sheets.words import MAIN_RANKS
 from hbench.tree.names import NameTable
 from hbench.tree.policies import mend
 
@@ -36,7 +37,7 @@ Splits = Mapping[
     str, Labelled | Manifest
 ]  # by "train", "test" or, where there are several tests, their names
 
-RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
+RANKS = MAIN_RANKS  # benchmarks take it from here
 PARTIAL = (
     "fill-from-parent",
     "unknown",

@@ -3,20 +3,17 @@ and which items each query leaves out of its list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.engine.lists.paths import KnownPaths
+from hbench.engine.lists.paths import KnownPaths, LeftOut
 from hbench.engine.scan import equal_rows
 from hbench.engine.similarity import SelectedRows
 from hbench.tree import Labels
 from hbench.tree.several import MorePaths, Paths
-
-LeftOut = Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)

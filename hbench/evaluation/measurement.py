@@ -22,7 +22,8 @@ from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.name_columns import NameColumns, NamedSequences
 from hbench.metrics.partial_lists import partial_scorers
 from hbench.metrics.protocols import Protocol, ScoreQuery, Setting, scorers_by_name
-from hbench.tree import Labels, have_ambiguous_names
+from hbench.tree import Labels
+from hbench.tree.names import have_ambiguous_names
 
 OnBlock = Callable[[int, int], None]
 OnTest = Callable[[str], OnBlock]

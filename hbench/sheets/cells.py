@@ -1,5 +1,5 @@
-"""Reads lists that stand as text in the cells of a column, as pandas, JSON and programs for
-annotation write them.
+"""Reads what stands in one cell of a column although it is several labels: lists as text, as
+pandas, JSON and programs for annotation write them, and labels joined by a letter.
 
 >>> as_list("['Owls', 'Night']"), as_list('[["Birds", "Owls"]]'), as_list("Owls")
 (['Owls', 'Night'], [['Birds', 'Owls']], None)
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hbench.core.errors import DataError
+from hbench.core.errors import DataError, examples
 from hbench.core.untrusted import parse_json
 from hbench.sheets.paths import JOINED, are_nested
 
@@ -149,3 +149,33 @@ def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table
 def _with_texts(table: pa.Table, name: str, texts: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The table with these texts, "" for missing ones, in place of the column of this name."""
     return table.set_column(table.column_names.index(name), name, pc.fill_null(texts, ""))
+
+
+def several_labels(
+    values: Sequence[str], separators: Sequence[str] = ("|", ";")
+) -> tuple[str, str] | None:
+    """The first of a column's `values` that holds several labels (`dog|cat`), and its separator,
+    where all its parts are labels of other rows; None where there is none."""
+    different = {*values}
+    for separator in separators:
+        joined = [value for value in different if separator in value]
+        # where all values have it, it is part of every name
+        if not joined or len(joined) == len(different):
+            continue
+        for value in joined:
+            parts = [part.strip() for part in value.split(separator)]
+            if all(part in different for part in parts):
+                return value, separator
+    return None
+
+
+def refuse_several(name: str, values: Sequence[str]) -> None:
+    """Raise DataError if some of the `values` of the column `name` hold several labels."""
+    found = several_labels(values)
+    if found is not None:
+        raise DataError(
+            f"the column {name} gives some items several labels",
+            expected="one class of an item at each level",
+            found=f"{examples([found[0]])}, whose parts are labels of other items",
+            fix="--several takes them all, or keep one label of each of these items",
+        )

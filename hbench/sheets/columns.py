@@ -33,9 +33,9 @@ from hbench.sheets.column_values import (
     sharing_a_name,
 )
 from hbench.sheets.dialect import NUMBER
+from hbench.sheets.rows import MAX_SMALL_TABLE
 
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
-MAX_SMALL_TABLE = 5  # a table of at most this many rows may have a class per row by chance
 
 
 @dataclass(frozen=True)
@@ -420,33 +420,3 @@ def levels_in_words(columns: TableColumns, sizes: Sequence[int]) -> str:
     """
     named = [f"{name} ({size:,})" for name, size in zip(columns.levels, sizes, strict=True)]
     return f"level{'s' if len(named) > 1 else ''} {' › '.join(named)}"
-
-
-def several_labels(
-    values: Sequence[str], separators: Sequence[str] = ("|", ";")
-) -> tuple[str, str] | None:
-    """The first of a column's `values` that holds several labels (`dog|cat`), and its separator,
-    where all its parts are labels of other rows; None where there is none."""
-    different = {*values}
-    for separator in separators:
-        joined = [value for value in different if separator in value]
-        # where all values have it, it is part of every name
-        if not joined or len(joined) == len(different):
-            continue
-        for value in joined:
-            parts = [part.strip() for part in value.split(separator)]
-            if all(part in different for part in parts):
-                return value, separator
-    return None
-
-
-def refuse_several(name: str, values: Sequence[str]) -> None:
-    """Raise DataError if some of the `values` of the column `name` hold several labels."""
-    found = several_labels(values)
-    if found is not None:
-        raise DataError(
-            f"the column {name} gives some items several labels",
-            expected="one class of an item at each level",
-            found=f"{examples([found[0]])}, whose parts are labels of other items",
-            fix="--several takes them all, or keep one label of each of these items",
-        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 Row = tuple[str, ...]
+MAX_SMALL_TABLE = 5  # a table of at most this many rows may have a class per row by chance
 
 
 def stripped(row: Iterable[str]) -> Row:

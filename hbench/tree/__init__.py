@@ -437,17 +437,3 @@ def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np
     seen[shifted] = True
     # the place of a value is the number of different values below it
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]
-
-
-def have_ambiguous_names(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
-    """Mark the items (N,) with a name that several nodes of its level have, so that comparing names
-    gives other levels than the tree. `names`, `nodes` (N, L): the items' labels by name, equal
-    where names are, and by the tree.
-    """
-    shared = np.zeros(len(names), bool)
-    for name, node in zip(names.T, nodes.T, strict=True):
-        # each different pair of a name and a node; then how many nodes a name has
-        pairs = np.unique(np.stack([name, node]), axis=1)
-        values, nodes_of = np.unique(pairs[0], return_counts=True)
-        shared |= np.isin(name, values[nodes_of > 1])
-    return shared

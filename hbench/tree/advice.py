@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from hbench.core.errors import HBenchError, TreeError
-from hbench.sheets.rows import default_levels
+from hbench.sheets.rows import MAX_SMALL_TABLE, default_levels
 from hbench.tree import SHOWN_NODES
 from hbench.tree.names import (
     REMARKS,
@@ -141,9 +141,6 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
             if what not in effects:
                 yield names, what
             effects.add(what)
-
-
-MAX_SMALL_TABLE = 5  # items, of which each may be of a class of its own
 
 
 def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:

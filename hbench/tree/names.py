@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from hbench.core.errors import TreeError, UnknownName, examples
 from hbench.sheets.rows import Row, default_levels, stripped
 from hbench.sheets.understood import Understood
-from hbench.tree import LabelTree
+from hbench.tree import Labels, LabelTree
 
 Key = tuple[int, Row]
 
@@ -404,3 +404,17 @@ def names_along(tree: LabelTree, path: Iterable[int]) -> Row:
 def class_rows(tree: LabelTree) -> list[Row]:
     """Return the path of names to every fine class, coarse to fine, in the order of their ids."""
     return list(zip(*class_columns(tree), strict=True))
+
+
+def have_ambiguous_names(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
+    """Mark the items (N,) with a name that several nodes of its level have, so that comparing names
+    gives other levels than the tree. `names`, `nodes` (N, L): the items' labels by name, equal
+    where names are, and by the tree.
+    """
+    shared = np.zeros(len(names), bool)
+    for name, node in zip(names.T, nodes.T, strict=True):
+        # each different pair of a name and a node; then how many nodes a name has
+        pairs = np.unique(np.stack([name, node]), axis=1)
+        values, nodes_of = np.unique(pairs[0], return_counts=True)
+        shared |= np.isin(name, values[nodes_of > 1])
+    return shared

@@ -27,9 +27,9 @@ from hbench.datasets.own.reading import read_own_table
 from hbench.datasets.own.table import OwnTable
 from hbench.datasets.pictures import SUFFIXES
 from hbench.datasets.spec import specs
-from hbench.sheets.columns import MAX_SMALL_TABLE, Chosen
+from hbench.sheets.columns import Chosen
 from hbench.sheets.dialect import suffix_of
-from hbench.sheets.rows import Row
+from hbench.sheets.rows import MAX_SMALL_TABLE, Row
 from hbench.sheets.sheet import SUFFIXES as TABLES
 from hbench.sheets.words import SPLIT_WORDS, UNUSED
 from hbench.tree import LabelTree, refuse_depth

@@ -18,14 +18,12 @@ from hbench.datasets.own import several
 from hbench.datasets.own.boxes import box_columns_among
 from hbench.datasets.own.table import OwnTable
 from hbench.sheets import sheet, words
-from hbench.sheets.cells import with_lists, with_paths
+from hbench.sheets.cells import refuse_several, several_labels, with_lists, with_paths
 from hbench.sheets.column_values import plain_id
 from hbench.sheets.columns import (
     Chosen,
     TableColumns,
     columns_of,
-    refuse_several,
-    several_labels,
 )
 from hbench.sheets.paths import levels_of, separator_of, split_path, with_unique_names
 from hbench.tree import taxonomy

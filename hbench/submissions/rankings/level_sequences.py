@@ -38,7 +38,8 @@ from hbench.submissions.embeddings.ids import Ids, rows_in
 from hbench.submissions.embeddings.spellings import likely_cause
 from hbench.submissions.problems import SubmissionProblem, found
 from hbench.submissions.rankings.files import Ranking
-from hbench.tree import Labels, have_ambiguous_names
+from hbench.tree import Labels
+from hbench.tree.names import have_ambiguous_names
 
 LINES_AT_ONCE = 1 << 20
 PADDING = ("-1", "-1.0")  # what faiss and others write where they found no further item
