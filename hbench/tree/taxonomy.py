@@ -123,7 +123,7 @@ def read(path: Path) -> Taxonomy:
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
     accepted = _taxa_named(of_column(words.first_of(titles, words.ACCEPTED)))
-    if not parent or not rank:
+    if not (name and parent and rank):  # the lineages are in the columns by rank
         rows = _lineages(table, ids, by_rank)
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
 

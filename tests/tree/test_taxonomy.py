@@ -72,8 +72,18 @@ def test_a_rank_that_a_lineage_lacks_is_a_hole_like_any_other(tmp_path, taxa):
     assert names == ("Tytonidae", "unplaced family of Strigiformes")
 
 
-def test_a_table_of_taxa_with_a_column_per_rank_is_joined_too(tmp_path):
-    (tmp_path / "taxa.csv").write_text("taxonID,order,species\n1,Owls,Barn owl\n2,Owls,Bay owl\n")
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "taxonID,order,species\n1,Owls,Barn owl\n2,Owls,Bay owl\n",
+        # parents cannot be followed to names without a column of names
+        "taxonID,parentNameUsageID,taxonRank,order,species\n"
+        "1,7,species,Owls,Barn owl\n2,8,species,Owls,Bay owl\n",
+    ],
+    ids=["alone", "beside parents"],
+)
+def test_a_table_of_taxa_with_a_column_per_rank_is_joined_too(tmp_path, rows):
+    (tmp_path / "taxa.csv").write_text(rows)
     found = load(
         table(tmp_path, ["1", "2"] * 3), taxonomy=tmp_path / "taxa.csv", levels=["order", "species"]
     )
