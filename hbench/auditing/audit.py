@@ -113,7 +113,8 @@ class Audit:
         }
 
     def _of_group(self, group: SuspectGroup) -> dict[str, Any]:
-        """A group as plain values: both classes, the level at which they part, and the items."""
+        """A group as plain values: the names of both classes, the level at which they part, and the
+        items' own ids."""
         label, proposed = group.label, group.proposed  # classes, by number
         return {
             "label": self.pool.labels[label],
@@ -228,7 +229,8 @@ def in_words(suspects: SuspectList) -> str:
 
 
 def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
-    """Say where sureness is not to be trusted, and which mistakes would not be seen."""
+    """Say where sureness is not to be trusted, and which mistakes would not be seen; nothing of a
+    list of which neither is so. `lists`: the far and the near one."""
     said = []
     for each in lists:
         if not each.curve.is_trusted:
@@ -245,7 +247,8 @@ def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
 
 
 def held_out(pool: Pool) -> tuple[str, ...]:
-    """The levels at which no split has a node of another: what the split promises to hold out."""
+    """The levels, by name, at which no split of the `pool`, all items of a dataset, has a node of
+    another: what the split promises to hold out."""
     labels = pool.manifest.labels
     splits = np.unique(pool.split.astype(str), return_inverse=True)[1]
     if splits.max(initial=0) == 0:  # a single split holds nothing out
@@ -260,7 +263,9 @@ def held_out(pool: Pool) -> tuple[str, ...]:
 
 
 def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
-    """Say how many copies lie on both sides of a split that holds a level out."""
+    """Say how many copies lie on both sides of a split that holds a level out; nothing where no
+    level is held out, since such a split promises nothing, or no copy lies so. `copies`: a row per
+    pair, with the split of each."""
     levels = held_out(pool)
     across = _number(copies, "split", "copy_split")
     if not levels or not across:

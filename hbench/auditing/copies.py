@@ -38,7 +38,11 @@ class Pairs(NamedTuple):
 
 def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
     """A row per pair of an item and one of its nearest that is a copy under another label, or in
-    another split, the most alike first; `is_exact`: whether the vectors are the same."""
+    another split, the most alike first; `is_exact`: whether the vectors are the same.
+
+    `votes.classes` (N,): the items' labels; `nearest`: of every item its k nearest ones, with their
+    cosines. A copy under the item's own label in its own split harms nothing, and is no row.
+    """
     pairs = _pairs_with_nearest(nearest)
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
     # what is far for one label is near for two: either kind of pair has limits of its own
@@ -85,7 +89,8 @@ def _limits_of_pairs(
     parent of its first item.
 
     `distances` (p,): logarithms, too; `chosen` (p,): the pairs that set the limits, of which the
-    nearest one of each item counts.
+    nearest one of each item counts. `votes`: the class of every item (N,), and the parent of every
+    class (C,), as numbers.
     """
     # (N,): of each item; ∞ where it is in no chosen pair, and so sets no limit
     nearest = np.full(len(votes.classes), np.inf)

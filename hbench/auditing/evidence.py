@@ -116,7 +116,8 @@ class Evidence:
 
     def __init__(self, votes: Votes) -> None:
         """Count, at every level, which nodes the items of each class, and of each parent, have
-        among their neighbours."""
+        among their neighbours. `votes`: of every item (N,) its class, and its neighbours (N, k), as
+        places among the items; of every class (C,) its nodes, coarse to fine (C, L)."""
         self.votes = votes
         classes = votes.classes
         self.levels = []
@@ -147,7 +148,8 @@ class Evidence:
 
     def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
         """The best other class of every item that contradicts its label: of those far away in the
-        tree, and of siblings. `classes`: the class that each item is taken to have, (items,)."""
+        tree, and of siblings. `items` (m,): places among all items; `classes` (m,): the class that
+        each is taken to have, which need not be its own."""
         votes = self.votes
         row, other = self._candidates(items)
         common = votes.common(other, classes[row])
@@ -176,7 +178,8 @@ class Evidence:
 
     def log_likelihood(self, items: Indices, classes: Indices) -> tuple[Floats, Floats]:
         """The log-likelihoods of the votes of items (m,) under classes (m,), in nats, without the
-        items' own votes: for far alternatives, and for near ones."""
+        items' own votes: (m,) for far alternatives, and (m,) for near ones. Levels are added up; of
+        the k votes at a level the mean counts."""
         far = np.zeros(len(items))
         near = np.zeros(len(items))
         parents = self.votes.parents
@@ -217,7 +220,8 @@ class Level(NamedTuple):
 
 def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Best:
     """The best alternative of each of a `number` of items; of equal ones the first class. Of pairs
-    (m,) of an item (`rows`) and a class, with the evidence for it."""
+    (m,) of an item (`rows`) and a class (`classes`), with the evidence for it. An item without a
+    pair has −∞ and NOTHING."""
     order = np.lexsort((classes, -evidence, rows))
     # the first of each row in the order of evidence
     first = order[np.unique(rows[order], return_index=True)[1]]

@@ -66,6 +66,7 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
     A group is kept if it has FEWEST items or more, if at most half as many go the other way, from
     the proposed class to theirs, and if it lies among the items of the proposed class as these do
     themselves (`_is_at_home`). Copies of one picture count as one item: their weights add up to 1.
+    `votes`: of every item its class and weight; `found`: the items, and the class proposed to each.
     """
     pairs = _items_by_pair(votes, found)
     sizes = [float(votes.weights[each.items].sum()) for each in pairs]
@@ -110,7 +111,8 @@ def _is_at_home(
     strange = strangeness.in_class(group.items, np.full(len(group.items), group.proposed))
     return bool(
         of_proposed >= RECOGNISED  # else its own items are not found by their neighbours either
-        and of_group >= AT_HOME * of_proposed
+        and of_group >= AT_HOME * of_proposed  # nearly as much as its own items
+        # else the whole class looks so, and no label is wrong
         and _share(votes, rest, group.proposed) <= ELSEWHERE * of_group
         and strange.mean() <= STRANGE  # in standard deviations of the proposed class's items
     )
@@ -182,13 +184,16 @@ def _batch_of_neighbours(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
 
 
 def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> list[SuspectGroup]:
-    """Items of some classes, each with the wrong class that they get: one of another parent, or a
-    sibling."""
+    """Items of some classes, each with the wrong class that they get: one of another parent
+    (`is_far`), or a sibling. Nothing is relabelled here: `label` of a group is the wrong class,
+    `proposed` the right one, as neighbours will say."""
     by_class = _items_by_class(votes)
     # only of large classes the share that is lost makes a group
     fewest = int(np.ceil(FEWEST / LOST))
     large = [label for label, items in enumerate(by_class) if len(items) >= fewest]
     enough = np.array([len(items) > SMALLEST for items in by_class])  # to be taken for another's
+    # one of OF_CLASSES loses items, so that most stay as they are; but as many as a share can be
+    # taken of, and no more than SOURCES, for speed
     sources = rng.permutation(large)[: max(FEWEST_SOURCES, min(SOURCES, len(large) // OF_CLASSES))]
     # a class that loses items, or got some, gets none: flows must not blur each other
     taken = set(sources.tolist())

@@ -41,8 +41,9 @@ class OneClass(NamedTuple):
 
 
 def completions_of(pool: Pool, votes: Votes) -> pa.Table:
-    """A row per item whose label ends early and whose neighbours agree on a name below it,
-    the surest first."""
+    """A row per item whose label ends early and whose neighbours agree (nearly all of them) on a
+    name below it, the surest first. `votes`: of every item its class and its neighbours, of every
+    class its nodes (C, L) and how many of them are known (C,)."""
     found = []
     for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
@@ -59,7 +60,8 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
 
 def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, float]:
     """A class of the node at a level that most neighbours of an item have, and their share of all
-    its neighbours; 0 of any class where no neighbour's label reaches that level."""
+    its neighbours; 0 of any class where no neighbour's label reaches that level: a share so small
+    that the class is not looked at. `level`: counted from 0."""
     near = votes.classes[votes.neighbours[item]]
     further = near[votes.known[near] > level]
     if not len(further):
@@ -72,7 +74,8 @@ def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, floa
 
 def merges_of(pool: Pool, votes: Votes) -> pa.Table:
     """A row per pair of siblings whose items vote for each other nearly as much as for
-    themselves, the least told apart first; of a class of one or two items its own votes count."""
+    themselves, the least told apart first; of a class of one or two items its own votes count.
+    `votes.classes` (N,): of every item."""
     sizes = np.bincount(votes.classes, minlength=len(votes.paths)).tolist()
     cast = _votes_between(votes)
     found = []

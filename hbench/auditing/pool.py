@@ -70,7 +70,8 @@ class Pool:
 
 
 def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
-    """Join the splits whose items have vectors.
+    """Join the splits whose items have vectors; `cosine`: they are ranked by direction, so that no
+    vector may be 0.
 
     A split without any vector is left out, and said; raises SubmissionError where some items of a
     split lack theirs or vectors cannot be ranked, UsageError for several paths per item.
@@ -128,7 +129,9 @@ def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> s
 
 
 def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cosine: bool) -> None:
-    """Raise SubmissionError for no items, one in two splits, and vectors that cannot be ranked."""
+    """Raise SubmissionError for no items, one in two splits, and vectors that cannot be ranked.
+    `items`: those of all splits; `known`: the ids that have vectors; `cosine`: they are ranked by
+    direction, so that none may be 0."""
     if not items:
         raise SubmissionError(
             f"{vectors.source} has no vector of the dataset's items",
@@ -169,7 +172,7 @@ def nearest_of(
 ) -> Nearest:
     """The nearest other items of every item, twice k or all, in one ranking pass: twice, since
     copies among them have no vote, and the next ones take their places. Raises UsageError for fewer
-    than k + 1 items.
+    than k + 1 items. `on_block` is called with the blocks that are ranked, and all there are.
     """
     if len(pool) <= k:
         raise UsageError(
@@ -189,7 +192,8 @@ def nearest_of(
 
 
 def _cosines(vectors: SelectedRows, nearest: Indices) -> NDArray[np.float64]:
-    """The cosines (N, m) of every item and its nearest ones, read as they are needed."""
+    """The cosines (N, m) of every item and its nearest ones (N, m), read as they are needed: some
+    items at a time, with no more than PAIRS_AT_ONCE vectors of nearest ones."""
     found = np.empty(nearest.shape)
     step = max(1, PAIRS_AT_ONCE // nearest.shape[1])
     for start in range(0, len(nearest), step):

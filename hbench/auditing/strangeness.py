@@ -33,7 +33,9 @@ class Strangeness(NamedTuple):
 
     @classmethod
     def of(cls, votes: Votes, distances: Floats) -> Strangeness:
-        """From the distances 1 − cos of every item to its neighbours, (N, k)."""
+        """From the distances 1 − cos of every item to its neighbours, (N, k), and the classes of
+        items in `votes`. A class of few items borrows from its parent, and a parent from all."""
+        # where copies are at distance 0, neither its logarithm nor a division by 0
         logs = np.log(np.maximum(distances, SMALLEST)).mean(axis=1)
         mean, spread = np.array([logs.mean()]), np.array([logs.std()])
         of_parents = votes.parents  # (C,): the parent of every class, by number

@@ -99,7 +99,7 @@ def calibrate_sureness(
 ) -> Sureness:
     """Fit the sureness of far or near suspects to what is `observed` of the labels as they are,
     without those that have no alternative. NOT_TRUSTED where swapped labels are too few, or do not
-    stand out."""
+    stand out. `evidence`, `strangeness`: what is seen of any item under any class."""
     votes = evidence.votes
     swaps = draw_swaps(votes, np.random.default_rng(0), is_far=is_far)
     found = evidence.alternatives(*swaps)
@@ -108,9 +108,10 @@ def calibrate_sureness(
     if min(int(has_some.sum()), len(observed.evidence)) < FEWEST:
         return NOT_TRUSTED
     of_swaps = Seen.of(swaps.items, best, strangeness).at(has_some)
+    # siblings overlap: of fewer items the tail of right labels among wrong ones is not known
     if not is_far and len(votes.classes) < ITEMS_FOR_NEAR:
         return NOT_TRUSTED
-    if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):
+    if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):  # nats for each level
         return NOT_TRUSTED
     ratio = len(of_swaps.evidence) / len(votes.classes)
     return _fit_curve(observed, of_swaps, ratio)
@@ -179,7 +180,8 @@ def _likely_shares(sample: Sample) -> Ends:
         lines.append(line)
         costs.append(cost)
     above = np.array(costs) - min(costs)
-    # by nats of log-likelihood below the best: one limit at the low end, another at the high one
+    # by nats of log-likelihood below the best: at the low end the limit is the looser one, for a
+    # false alarm is worse than a miss
     least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
     most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
     return Ends(float(SHARES[least]), float(SHARES[most]), lines[least])

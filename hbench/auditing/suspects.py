@@ -67,7 +67,8 @@ class Suspects(NamedTuple):
 
 def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> Suspects:
     """The far and the near suspects, at most so many of each; an item is in one list, that of the
-    alternative with more evidence. `distances` (N, k): to the neighbours."""
+    alternative with more evidence, and far where both have as much. `votes`: the classes of items
+    and their neighbours (N, k); `distances` (N, k): to these."""
     strangeness = Strangeness.of(votes, distances)
     evidence = Evidence(votes)
     everyone = np.arange(len(votes.classes))
@@ -120,7 +121,8 @@ def _list_of_kind(
     sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
     at_least, at_most = _numbers_of_wrong_labels(curve, sureness, len(everyone))
     if at_least is not None and at_least < FEWEST_WRONG and not curve.is_apart:
-        # so few that a handful of look-alikes makes most of those that are said to be sure
+        # so few that a handful of look-alikes makes most of those that are said to be sure: none
+        # is then said to be more than likely
         sureness = np.minimum(sureness, LIKELY)
     odds = curve.odds(seen)[items]
     order = _order(sureness, odds, some.group[items])
@@ -169,7 +171,8 @@ def _numbers_of_wrong_labels(
         return None, None
     least = min(float(np.nansum(sureness)), curve.share * items)
     most = max(float(np.nansum(sureness)), curve.most * items)
-    by_chance = NORMAL * np.sqrt([least, most])  # the deviation of a count n is √n (Poisson)
+    # the deviation of a count n is √n (Poisson); NORMAL of them hold 95 % to one side
+    by_chance = NORMAL * np.sqrt([least, most])
     return max(0, int(least - by_chance[0])), int(np.ceil(most + by_chance[1] + 1))
 
 

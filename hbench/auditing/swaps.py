@@ -23,7 +23,8 @@ class Swaps(NamedTuple):
 def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps:
     """Draw items, and for each the class of another item: one with its parent, or, `is_far`, one
     that leaves its path at a level above, at each as often. Items without such another are left
-    out.
+    out. `votes`: of every item (N,) its class, of every class (C,) its nodes and how many levels of
+    it are known.
     """
     # small sets have fewer: more would be the same swaps again
     number = min(SWAPS, 2 * len(votes.classes))
@@ -45,8 +46,8 @@ def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps
 def _draw_classes(
     votes: Votes, rng: np.random.Generator, classes: Indices, leaves: Indices
 ) -> tuple[Indices, NDArray[np.bool_]]:
-    """The class of a random item that shares the path of each class down to a level and leaves it
-    there, and whether there is any.
+    """The class (m,) of a random item that shares the path of each class (m,) down to a level and
+    leaves it there, at the level `leaves` (m,), from 0; and (m,) whether there is any.
 
     The classes of a node lie side by side in the tree, and so do the items sorted by class: what is
     wanted is the range of the node above without that of the node itself.

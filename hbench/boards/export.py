@@ -69,8 +69,9 @@ def table(
 def with_best(
     content: PrintedTable, board: Leaderboard, standings: Sequence[Standing]
 ) -> PrintedTable:
-    """Return the table of standings with the best and second cells of every metric marked. Scores
-    that are not comparable with the others, by their row or their conditions, are left aside.
+    """Return the table of standings, `content`, with the best cells of every metric in bold and the
+    second underlined: by line, the numbers of columns. Scores that are not comparable with the
+    others, by their row or their conditions, are left aside, and so are columns of no metric.
     """
     bold: list[list[int]] = [[] for _ in standings]
     underlined: list[list[int]] = [[] for _ in standings]
@@ -204,7 +205,7 @@ def bibtex(citations: Mapping[str, Citation]) -> str:
 
 def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:
     """Return the leaderboard's description and a record per row, with its place and all that is
-    known; scores are percent.
+    known; scores are percent. What has its default, and what a row lacks, is left out.
     """
     about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
     rows = []

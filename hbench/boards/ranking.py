@@ -336,6 +336,7 @@ def _reprints(row: Row, result: list[Row]) -> bool:
     if (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim):
         return False
     shared = [(key, other) for other in result for key in row.scores.keys() & other.scores.keys()]
+    # a score that one of them calls not comparable is not the same result
     return bool(shared) and all(
         row.scores[key] == other.scores[key] and (key in row.unranked) == (key in other.unranked)
         for key, other in shared

@@ -195,6 +195,7 @@ class RunProvenance(BaseModel):
     def _one_identity(self) -> RunProvenance:
         """Raise ValueError for a run without a file, for one whose file is said twice, and for
         seeds without their deviations; pydantic calls this."""
+        # former versions named the file's bytes, now its content is named: either, not both
         if (self.content is None) == (self.sha256 is None):
             raise ValueError(
                 "expected exactly one of content and sha256, found "
@@ -252,8 +253,8 @@ class Row(BaseModel):
 
     @model_validator(mode="after")
     def _one_provenance(self) -> Row:
-        """Raise ValueError for a row that is neither of a paper nor of a run, or of both; pydantic
-        calls this."""
+        """Raise ValueError for a row that is neither of a paper nor of a run, or of both, and for a
+        spread over seeds of a metric that has no score; pydantic calls this."""
         if (self.paper is None) == (self.run is None):
             raise ValueError(
                 "expected exactly one of paper and run, found "

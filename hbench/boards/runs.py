@@ -88,8 +88,9 @@ NO_DETAILS = RowDetails()
 
 
 def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETAILS) -> Row:
-    """The row of a report: every score in percent, and all its provenance. Raises SubmissionError
-    for a report without a method or a file, or that `recordable_scores` refuses.
+    """The row of a report: every score as rows have it, most often percent, and all its provenance;
+    `details`: what else is said of it, in place of what the report says. Raises SubmissionError for
+    a report without a method or a file, or that `recordable_scores` refuses.
     """
     scores = recordable_scores(board, document)
     if not (details.method or document.method):
@@ -119,8 +120,8 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
 
 
 def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
-    """The file that a report is of; raises SubmissionError for arrays, UsageError for a `dim` that
-    is not the file's.
+    """The file that a report is of; raises SubmissionError for arrays, also of names, UsageError
+    for a `dim` that is not the file's, None where nobody says one.
     """
     source = document.embedding
     if source is None:

@@ -134,7 +134,8 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the module of one verb, so that no command waits for the packages of the
-        others."""
+        others. A name of none ends with the names that are near it."""
+        # a verb of hbench's own may be in another package, which need not be installed
         if name in VERBS and importlib.util.find_spec(module_of(name)):
             command = importlib.import_module(module_of(name)).command
         elif name in (plugins := entry_points(group=PLUGINS)).names:
@@ -221,7 +222,8 @@ def main() -> None:
 
 
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
-    """Refuse names that are not UTF-8: neither Arrow nor a report in JSON can hold them."""
+    """Refuse names that are not UTF-8 among the `arguments` of the command line: neither Arrow nor
+    a report in JSON can hold them."""
     for argument in arguments:
         # Python holds bytes that are not UTF-8 as surrogates, which UTF-8 cannot write
         if argument.encode(errors="replace").decode() != argument:

@@ -157,8 +157,9 @@ def add(
 
 
 def _say_place(row: Row, board: Leaderboard, file: Path | None) -> None:
-    """Say where a row stands among those of a leaderboard, if it has the metric of its order;
-    `file`: the one beside the leaderboard whose rows are among them, if there is one."""
+    """Say where a row stands among those of a leaderboard, itself not among them, if it has the
+    metric of its order; a row whose queries are names, among such rows. `file`: the one beside the
+    leaderboard whose rows are among them, if there is one."""
     from hbench.boards import place
     from hbench.metrics.names import factor_of
 
@@ -357,7 +358,7 @@ class ReportedRow(NamedTuple):
 
 def _row_of(report: Path, name: str | None, details: RowDetails) -> ReportedRow:
     """Read a report, and make its row on the leaderboard of this name, by default that of its
-    dataset, even if there is none yet.
+    dataset, even if there is none yet; `details`: what the command line says of the row.
     """
     from hbench import boards as leaderboard
     from hbench.boards import runs as leaderboard_runs

@@ -244,9 +244,10 @@ def command(
 
 
 def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:
-    """Make a dataset whose labels are made anew by the pipeline of its name, in the folder `work`,
-    and read it from there; `root`: the folder of the raw files; `contact`: an address that the
-    pipeline gives to the servers it asks. Raises UsageError for a dataset without a pipeline."""
+    """Make the dataset of `spec`, whose labels are made anew by the pipeline of its name, in the
+    folder `work`, and read it from there; `root`: the folder of the raw files; `contact`: an
+    address that the pipeline gives to the servers it asks. Raises UsageError for a dataset without
+    a pipeline."""
     from importlib.metadata import entry_points
 
     from hbench.datasets import read

@@ -61,8 +61,8 @@ def command(name: str) -> None:
 
 
 def sources(name: str) -> dict[str, str]:
-    """Return the sources to cite for a name: short names and texts; empty where nothing has the
-    name.
+    """Return the sources to cite for a name, their texts by short names; empty where nothing has
+    the name. A dataset goes before a metric, and a metric before a method.
     """
     from hbench.datasets import specs
 

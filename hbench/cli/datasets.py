@@ -66,7 +66,8 @@ def _list_datasets(*, as_json: bool, as_csv: bool) -> None:
 
 
 def _row_of_published(spec: Spec) -> dict[str, Any]:
-    """What the list says of a published dataset, by keys that --json prints."""
+    """What the list says of a published dataset, by keys that --json prints: texts, and the levels
+    as a list; "" for the images of a test where no number is published."""
     # the images of each test; a test of queries against a gallery counts its gallery. Tests of one
     # dataset may share images, so the first with a number stands for all
     numbers = [
@@ -116,7 +117,7 @@ def here(spec: Spec) -> str:
 
 def _card(name: str, *, as_json: bool) -> None:
     """Show what is published of a dataset, then what lies on this disk. A dataset that is not here
-    is no error while its card can be shown."""
+    is no error while its card can be shown; one of the user's own has nothing published."""
     from hbench.core.errors import DataError
     from hbench.datasets import card, load, specs
 
@@ -148,7 +149,8 @@ def _card(name: str, *, as_json: bool) -> None:
 
 
 def _files_to_fetch(spec: Spec) -> list[str]:
-    """The files that a download would fetch, the first of them by name."""
+    """The files that a download would fetch, in a sentence each: the first SHOWN_FILES by name and
+    size, and how many follow; none of a dataset that needs none, or has them by hand."""
     from hbench.datasets.download.sources import own_file, sources_of
 
     sources = sources_of(spec)
@@ -165,7 +167,8 @@ def _files_to_fetch(spec: Spec) -> list[str]:
 
 
 def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
-    """What a dataset that was built here holds."""
+    """What a dataset that was built here holds, by the names under which a card shows it: version,
+    levels, counts of each split, a tree of each split, digests, and the folder of its images."""
     from hbench.datasets.build import count_contents
 
     trees = {
@@ -208,8 +211,9 @@ def _lines_of_tree(manifest: Manifest) -> list[str]:
 
 
 def _show_facts(facts: dict[str, Any]) -> None:
-    """Print a fact a line, its name in the left column; of a fact of several lines, the name stands
-    at the first, and one without any is left out."""
+    """Print a fact a line, its name in the left column; of a fact of several lines, such as a
+    dictionary or a list, the name stands at the first, and one without any is left out. Levels are
+    one line: they are read from left to right."""
     for name, value in facts.items():
         if isinstance(value, dict):
             lines = [f"{key}: {_text(one)}" for key, one in value.items()]

@@ -53,7 +53,7 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
             "files" that were unpacked; "end" takes the bar away."""
             with lock:
                 if what == "end":
-                    if source.file in tasks:
+                    if source.file in tasks:  # not of a file of which nothing had to be done
                         progress.remove_task(tasks.pop(source.file))
                     return
 
@@ -228,8 +228,9 @@ def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) 
 
 
 def _list_files(sources: list[RemoteFile], folder: Path) -> None:
-    """Show the files to fetch; where many differ in their numbers alone, as images_000.tar …
-    images_499.tar, in one line.
+    """Show the files to fetch into a folder; where many differ in their numbers alone, as
+    images_000.tar … images_499.tar, and are of one part and state, in one line. Below it their
+    bytes, as far as known, and what the disk has free.
     """
     if not sources:
         return

@@ -205,7 +205,8 @@ def _embed_with_list(
     load_model: Callable[[str], Embedder],
 ) -> None:
     """Embed the images of a split with every model of a list, each to its file in the folder `out`;
-    the models that failed are named together at the end."""
+    the models that failed are named together at the end. `listed`: the file of each model's name;
+    `load_model`: loads the model of a name."""
     from hbench.train.embedding.embed_models import refuse_failed
 
     failed = _embed_with_each(images, listed, load_model)
@@ -246,7 +247,8 @@ def _embed_with_each(
 
 
 def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
-    """Embed with a bar, or a line from time to time where no bar is watched."""
+    """Embed the images of a split with the model `given`, into a file, with a bar, or a line from
+    time to time where no bar is watched; at the end, say which images were left out."""
     import hbench
     from hbench.core.errors import examples
     from hbench.submissions import embeddings

@@ -46,7 +46,8 @@ VARIABLES = (
 
 
 def environment() -> dict[str, Any]:
-    """Versions, hardware, folders and variables as JSON-ready values."""
+    """Versions, hardware, folders, variables that are set and plug-ins, as JSON-ready values: what
+    `hbench info` shows."""
     return {
         "versions": _versions(),
         "processor": _processor(),

@@ -56,6 +56,7 @@ class SubmittedFiles:
         """Read FILE, or the files of the queries and the gallery, which need each other; without
         items of zero vectors if --leave-out says so. Raises UsageError for one of the two, or for
         FILE and them. `movable`: the vectors may be put into another order, to save memory."""
+        # a gallery needs the queries' file, and FILE is for queries and gallery together
         asked = file or self.query
         both = file is not None and self.query is not None
         if asked is None or both or (file is None) != (self.gallery is not None):
@@ -250,9 +251,11 @@ def _refused_together(
 ) -> ReportFiles:
     """Return the files to write; raise UsageError, before anything is scored, where one of them
     lacks what it needs, excludes another option, or cannot be written. --top-k keeps results beside
-    values by query, so these get a file, too, next to the report."""
+    values by query, so these get a file, too, next to the report. `extent`: what is computed beside
+    the scores; `nodes`: the file of vectors of names, where these are the queries."""
     if files.row and not method:
         raise click.UsageError("--row needs --method, the name of the row.")
+    # a process that computes a share of the blocks has no scores to write
     if extent.blocks and (files.output or files.by_query or files.row):
         raise click.UsageError(
             "--out, --by-query and --row are written by the run that reports, without --blocks."

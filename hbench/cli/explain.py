@@ -86,7 +86,8 @@ def _document(explained: Explained, tried: int, printed: PrintedValue) -> dict[s
 
 
 def _show(explained: Explained, name: str, what: str, command: str) -> None:
-    """The conventions that fit, or the nearest, each with its command.
+    """Print the conventions that fit, as tried and parted (`explained`), or the nearest ones where
+    none does, each with its command.
 
     `what` begins the title: the value, and of how many conventions. `command` is completed by the
     options of each.

@@ -25,7 +25,8 @@ WRITTEN = (".csv", ".tsv", ".parquet")
 
 
 def _refuse_outputs(output: Path | None, page: Path | None) -> None:
-    """Refuse a table or a page in a format that is not written, or where it cannot be."""
+    """Refuse a table (`output`) or a `page` in a format that is not written, or at a place where it
+    cannot be, before anything is read; None for what was not asked for."""
     from hbench.core.files import refuse_unwritable
 
     if page is not None and page.suffix.lower() != ".html":
@@ -271,7 +272,8 @@ def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
 
 
 def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
-    """Show the table of the paired differences between the names of `file` and those of `other`."""
+    """Show the table of the paired differences between the names of `file` and those of `other`,
+    value by value; `against`: these differences."""
     from hbench.evaluation.by_name.compared import HEADER
     from hbench.records.queries import units_in_words
 

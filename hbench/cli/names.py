@@ -53,7 +53,8 @@ class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in th
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the last name of a list; where none begins so, the shell completes files."""
+        """Complete the last name of a list, of which the word so far, `incomplete`, may have some
+        already; where no known name begins so, the shell completes files."""
         before = ""  # the names that stand already
         begun = incomplete
         if self.separator:

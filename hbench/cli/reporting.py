@@ -222,7 +222,7 @@ def without_zeros(given: Submission, leave_out: str | None) -> Submission:
 def examined(
     given: Submission, data: Dataset, settings: Settings, method: str | None = None
 ) -> Examined:
-    """Examine a submission: what it is scored on, by which settings, with which remarks.
+    """Examine a submission, `given`: what it is scored on, by which settings, with which remarks.
 
     The values of the paper's released evaluator ("official") are computed, too, where the dataset's
     leaderboard places by them, so that a report says its place there; `method`: its name.
@@ -370,8 +370,8 @@ def show_report(document: Document, format_: str, *, every_remark: bool = True) 
 
 
 def show_results(results: Results, out: Path | None, *, as_json: bool, as_csv: bool) -> None:
-    """Write strips of what was retrieved to a file, print them as data, or as text where neither is
-    asked for."""
+    """Write strips of what was retrieved to the file `out`, if one was named, and print them as
+    data, if that was asked for; as text where neither was."""
     if out is not None:
         results.write(out)
         say(f"wrote {out}")

@@ -193,8 +193,8 @@ def _told(what: str, failed: dict[str, str]) -> Iterator[None]:
 
 
 def _refuse_one_file_for_several(models: Sequence[str], loading: ModelOptions) -> None:
-    """Raise UsageError where a file of weights was given and several models, of which it is one's
-    at most."""
+    """Raise UsageError where a file of weights was given (--weights, in `loading`) and several
+    models, of which it is one's at most."""
     from hbench.core.errors import UsageError
 
     if Path(loading.weights).is_file() and len(set(models)) > 1:
@@ -250,9 +250,9 @@ def _file_of(
 
 
 def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
-    """Whether a file holds what would be embedded, in these batches or halves of them: a file says
-    its batch, and a former call may have halved it for want of memory. Raises UsageError for a file
-    with other embeddings."""
+    """Whether a file holds what the `net` would embed, in these batches or halves of them: a file
+    says its batch, and a former call may have halved it for want of memory. Raises UsageError for a
+    file with other embeddings, which no smaller batch explains."""
     from hbench.core.errors import UsageError
     from hbench.train.embedding.embed_dataset import EmbedOptions, is_embedded
 

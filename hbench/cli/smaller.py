@@ -118,7 +118,8 @@ class ScoredSizes(NamedTuple):
     scores: list[SmallerScore]
 
     def document(self) -> dict[str, Any]:
-        """What --json and --out hold."""
+        """What --json and --out hold: the dataset, the file that was scored, the levels, coarse to
+        fine, and a record for every size, the whole first."""
         sizes = [score.record() for score in self.scores]
         return {
             "dataset": self.dataset,
@@ -190,7 +191,8 @@ def _components(
 ) -> Components | None:
     """Fit the principal components to cut by, on the vectors of the file --components, of which no
     item may be tested; None where it was not given. `given`: the vectors to be cut. Raises
-    UsageError for tested items, and for vectors of another number of coordinates."""
+    UsageError for tested items, and for vectors of another number of coordinates. `scoring`: whose
+    similarity, or else the dataset's, says whether the length of vectors counts."""
     if options.components is None:
         return None
     from hbench.core.errors import UsageError, examples

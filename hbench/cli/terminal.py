@@ -81,7 +81,8 @@ def show_table(
 
     Where the terminal is narrow, texts wrap between words and columns are left out from the right;
     a note says which. Into a pipe or a file go lines of cells with tabs between them, title and
-    caption as comments. `as_csv`: CSV instead, without formulas.
+    caption as comments. `as_csv`: CSV instead, without formulas, and without title and caption,
+    which no program expects.
     """
     cells = [list(row) for row in rows]
     if as_csv:

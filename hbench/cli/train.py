@@ -150,7 +150,8 @@ def _consent(
     changes: tuple[str, ...], sweep: tuple[str, ...], trust_code: tuple[Path, ...]
 ) -> None:
     """Let the programs run, FILE.py:NAME, that were typed: after --trust-code, or as the value of a
-    setting that is changed or tried. What a recipe's file names stays refused: it may be anybody's.
+    setting that is changed (--set) or tried (--sweep). What a recipe's file names stays refused: it
+    may be anybody's.
     """
     from hbench.train.recipes.consent import trust
     from hbench.train.recipes.files import parse_change
@@ -261,7 +262,8 @@ def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:
 
 
 def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False) -> None:
-    """Train with a bar, and show the scores unless the run is a trial of a sweep."""
+    """Train the `chosen` recipe into the folder `out`, with a bar, and show the scores unless the
+    run is a trial of a sweep, which is shown among the others."""
     import torch
 
     from hbench.train.loop import EMBEDDINGS, train
@@ -334,7 +336,7 @@ class Progress:
 
         self.taken += 1
         now = time.monotonic()
-        if self.taken == 1:
+        if self.taken == 1:  # slower than the others, so that no time left is told by it
             self.first_end = now
         is_logged = step.step % self.log_every == 0 or step.step == step.steps or step.skipped
         is_awaited = not self.has_said and now - self.begun >= FIRST_LINE

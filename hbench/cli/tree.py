@@ -179,7 +179,8 @@ class NamesOptions:
         return table, mend(table, self.policies)
 
     def _names_as_they_stand(self) -> NameTable:
-        """The names in a file, in nested folders, or in a dataset, before any is mended."""
+        """The names in a file, in nested folders, or in a dataset (one split, or all), before any
+        is mended. Raises UnknownName for a split that is not there."""
         from hbench.core.tables import text_rows
         from hbench.datasets import load, own_names, specs
         from hbench.datasets.manifest import name_table_of
@@ -195,6 +196,7 @@ class NamesOptions:
             chosen = Chosen(self.item, tuple(levels), self.separator, edges)
             return tree_files.read(path, chosen=chosen)
 
+        # a dataset's name counts, even where the working folder has a folder of that name
         is_built = (path / "dataset.json").exists() or self.source in {*specs, *own_names()}
         if path.is_dir() and not is_built:
             images = folder_table(path, levels=levels).drop_columns(["item"])
@@ -352,7 +354,8 @@ def validate_command(
 def _validated(
     table: NameTable, mended: Mended, problems: list[TreeProblem], left: list[TreeProblem]
 ) -> dict[str, Any]:
-    """What was found, for a machine: the problems of a table, and those left after policies."""
+    """What was found, for a machine: the problems of a table, the policies by kind of problem, what
+    those that were asked for changed, and the problems that are `left` after them."""
     return {
         "levels": table.levels,
         "rows": len(table.rows),

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 def dataset_of(given: Dataset | None, name: str) -> Dataset:
-    """The dataset that --dataset gives, or else the one of this name."""
+    """The dataset that --dataset gives, or, where that is None, the one of this name, which a
+    leaderboard or a report says. Raises UsageError where there is none."""
     from hbench.datasets import load
 
     if given is not None:
@@ -50,7 +51,8 @@ def verify_file(
     as_json: bool,
 ) -> None:
     """Score a file again and compare it with the rows of its method on a leaderboard. Rows of items
-    and rows of names are apart: only those that are asked alike can be this file's."""
+    and rows of names are apart: only those that are asked alike can be this file's. `given`: the
+    vectors of the file; `nodes`: those of names, where these are the queries; None otherwise."""
     from hbench.boards import read_board
     from hbench.boards.proof.verification import identity_of, refuse_differences, rescored, verify
 

@@ -83,7 +83,8 @@ def outcome_at(judged: JudgedClimb, threshold: float | Values) -> Outcome:
 
 def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
     """What comes of answers at levels (N,), 1 … L, or 0, which says nothing: what share is said,
-    and right. Means are over the items whose truth is known."""
+    and right. `judged`: of every item's path, whether each node is right (N, L), and how much it
+    covers (N, L). Means of what is right are over the items whose truth is known."""
     _, right, coverage = judged
     answers = answers_of(levels, right)
     is_right = np.where(levels == 0, 1.0, answers)  # to say nothing is not wrong
@@ -109,7 +110,9 @@ def _mean(values: Values) -> float:
 
 
 def curve_of(judged: JudgedClimb) -> RiskCoverage:
-    """Risk against coverage at every threshold at which an answer changes."""
+    """Risk against coverage at every threshold at which an answer changes, from ∞ down. `judged`:
+    the paths of N items with their masses, whether each node is right (N, L), NaN where nobody
+    knows, and how much it covers (N, L)."""
     climb, right, coverage = judged
     # (N, L): the threshold from which on downwards an item is answered by a node
     reach = climb.reach

@@ -71,7 +71,7 @@ def units_needed(target: float) -> int:
     """
     # by doubling, then by halving: the bound falls with the number of units
     low, high = 1, 2
-    while bound_without_errors(high) > 1 - target and high < MOST_UNITS:
+    while bound_without_errors(high) > 1 - target and high < MOST_UNITS:  # for a target near 1
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2

@@ -64,9 +64,9 @@ def deleted_since(revision: str) -> list[str]:
 
 
 def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int, Row]]:
-    """Find the rows that are no longer there: the methods of those that are gone, and, by the
-    number of a new row, the row that it takes the place of: of the same method, and also of a run,
-    or of a paper. A new row takes the place of one.
+    """Find the rows of `before` that are no longer in `after`: the methods of those that are gone,
+    and, by the number of a new row, the row that it takes the place of: of the same method, and
+    also of a run, or of a paper. A new row takes the place of one.
     """
     new = [number for number, row in enumerate(after.rows) if row not in before.rows]
     gone = []
@@ -84,7 +84,8 @@ def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int,
 
 
 def in_place_of(new: Row, old: Row) -> str:
-    """Say what a new row takes the place of, and how its scores change."""
+    """Say what a `new` row takes the place of, the `old` one, and how its scores change: those that
+    both have and that differ, and those that the new one lacks."""
     changes = [
         f"{metric} {old.scores[metric]} → {score}"
         for metric, score in new.scores.items()

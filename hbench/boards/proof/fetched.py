@@ -52,7 +52,8 @@ def verdict_on(
 
     The file is kept in hbench's cache by its digest, and an interrupted download is resumed.
     `on_progress` is called with each number of new bytes. A row that says it was verified differs
-    where its file cannot be had.
+    where its file cannot be had. Another file at the address differs at once, and any other error
+    of fetching leaves the row unproven.
     """
     assert row.run is not None
     if row.setup.queries is not None:
@@ -101,7 +102,7 @@ def contents_in(folder: Path) -> dict[str, Path]:
     path counts, in the order of names."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() not in SINGLE_FILE or not path.is_file():
+        if path.suffix.lower() not in SINGLE_FILE or not path.is_file():  # none that a row may name
             continue
         try:
             given = identity_of(submission.read(path))
@@ -148,8 +149,8 @@ def _read(path: Path, run: RunProvenance) -> Submission:
 
 
 def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[int], None]) -> Path:
-    """Return the embedding file of a row, fetched unless it is in the cache; its
-    reader checks that it is the row's.
+    """Return the embedding file of a row, fetched unless it is in the cache; its reader checks that
+    it is the row's, as of rows with a content alone no checksum of the bytes is known.
 
     Raises SourceError where it cannot be had, IntegrityError for another file.
     """

@@ -52,7 +52,8 @@ BEYOND = "another content, scores beyond what another {} gives"
 def command_of(made: str, out: Path, file: str) -> list[str]:
     """Return the words of the command that a row names, `made`, but for "hbench", with the place
     for what it makes: the folder `out`, or in it a file of this name. Raises UsageError for a
-    command that is not run for a stranger.
+    command that is not run for a stranger: a row may be anybody's, so that its verb, and every
+    option, must be one of those that run nothing but hbench's own code.
     """
     try:
         words = shlex.split(made)
@@ -67,7 +68,7 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
         )
 
     for word in words[2:]:
-        option = word.partition("=")[0]
+        option = word.partition("=")[0]  # of --size=224; its value may also be the next word
         # a recipe in a file may name programs; hbench's own recipes have plain names
         is_recipe = verb == "train" and ("/" in word or word.endswith(".toml"))
         is_strange = is_recipe or any(part in word for part in STRANGE)
@@ -149,10 +150,10 @@ def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
     a deviation are not judged, so they are not far; a missing score always is.
     """
     if not isinstance(check.rescored, Decimal) or not isinstance(check.recorded, Decimal):
-        return True
+        return True  # a score that is missing, or a field that is no score
     distance = abs(check.rescored - check.recorded)
     if allowed is None:
         return distance > ROUNDING
     if check.field not in allowed:
         return False
-    return distance > max(allowed[check.field], ROUNDING)
+    return distance > max(allowed[check.field], ROUNDING)  # the seed may run on another processor

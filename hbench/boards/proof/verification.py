@@ -62,8 +62,9 @@ class Check(NamedTuple):
 def rescored(
     row: Row, board: Leaderboard, given: Submission, data: Dataset, nodes: Path | None = None
 ) -> Document:
-    """Score a row's file again, under the conditions and by the metrics of the row, and return the
-    report; `nodes`: the vectors of the names, where these are its queries.
+    """Score a row's file, which is read as `given`, again, under the conditions and by the metrics
+    of the row, and return the report; `nodes`: the vectors of the names, where these are its
+    queries.
 
     Raises UsageError where names are needed, or not.
     """
@@ -114,7 +115,7 @@ def identity_of(given: Submission) -> GivenFile:
 
 
 def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> list[Check]:
-    """Compare a row of a run with its file, scored again.
+    """Compare a row of a run with its file, which is read as `given`, scored again.
 
     Raises ComparisonError where the file, a score or another field differs, SubmissionError where
     the file cannot be scored, or a leaderboard does not take its report.
@@ -136,7 +137,8 @@ def verify(
     """Compare every row of `method` with an embedding file, which `rescore` evaluates for a row.
 
     A row of this very file is compared in every field; where no row of a run is, all are compared
-    in their content, which differs, and in their scores, as a published one is. A score is equal
+    in their content, which differs, and in their scores, as a published one is. `given`: the
+    checksums of the file's content and of its bytes. A score is equal
     when it rounds to the recorded digits, up to the noise of float32 similarities. Raises
     UnknownName for the method, ComparisonError where nothing can be compared, SubmissionError where
     a leaderboard does not take the report.
@@ -179,7 +181,8 @@ def refuse_differences(checks: Sequence[Check]) -> None:
 
 def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
     """Make the error for a file that is not the row's: it says how many of its scores are equal,
-    and how far the others are apart."""
+    and how far the others are apart. `checks`: of the content or the bytes, one of which differs,
+    and of every score."""
     scores = [check for check in checks if check.field not in CONTENT]
     equal = sum(not check.differs for check in scores)
     apart = [f"{check.field} by {_distance(check)}" for check in scores if check.differs]
@@ -211,7 +214,8 @@ def _checks(
     board: Leaderboard, row: Row, given: GivenFile, rescore: Callable[[Row], Document]
 ) -> Iterator[Check]:
     """Yield a check for every score of a row, and for every other field of it that differs; of
-    another file than the row's, that is its content alone.
+    another file than the row's, that is its content alone. `given`: the file's checksums;
+    `rescore`: evaluates it for a row. Raises ComparisonError where the dataset has changed.
     """
     metrics = computed_metrics(row, board)
     document = rescore(row)
@@ -296,6 +300,7 @@ def _checked_score(row: Row, metric: str, value: float | None, factor: float) ->
     which that becomes what is printed, most often 100. They may differ by half of the last recorded
     digit, and by the noise of float32."""
     score = row.scores[metric]
+    # twice the digits that rows have: what is cut is the tail of a float alone
     again = None if value is None else round(Decimal(factor * value), 2 * PLACES)
     allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
     differs = again is None or abs(again - score) > allowed
@@ -332,7 +337,7 @@ def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterato
 def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_OtherField]:
     """Yield the fields of a run that are not those of the run made anew. A row may be older than
     its check, so days and versions may be earlier, but not later; and it may say more doubts."""
-    if run.queries != anew.queries:
+    if run.queries != anew.queries:  # how many there were
         yield _OtherField("queries", run.queries, anew.queries)
     if run.date > anew.date:
         yield _OtherField("date", run.date, f"{anew.date} or before")
@@ -340,6 +345,7 @@ def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_Othe
         yield _OtherField("verified", run.verified, f"{anew.date} or before")
     if not (run.doubt or "").startswith(anew.doubt or ""):
         yield _OtherField("doubt", run.doubt, anew.doubt)
+    # the version that made the row counts, if it is none that is yet to come
     version = Signature.parse(run.signature).version
     made = str(replace(Signature.parse(anew.signature), version=version))
     if run.signature != made:  # letter by letter: one file is one row
