@@ -215,7 +215,8 @@ def _kinds_of(function: Callable[..., Any]) -> dict[str, tuple[ArgumentKind, ...
 
 
 def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
-    """An annotation as a type; Any where it names what is imported for type checkers alone."""
+    """An annotation of a function's parameter as a type, since source files hold them as texts; Any
+    where it names what is imported for type checkers alone."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -237,6 +238,7 @@ def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
         if has_class and not is_optional:
             return ()
         kinds = [_kinds(member) for member in members]
+        # () of a single member leaves the whole union open
         return tuple(kind for of_member in kinds for kind in of_member) if all(kinds) else ()
     kind = _kind(annotation)
     return (kind,) if kind else ()
@@ -248,7 +250,7 @@ def _kind(annotation: Any) -> ArgumentKind | None:
     origin = typing.get_origin(annotation)
     if origin is not None:
         return _kind_of_many(origin, typing.get_args(annotation))
-    if annotation is None:
+    if annotation is None:  # in annotations None stands for its own type
         annotation = types.NoneType
     if annotation in (object, Any, inspect.Parameter.empty) or not isinstance(annotation, type):
         return None

@@ -110,7 +110,7 @@ class UnknownName(UsageError):
         otherwise: str | None = None,
     ) -> None:
         """Make the sentences of the refusal; of many known names the first SHOWN_CHOICES are
-        listed."""
+        listed. What was `meant`, where a caller knows it, goes before names that are near."""
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
         # a name with a comma in it would read as two

@@ -107,8 +107,8 @@ def _lists_as_tuples(value: Any) -> Any:
 
 
 def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
-    """One error of pydantic in a sentence: the place in the file whose content is `values`, what is
-    wrong, and what stands there."""
+    """One error of pydantic (`detail`) in a sentence: the place in the file whose content is
+    `values`, what is wrong, and what stands there."""
     path = detail["loc"]
     kind = detail["type"]
     if kind == "extra_forbidden":
@@ -155,7 +155,9 @@ def _value_at(values: Any, step: int | str) -> Any:
 
 
 def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
-    """The keys that may be meant by an unknown one, of the record in which it stands."""
+    """The keys that may be meant by an unknown one, of the record in which it stands, in a
+    sentence; None for any other error (`detail`, as pydantic gives it), and where no key is
+    near."""
     if detail["type"] != "extra_forbidden":
         return None
     *steps, unknown = detail["loc"]

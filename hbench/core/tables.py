@@ -58,7 +58,8 @@ def write_sheet(table: pa.Table, path: Path) -> None:
 
 
 def lines(header: Sequence[str], rows: Iterable[Sequence[str]], *, delimiter: str = ",") -> str:
-    """A header and rows as CSV; a cell is quoted where a reader could take it for something else.
+    """A header and rows as CSV, with a `delimiter` between cells; a cell is quoted where a reader
+    could take it for something else.
 
     >>> lines(["a", "b"], [["1", 'x "y"']])
     'a,b\\n1,"x ""y"\""\\n'

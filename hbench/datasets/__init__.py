@@ -137,7 +137,8 @@ def _by_name(named: str) -> Dataset:
 
 
 def _options(columns: Chosen, policies: Sequence[str]) -> dict[str, object]:
-    """What a user said about a table, as arguments of `load`, and plain JSON values."""
+    """What a user said about a table, as arguments of `load`, and plain JSON values: a report keeps
+    them, so that the table can be read again so. What was not said is left out."""
     said = {
         "policies": list(policies),
         "item": columns.item,
@@ -164,7 +165,9 @@ def _words(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool) -> Dataset:
-    """Read a dataset that is none of the published: a folder, or one that was `built` by name."""
+    """Read a dataset that is none of the published: a folder at `path`, or one that was `built` by
+    its name, in this folder, None where there is none. `version`: the one asked for, "" for any;
+    `is_plain`: what was given is a name, and no path. Raises UnknownName or DataError."""
     # a folder that is no dataset is read, too, where nothing else is meant: the refusal says why
     if path.is_dir() and ((path / "dataset.json").exists() or built is None):
         return _as_published(read(path))

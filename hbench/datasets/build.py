@@ -102,8 +102,9 @@ def build(
 def build_published(
     spec: Spec, root: Path | None, *, unofficial: bool = False
 ) -> tuple[Dataset, Joined | None, list[str]]:
-    """Build a dataset from its raw files; return it, its items compared with the image files, and
-    what is to be said: the counts that differ, or that none are published.
+    """Build a dataset from its raw files, which are below `root`, None for the folder of downloads;
+    return it, its items compared with the image files (None where these are no files), and what is
+    to be said: the counts that differ, or that none are published.
 
     Unless `unofficial`, raises IntegrityError for other counts than published, and where some of
     the images, but not all, are missing. The version of an unofficial dataset ends in its digest.
@@ -114,7 +115,7 @@ def build_published(
     # where publications disagree, nobody knows which counts are right: these refuse nothing
     disputed = _unlike_any(spec, dataset)
 
-    files = None
+    files = None  # not compared: drawn, or cut out of other files
     if dataset.root is not None and raw is not None and spec.on_disk:
         files = compare_with_files(dataset.manifests.values(), dataset.root)
     if errors and not unofficial:
@@ -128,6 +129,7 @@ def build_published(
         digest = next(iter(dataset.tests.values())).digest
         dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
 
+    # all of them missing: the images are elsewhere, and annotations alone are scored, too
     if files is not None and 0 < len(files.missing) < files.items and not unofficial:
         raise IntegrityError(
             f"images of {spec.name} are missing in {raw}",
@@ -145,7 +147,8 @@ def build_published(
 
 
 def _differences(spec: Spec, dataset: Dataset) -> list[str]:
-    """The counts of a dataset that are not the published ones, in words, of each split."""
+    """The counts of a dataset that are not those published in its `spec`, in words, of each split;
+    none where all are equal."""
     differing = []  # whatever else was counted, only what is published is compared
     for split, published in spec.counts.items():
         numbers = count_contents(dataset.manifests[split], dataset.official_names)
@@ -306,7 +309,7 @@ def dataset_at(path: Path) -> Dataset | None:
     """
     if (path / "dataset.json").is_file():
         return load(path)
-    is_name = len(path.parts) == 1 and not path.exists()
+    is_name = len(path.parts) == 1 and not path.exists()  # a table or folder of that name is meant
     if is_name and path.name in {*specs, *own_names()}:
         return load(path.name)
     return None
@@ -323,6 +326,7 @@ def _remarks_on_own_files(
     known = [*dataset.dropped, *(copies.items if copies else ())]
     joined = compare_with_files(dataset.manifests.values(), root, known)
     yield str(joined)
+    # there are pictures, but not one where an item says: the folder is another one
     if joined.surplus and len(joined.missing) == joined.items:
         below = examples(sorted({file.partition("/")[0] for file in joined.surplus if "/" in file}))
         where = f", such as {below}" if below else ""
@@ -371,8 +375,9 @@ def save_built(
     cards: bool = False,
     on_remark: OnRemark,
 ) -> None:
-    """Save a dataset, the images that were inside its table, and the list of its copies; raises
-    DataError for a read-only folder."""
+    """Save a dataset, the images that were inside its table (bytes by name), the list of its
+    copies, and the `cards` that describe it to other tools, if asked for, or where those of the
+    dataset that it replaces would be out of date. Raises DataError for a read-only folder."""
     try:
         for name, content in (images or {}).items():
             with replacing(folder / IMAGES / name) as temporary:

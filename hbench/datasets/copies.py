@@ -30,8 +30,8 @@ KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
 def same_content(
     root: Path, items: Sequence[str], images: Mapping[str, bytes]
 ) -> NDArray[np.int64] | None:
-    """Return a number for each group of items with the same bytes, -1 for items without a copy or a
-    file; None without copies.
+    """Return a number (N,) for each group of items (N,), files below the folder `root`, with the
+    same bytes, -1 for items without a copy or a file; None without copies.
 
     `images` holds the bytes of items that are not files yet. Only files of equal size are read.
     """

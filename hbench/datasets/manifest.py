@@ -350,7 +350,7 @@ def _refuse_columns(path: Path, table: pa.Table, levels: Sequence[str]) -> None:
             fix="make one with: hbench build --from FILE --levels …",
         )
 
-    for name in ("item", *levels, *RESERVED[1:]):
+    for name in ("item", *levels, *RESERVED[1:]):  # the others: query, gallery, ignore, more_paths
         if name in table.column_names and table[name].null_count:
             raise DataError(
                 f"{path} has empty cells in the column {name}",

@@ -88,8 +88,8 @@ def _unreadable(item: str, error: Exception) -> DataError:
 
 
 def open_upright(root: Path, item: str, *, background: str = "white") -> Image.Image:
-    """Open an image as a person sees it: rotated as its EXIF says, transparent parts composited on
-    `background`.
+    """Open the image of an item below the folder `root` as a person sees it: rotated as its EXIF
+    says, transparent parts composited on `background`.
 
     Pillow's conversion to RGB would show the colours hidden under the transparency. The background
     "none" leaves all of this to `open_picture`.

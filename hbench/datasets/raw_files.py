@@ -98,8 +98,8 @@ def json_of(path: Path, kind: str, *, expected: str | None = None) -> Iterator[A
 
 
 def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
-    """What a function reads in a raw file; DataError for a file that is missing or not of its
-    `kind`, such as "JSON"."""
+    """What a function (`reader`, of a path and the most bytes that are read) reads in a raw file;
+    DataError for a file that is missing or not of its `kind`, such as "JSON"."""
     try:
         return reader(path, most=MAX_ANNOTATION_BYTES)
     except FileNotFoundError:
@@ -113,7 +113,8 @@ def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
 @contextmanager
 def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iterator[None]:
     """Turn the errors of code that takes a file's content apart into a DataError: the file at
-    `path` is not `kind`.
+    `path` is not `kind`; `expected`: what should stand in it. These errors are those of content of
+    another form: a part that is missing, or of another type.
     """
     try:
         yield
@@ -146,8 +147,8 @@ class Restricted(pickle.Unpickler):
     """
 
     def find_class(self, module: str, name: str) -> Any:
-        """The function or class that the pickle asks for by name, if it is harmless: numpy's own
-        ones to make arrays. Raises UnpicklingError for any other."""
+        """The function or class that the pickle asks for by `module` and `name`, if it is harmless:
+        numpy's own ones to make arrays. Raises UnpicklingError for any other."""
         if name == "bytes" and module in {"__builtin__", "builtins"}:
             # Python 3 calls `bytes()` for an empty array; with a number it would fill the memory
             return lambda: b""

@@ -132,7 +132,8 @@ def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Di
 
 
 def refuse_other_conditions(first: Document, second: Document) -> None:
-    """Raise ComparisonError unless both reports have one signature and one dataset digest."""
+    """Raise ComparisonError unless both reports have one signature, which states the conditions of
+    a score, and one dataset digest."""
     for what, own, other in (
         ("signatures", first.signature, second.signature),
         ("dataset digests", first.dataset_digest, second.dataset_digest),

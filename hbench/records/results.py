@@ -36,7 +36,8 @@ def table_of(
     scores: NDArray[np.float64],
 ) -> pa.Table:
     """The results of one test, a row per query with its lists of items, similarities and levels:
-    `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k) similarities."""
+    `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k) similarities; `top`: the places of the
+    first k items among the ranked ones, and their levels, (Q, k) each."""
     # some lists are shorter than k; where each begins and ends among those of all, laid side by
     # side
     some = top.items != NO_ITEM

@@ -48,7 +48,7 @@ class PrintedTable(NamedTuple):
 
 
 def markdown(content: PrintedTable, *, title: str) -> str:
-    """A table in Markdown, its title above and its notes below, every text escaped."""
+    """A table (`content`) in Markdown, its title above and its notes below, every text escaped."""
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
     bold = content.bold or [()] * len(content.cells)
     cells = []
@@ -69,8 +69,8 @@ def _unmarked(text: str) -> str:
 
 
 def latex(content: PrintedTable, *, title: str) -> str:
-    """A booktabs table with its notes below it, every text escaped; no line begins with a bracket,
-    which would be an option.
+    """A booktabs table (`content`) with its notes below it, every text escaped, and the title as a
+    remark above; no line begins with a bracket, which would be an option.
     """
     import pandas as pd
 

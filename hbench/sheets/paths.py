@@ -34,6 +34,7 @@ def separator_of(values: Iterable[str]) -> str | None:
     for separator in SEPARATORS:
         mark = separator.strip()
         holding = [value for value in different if separator in value]
+        # a semicolon separates many things: it counts between names with ranks before them, k__
         if len(holding) < 2 or (mark in NEEDS_PREFIX and not all(map(PREFIX.match, holding))):
             continue
         paths = [split_path(value, mark) for value in holding]
@@ -43,6 +44,7 @@ def separator_of(values: Iterable[str]) -> str | None:
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark
+    # marks that stand in names, too: every value must have them, and nest
     return next((mark for mark in STRICT if _all_nest(different, mark)), None)
 
 

@@ -121,7 +121,7 @@ def _of_reads(path: Path) -> Predictions:
     for line in TextTable(path).lines().to_pylist():
         status, read, taxon, *_ = line.split("\t")
         named = NAMED_TAXON.match(taxon)
-        if status == "U":
+        if status == "U":  # unclassified: nothing is said of the read
             rows.append(Prediction(read, ()))
         elif named is None:
             raise DataError(

@@ -46,7 +46,8 @@ LEVELS_KEY = b"hbench.levels"
 
 def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) -> NameTable:
     """Read a name table from a file of any format; `levels` names the columns of a table, coarse to
-    fine. `read` of the result says what the file was taken for.
+    fine; `chosen`: what else the user said of it. `read` of the result says what the file was taken
+    for.
 
     Raises DataError for a file that cannot be read, UnknownName for a missing column, UsageError
     for an unknown format.

@@ -47,7 +47,8 @@ def refuse_misfits(
 
 
 def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
-    """The names in a column, texts or numbers. Raises TreeError for others, and missing ones."""
+    """The names in the column of a `level`, texts or numbers. Raises TreeError for others, and
+    missing ones."""
     values = column.tolist() if hasattr(column, "tolist") else column
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     if foreign := _no_names_in(values) if is_list else [f"{values!r:.60}"]:

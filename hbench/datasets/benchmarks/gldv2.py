@@ -73,8 +73,8 @@ def landmark_name(space: str, landmark: str, category: str = "") -> str:
 
 def hierarchy(raw: Path, space: str) -> Paths:
     """Read {landmark: (natural or human-made, super-category, name)} of the `space` "train" or
-    "index"; landmarks without a super-category, which have no place in the hierarchy, are left
-    out.
+    "index" from the folder `raw`; landmarks without a super-category, which have no place in the
+    hierarchy, are left out.
 
     Names are stripped because the published label "ocean area " ends in a space.
     """

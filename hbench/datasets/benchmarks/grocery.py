@@ -69,8 +69,8 @@ def asked_by(column: int) -> Callable[[Path], Splits]:
 
 
 def _classes(raw: Path) -> list[list[str]]:
-    """Read the rows of classes.csv, with the columns of HEADER; row n is class n, since the lists
-    of photographs say their class by its number."""
+    """Read the rows of classes.csv in the folder `raw`, with the columns of HEADER; row n is class
+    n, since the lists of photographs say their class by its number."""
     path = raw / CLASSES
     rows = rows_of(path, header=HEADER, separator=",")
     for number, row in enumerate(rows):

@@ -60,7 +60,8 @@ def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
     SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label them by category at each of `levels`.
 
     Only the last three parts of a line are used; what stands before them is replaced by the folder
-    into which the archive of the images unpacks.
+    into which the archive of the images unpacks. The names are mended by POLICIES: "NA" gets that
+    of its parent, and a genus that two families have that of its family.
     """
     of_category = mended(categories(raw, levels), levels, *POLICIES)
     labelled = {}

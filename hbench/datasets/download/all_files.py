@@ -88,8 +88,8 @@ def fetch_all(
 
 
 def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
-    """Verify every file, and what was unpacked from it, by reading all of it again; return the
-    errors by file.
+    """Verify every file of `sources` in a folder, and what was unpacked from it, by reading all of
+    it again; return the errors by the name of the file, none where all is right.
     """
     problems: dict[str, HBenchError] = {}
     for source in sources:
@@ -187,7 +187,7 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
     yet ("verified": fetched, and sound; "unpacked", "done"); return the error that ended it, None
     for none: other files go on. A stop that was asked for is no error."""
     try:
-        if job.repair and not job.stop.is_set():
+        if job.repair and not job.stop.is_set():  # what is wrong counts as missing from here on
             _forget_wrong(source, job.folder)
         state = registry.state_of(job.folder, source)
         if state in {"done", "unpacked"} or job.stop.is_set():
@@ -206,6 +206,7 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
                 stop=job.stop,
             )
             registry.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
+            # an adopted archive lies elsewhere, and is its owner's
             if job.remove_archives and archive.is_relative_to(job.folder):
                 archive.unlink()
     except DownloadInterrupted:
@@ -236,7 +237,8 @@ def _fetch_or_verify(source: RemoteFile, job: DownloadOptions, state: str) -> Do
 
 
 def _md5_in(url: str, requester: Requester) -> str:
-    """Read the md5 at the beginning of a file on the publisher's server."""
+    """Read the md5 at the beginning of a file on the publisher's server, such as `md5sum` writes;
+    no more than MD5_FILE bytes of it are read. Raises SourceError."""
     try:
         with requester.get(url, {}) as answer:
             answer.raise_for_status()
@@ -253,9 +255,8 @@ def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
     """Verify a file, and return the paths of what was unpacked from it and is missing or changed.
 
     The list is empty for a plain file, and where the archive was removed once it was unpacked, so
-    that nothing is left to compare with. Raises IntegrityError
-    where the file does not match its published checksums or those of its download; DataError where
-    it is missing.
+    that nothing is left to compare with. Raises IntegrityError where the file does not match its
+    published checksums or those of its download; DataError where it is missing.
     """
     path, record = registry.place_of(folder, source)
     unpacked = record is not None and record.unpacked is not None

@@ -85,7 +85,8 @@ def _files_of_entry(file: RemoteFile) -> Iterator[RemoteFile]:
 
 
 def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Read and check the tables of the user's sources.toml; an absent file has none."""
+    """Read and check the tables of the user's sources.toml: by dataset, the fields of a RemoteFile
+    that each table sets. An absent file has none; raises ConfigError."""
     if not path.exists():
         return {}
 
@@ -160,8 +161,9 @@ def place_of(folder: Path, source: RemoteFile) -> tuple[Path, DownloadRecord | N
 
 
 def state_of(folder: Path, source: RemoteFile) -> str:
-    """Return the state of a source: "done", "unpacked" (and its archive removed), "verified",
-    "unchecked", "partial" or "missing"."""
+    """Return the state of a source: "done", "unpacked" (and its archive removed), "verified" (an
+    archive, not yet unpacked), "unchecked" (there, with no record of this very content), "partial"
+    or "missing"."""
     target = folder / source.file
     file, record = place_of(folder, source)
     if record and source.unpack is not None and record.unpacked is not None:  # it was unpacked

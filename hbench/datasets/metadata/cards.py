@@ -156,7 +156,8 @@ def _file_in_croissant(path: Path) -> dict[str, str]:
 
 
 def _records_in_croissant(name: str, manifest: Manifest) -> dict[str, Any]:
-    """The columns of a split in the words of Croissant."""
+    """The columns of a split of this `name`, in the words of Croissant: a field each, which is read
+    from the split's parquet file; the item is the key."""
     levels = {
         level: ("sc:Text", f"Class at level {place} of {len(manifest.levels)}, coarse to fine.")
         for place, level in enumerate(manifest.levels, start=1)

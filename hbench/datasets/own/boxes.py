@@ -75,9 +75,10 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
         if len(columns) == 1
         else _numbers_of_four_columns(table, columns)
     )
+    # one column is in COCO's form, with sides; of four the names of the last two say it
     is_sides = len(columns) == 1 or set(map(str.lower, columns[2:])) in SIZES
     boxes = numbers if is_sides else _from_corners(numbers)
-    is_box = np.asarray(~np.isnan(boxes).any(axis=1))
+    is_box = np.asarray(~np.isnan(boxes).any(axis=1))  # empty cells are NaN
     bad = is_box & ((boxes[:, 2:] <= 0) | (boxes[:, :2] < 0) | np.isinf(boxes[:, 2:])).any(axis=1)
     if bad.any():
         raise DataError(

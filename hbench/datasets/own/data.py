@@ -43,7 +43,7 @@ IMAGES = "images"  # a folder of the dataset, for the images that were inside it
 
 
 def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None = None) -> Dataset:
-    """Read a dataset from one file: a parquet manifest, or a table (hbench.core.tables).
+    """Read a dataset from one file: a parquet manifest, whose metadata name its levels, or a table.
 
     A table has a row per item: its id, its levels, and perhaps its split (train, test) and whether
     it is a query and in the gallery; `chosen` says which column is what, `policies` mend its names.
@@ -65,7 +65,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
 
     own = read_own_table(path, chosen or Chosen(), as_it_is=bool(policies))
-    if "ignore" in own.columns.levels:
+    if "ignore" in own.columns.levels:  # a manifest's groups, taken for names of classes
         raise DataError(
             f"{path} has a column ignore, as only built manifests may",
             fix="rename it, or leave it out",
@@ -91,8 +91,8 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 def chosen_policies(
     own: OwnTable, policies: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The policies to apply to a table, and in words which `recommended` stands for, if it is among
-    them.
+    """The policies to apply to a table, and, as a tuple of one sentence, or of none, which ones
+    `recommended` stands for, if it is among them. Distractors have no names to be mended.
     """
     if RECOMMENDED not in policies:
         return tuple(policies), ()
@@ -194,6 +194,7 @@ def without_images(
     The files to write are {name: bytes}; a table without images is returned unchanged.
     """
     fields = {name: table.schema.field(name).type for name in table.column_names}
+    # None, or the name of a column that is not there
     if column not in fields and "image" in fields:
         column = "image"
     kind = fields.get(column or "")
@@ -339,7 +340,8 @@ def _manifest_of_rows(
     masks: Mapping[str, NDArray[np.bool_]],
     chosen: NDArray[np.bool_],
 ) -> Manifest:
-    """Make the manifest of the chosen rows; items, names and masks are those of all rows."""
+    """Make the manifest of the `chosen` rows (N,); items, names and masks, which say of what is
+    asked and what is ranked, are those of all N rows."""
     place = np.cumsum(chosen) - 1  # of each row among the chosen ones
     more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
     return manifests.from_names(

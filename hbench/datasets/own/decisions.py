@@ -37,8 +37,8 @@ class LabelDecision(NamedTuple):
 
 
 def apply_decisions(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, int]]:
-    """The table after the decisions in a file, and how many of each there were; paths of items may
-    be below `root`.
+    """The table after the decisions in a file, and how many of each there were, by "decided to
+    keep" and so on; paths of items may be below `root`.
 
     Raises DataError for decisions that cannot be read, about items or labels that are not there, or
     that contradict each other.
@@ -79,7 +79,8 @@ def in_words(counts: Mapping[str, int]) -> str:
 
 
 def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
-    """Read a table of decisions for paths of at most `depth` names; raises DataError."""
+    """Read a table of decisions for paths of at most `depth` names, as many as the table that they
+    are about has levels; raises DataError for what is no decision, and for contradictions."""
     table = read_table(file)
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(
@@ -94,6 +95,7 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
         each = LabelDecision(item, decision, _names(label), _names(path))
         needs_path = decision in {RELABEL, MERGE}
         is_sound = decision in DECISIONS and (bool(each.path) == needs_path)
+        # a merge is about a label, so it must name it; what is about an item need not
         if not is_sound or len(each.path) > depth or (decision == MERGE and not each.label):
             raise DataError(
                 f"{file}, line {number}, is no decision",
@@ -108,7 +110,8 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
 
 
 def _refuse_contradictions(file: Path, decisions: list[LabelDecision]) -> None:
-    """Raise DataError for an item that is decided about twice, or a label with several paths."""
+    """Raise DataError for an item that is decided about twice, or a label with several paths. A
+    merge is about the label of its item, so that it contradicts no decision about an item."""
     about = Counter(each.item for each in decisions if each.decision != MERGE)
     if twice := [item for item, number in about.items() if number > 1]:
         raise DataError(f"{file} decides about items twice", found=examples(twice))
@@ -124,7 +127,8 @@ def _refuse_contradictions(file: Path, decisions: list[LabelDecision]) -> None:
 
 
 def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str, Row]) -> None:
-    """Raise DataError for decisions about items or labels that the table does not have."""
+    """Raise DataError for decisions about items or labels that the table does not have; `labels`:
+    the path of every item now. A decision that names no label is about the item, whatever it is."""
     of_items = [each for each in decisions if each.decision != MERGE]
     if absent := [each.item for each in of_items if each.item not in labels]:
         raise DataError(

@@ -31,8 +31,9 @@ def folder_table(
     """Make a table with a row per image below `folder`: `item`, and a column per level of nested
     folders, "" below the last.
 
-    `levels` names the levels, coarse to fine. With `split_folders` the outermost folder is the
-    split. Only the first `depth` folders are levels.
+    `levels` names the levels, coarse to fine, by default level1 and so on. With `split_folders` the
+    outermost folder is the split. Only the first `depth` folders are levels, None: all. Raises
+    DataError for folders of another depth than levels are named, and for none.
     """
     items = sorted(images_below(folder))
     if not items:
@@ -50,6 +51,7 @@ def folder_table(
         parts = [folders[1:] for folders in parts]
 
     parts = [folders[:depth] for folders in parts]
+    # from here on the depth that there is: some images may lie higher
     depth = max(map(len, parts))
     levels = list(levels or default_levels(depth))
     if len(levels) != depth or depth == 0:

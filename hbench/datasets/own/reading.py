@@ -48,7 +48,8 @@ def own_table_of(
     *,
     as_it_is: bool = False,
 ) -> OwnTable:
-    """A table with what its columns are taken for, as the user chose, else as they look.
+    """A table with what its columns are taken for, as the user chose, else as they look. Lists and
+    several labels in a cell are taken apart first, since names nest only one in each cell.
 
     `source`: how messages call the table; `facts`: what is known of it, in words; `as_it_is`:
     policies will mend paths that end early. Raises DataError where its columns cannot be told, or
@@ -97,7 +98,8 @@ def own_table_of(
 
 
 def _refuse_for_paths(own: OwnTable, chosen: Chosen) -> None:
-    """Raise UsageError for choices about the paths of one column, where there are none."""
+    """Raise UsageError for choices about the paths of one column, where there are none: such a
+    choice would be passed over in silence."""
     given = {"--separator": chosen.separator, "--level-names": chosen.level_names}
     if options := [option for option, value in given.items() if value]:
         raise UsageError(
@@ -154,7 +156,7 @@ def _columns_with_several_labels(table: pa.Table, columns: TableColumns) -> list
 
 def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
     """Split the paths in the one column of names into levels, if it holds paths; one that ends
-    early is a partial label.
+    early is a partial label, unless policies are to mend it (`as_it_is`).
     """
     column = own.columns.levels[0]
     mark = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())
@@ -216,7 +218,7 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
     words the runner-up, "" for none.
     """
     found: dict[str, int] = {}  # by column, how many cells are ids of the taxonomy
-    sample: dict[str, list[str]] = {}
+    sample: dict[str, list[str]] = {}  # by column, its first id, for advice
     for name in table.column_names:
         if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
             continue

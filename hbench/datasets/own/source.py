@@ -110,8 +110,8 @@ class OwnSource:
     boxes: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for a
-        background that is not a colour.
+        """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for numbers
+        out of range, choices that exclude each other, and a background that is not a colour.
         """
         self._take_paths()
         for field in ("levels", "boxes"):
@@ -229,7 +229,8 @@ def build_own(
 def _mend_by_policies(
     own: OwnTable, policies: Sequence[str], on_remark: OnRemark
 ) -> tuple[OwnTable, dict[str, int]]:
-    """Apply policies to a table; remark on, and return, how many rows of names each changed."""
+    """Apply policies to a table; remark on, and return, how many rows of names each changed, by
+    "changed by POLICY", for the dataset's card."""
     chosen, facts = chosen_policies(own, policies)
     for fact in facts:
         on_remark(fact)
@@ -260,7 +261,8 @@ def _read_table(
     source: OwnSource, built: Dataset | None
 ) -> tuple[OwnTable, Path, dict[str, bytes]]:
     """Read the table of a source, be it a dataset that is built, a folder of images or a file;
-    return it, the folder of its images, and the images that are inside of it.
+    return it, the folder of its images, and the images that are inside of it, bytes by the name of
+    the file that each is to get.
     """
     if built is not None:
         _refuse_columns(source, built.name)
@@ -280,6 +282,7 @@ def _read_table(
     chosen = Chosen(
         item, levels, source.separator, taxonomy=source.taxonomy, several=source.several
     )
+    # before the table is read as one of levels: its cells would be refused for another reason
     if source.tree is not None and len(source.levels) != 1:
         raise UsageError(
             "with --tree, one column names the node of each item", expected="--levels COLUMN"

@@ -82,7 +82,8 @@ def _with_splits(own: OwnTable, splits: Sequence[str]) -> OwnTable:
 
 
 def _refuse(own: OwnTable, by: str, fraction: float) -> None:
-    """Raise UsageError, or UnknownName, where a level cannot be dealt to train and test."""
+    """Raise UsageError, or UnknownName, where the level `by` cannot be dealt to train and test, or
+    not in this share (`fraction`)."""
     if own.columns.split is not None:
         raise UsageError(
             "there are two splits",

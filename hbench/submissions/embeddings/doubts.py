@@ -72,7 +72,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
     The squared distances from the means of blocks are no more than those from the mean of all:
     vectors of a net differ enough within the first block, after which nothing is read.
     """
-    if len(given) < MIN_ITEMS:
+    if len(given) < MIN_ITEMS:  # of so few, anything may be chance
         return False
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
     allowed = NEAR * float(given.scan.squares.sum())
@@ -106,7 +106,8 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
     """Remarks on equal vectors: across classes, as constant vectors and copies have; within
     classes, as labels have that were taken for vectors; and between queries and gallery.
 
-    Vectors are equal where the keys of their content are, which the scan has.
+    Vectors are equal where the keys of their content are, which the scan has. Pictures that a
+    dataset holds twice have equal vectors honestly: shares of a few percent are let pass.
     """
     asked = np.flatnonzero(test.query)
     ranked = np.flatnonzero(test.gallery)
@@ -179,6 +180,7 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
         if number < MIN_ITEMS or several.sum() < 2:
             continue
         squares = _sums_of_squares(class_sums[several], items[several])
+        # of nets that were trained on other classes, a tenth and more lies within
         if squares.within < WITHIN * squares.total:
             yield (
                 f"the vectors of one {name} are nearly the same: "

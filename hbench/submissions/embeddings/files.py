@@ -379,7 +379,9 @@ def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) ->
 def _with_ids(
     path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path | None, *, dtype: str = ""
 ) -> Stored:
-    """Vectors with the ids of their own file, else of the file given or lying beside it."""
+    """Vectors (N, D) with the ids of their own file (`inner_ids`, None where it has none), else of
+    the file given (`ids`) or lying beside it. `dtype`: the type in the file, where that of the
+    vectors is another. Raises UsageError for ids of both, SubmissionError for none."""
     if inner_ids is not None and ids is not None:
         raise UsageError(
             f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out"

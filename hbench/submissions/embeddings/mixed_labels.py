@@ -62,7 +62,9 @@ def doubt_of_labels(test: Manifest, given: Embeddings) -> Iterator[str]:
 def odd_share(
     vectors: NDArray[np.floating], rows: NDArray[np.int64], classes: NDArray[np.integer]
 ) -> float:
-    """The share of the variance between classes that lies in odd directions.
+    """The share of the variance between classes that lies in odd directions: those in which this
+    variance, beside that within classes, is ODD_RATIO times as large as in all. Of honest vectors
+    hardly anything does.
 
     Args:
         vectors: (M, D), of any lengths.

@@ -87,7 +87,7 @@ def ids_among(
 ) -> str | None:
     """The name of the part that holds the ids of `count` vectors; None where it is not sure, or
     none has a usual name and ids are `given` elsewhere. Raises SubmissionError where several have a
-    usual name."""
+    usual name; `source`, `what`: the file, and what is looked for, in its words."""
     usual = named(parts, words.SURE_IDS)
     # the_one_named raises for several
     if usual or given:
