@@ -25,7 +25,7 @@ def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
     given = list(names)
     shared = _beginning(given) if len(given) > 1 else ""
     ends = [found.end() for found in WORD_ENDS.finditer(shared)]
-    begin = ends[-1] if ends else 0
+    begin = ends[-1] if ends else 0  # only whole words are left out
     shown = []
     for name in given:
         rest = name

@@ -95,7 +95,7 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_hex
 
     shade = LinearSegmentedColormap.from_list("shares", SHADES)
-    scale = PowerNorm(0.5, 0, 100)
+    scale = PowerNorm(0.5, 0, 100)  # by the root, so that small shares differ more
     edges = np.arange(len(shares) + 1) - 0.5
     panel.pcolormesh(
         edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8

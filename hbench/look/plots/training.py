@@ -89,6 +89,8 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     tested = any(log.scores for log in logs)
     usual = [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else METRICS[:1]
     shown = list(metrics or usual)
+    # what is drawn must be in all logs; without any scores nothing is, but what was asked for is
+    # still refused
     common = set.intersection(*(set(log.scores) for log in logs))
     needed = shown if tested else metrics
     for name in needed:
@@ -121,6 +123,8 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
     """Draw the losses of the runs with these terms, or all terms of one run, in the colours that
     the scores have.
     """
+    # one run shows its terms, too, thinner than their sum; of several runs only the losses are
+    # drawn, those with the terms of this panel
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]

@@ -100,7 +100,7 @@ def class_tables(reported: Reported) -> list[ClassTable]:
     tables = []
     for level in reversed(range(manifest.tree.depth)):
         means = class_means(manifest, values, level, metric=reported.by)
-        if not means:
+        if not means:  # no query of it has a value by all runs
             continue
         # of a long table only both ends are shown
         cut = WORST if len(means) > ALL else len(means)

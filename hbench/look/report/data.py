@@ -136,6 +136,7 @@ def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any
     ]
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
     coarse = manifest.labels[:, 0]
+    # the coarsest class of each first result, −1 without any result
     taken = [
         None
         if run.top is None

@@ -108,6 +108,8 @@ def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
     the folder with the pictures in full size, or ""."""
     document = reported.document
     depth = len(reported.document.levels)
+    # a comparison needs two runs, tree and explorer the dataset, a map the vectors; names as
+    # queries have a page of their own in place of queries and classes
     absent: set[str] = set()
     if len(reported.runs) < 2 or reported.is_by_name:
         absent.add("compare")

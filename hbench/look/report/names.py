@@ -54,7 +54,7 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
         columns = [NameColumn(run.name, by) for run in valued]
     else:
         columns = [NameColumn(name, name) for name in (by, *SHOWN_METRICS) if name in names]
-        columns = list(dict.fromkeys(columns))
+        columns = list(dict.fromkeys(columns))  # `by` may be among the shown ones
 
     return [
         _table_of_depth(test, valued, tuple(columns), by) for test in valued[0].document.by_test

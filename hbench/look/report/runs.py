@@ -85,7 +85,7 @@ class Reported:
 
     def missing(self) -> list[str]:
         """List what the pages cannot show, and the option that makes it."""
-        if self.is_by_name:
+        if self.is_by_name:  # the page of names needs the reports alone
             return []
         if self.data is None:
             return [

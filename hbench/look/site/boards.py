@@ -134,6 +134,7 @@ def _row_of_board(
     and doubts stay. `number`: its place; `number_of`: the number of each citation, by its key."""
     row = as_one(result)
     ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
+    # the text, and whether the row is ranked by it; None without the score
     cells = [
         (str(row.scores[key]), key in ranked) if key in row.scores else None
         for key in board.metrics
@@ -198,6 +199,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     """List what the source of a row states in addition to scores, and what is needed to score a run
     again.
     """
+    # a setup yields its fields with their values, of which those that nobody stated are empty
     stated = [
         (name, f"{value:,}" if name == "parameters" else str(value))
         for name, value in row.setup
@@ -214,7 +216,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         facts += [("embeddings", row.run.url)] if row.run.url else []
         facts += [("verified", row.run.verified)] if row.run.verified else []
 
-    source: Any = row.paper or row.run
+    source: Any = row.paper or row.run  # a row has one of the two
     return [*facts, ("note", source.note)] if source.note else facts
 
 

@@ -102,7 +102,7 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
             raise UnknownName("node with a vector", value, ids)
         return np.array(below[:SHOWN_RESULTS])
     if way == "at_random":
-        number = min(value, len(ids))
+        number = min(value, len(ids))  # of a fixed seed: the same ones each time
         drawn: Queries = np.random.default_rng(0).choice(len(ids), size=number, replace=False)
         return drawn
 

@@ -359,7 +359,10 @@ def _choice(options: dict[str, Any]) -> Choice:
 def _choose_queries(
     manifest: Manifest, choice: Choice, *, by: str, measured: Measurement | None
 ) -> Queries:
-    """Choose queries; for a way in MEASURED, by the values of the metric."""
+    """Choose queries; for a way in MEASURED, by the values of `by`, the metric that was `measured`.
+
+    `choice`: the way, and its value: ids, the name of a class, or how many are wanted.
+    """
     way, value = choice
     if measured is None:
         if way == "queries":

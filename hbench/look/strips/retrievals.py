@@ -184,7 +184,7 @@ def right_of(
     None if it is among the first `shown`, or not known. `row`: that of the query in the lists."""
     depth = depth or manifest.tree.depth
     listed = np.flatnonzero((top.levels[row] == depth) & (top.items[row] != NO_ITEM))
-    if len(listed):
+    if len(listed):  # it was kept, but perhaps behind those that are shown
         return hits_of(manifest, top, row, query)[listed[0]] if listed[0] >= shown else None
     if top.right is None or not top.right.ranks[row]:
         return None
