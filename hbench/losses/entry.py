@@ -104,7 +104,7 @@ def _listing(known: Mapping[str, Any]) -> str:
 def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
     """Raise ConfigError for a value of another kind than the parameter's default; other kinds are
     left to the loss itself."""
-    if isinstance(default, bool):
+    if isinstance(default, bool):  # before numbers, for a bool is one to Python
         fits = isinstance(value, bool)
         kind = "true or false"
     elif isinstance(default, int | float):

@@ -180,6 +180,7 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
 
     by_name = None
     if setting.names is not None:
+        # names are counted where levels are: in the query set, or in each list
         own_names = None if own_counts is None else setting.names
         by_name = _by_name(name, setting, own_names, exponent if by_value else None)
     grades = grade if by_value else _by_level(arguments)

@@ -213,6 +213,7 @@ def _train_and_score(
                     f"scored is the checkpoint of step {run.best.step}, the best of the validation "
                     f"by {recipe.select_by}: {shown(recipe.select_by, run.best.score)}"
                 )
+        # a trial of a sweep never sees the tests
         scored = data if recipe.tested or held is None else held
         if processes.first:
             # said, since it takes its time

@@ -193,8 +193,9 @@ class Rows:
         """The rows at these positions (n,), in `out` (n, width) if given."""
         out = np.empty((len(positions), self.width), self.dtype) if out is None else out
         dimensions = self.vectors.shape[1]
-        if self.last is not None:
+        if self.last is not None:  # one more dimension, behind those of the vectors
             out[:, dimensions] = self.last[positions]
+        # the array that holds them, and their rows in it
         source, rows = where(self.vectors, positions)
         # float16: a compiled conversion, which takes a tenth of the time of numpy's
         if (

@@ -109,7 +109,7 @@ def _paths_of_items(labels: Any) -> list[list[Any]] | None:
     if hasattr(labels, "to_numpy"):
         labels = labels.to_numpy()
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype == object:
-        labels = labels.tolist()
+        labels = labels.tolist()  # a column of lists
     if isinstance(labels, np.ndarray) and labels.ndim == 3:
         return [list(map(tuple, of_item)) for of_item in labels.tolist()]
     if not isinstance(labels, list | tuple) or not labels:

@@ -77,6 +77,7 @@ def read(
             found=type(given).__name__,
         )
     path = Path(given)
+    # only a table has columns, which may be called as the levels
     if path.suffix == ".parquet" and path.is_file():
         table = table_of_level_columns(path, levels)
         if table is not None:
@@ -98,6 +99,7 @@ def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None
     if has_ids or not present:
         return None
 
+    # one column alone has names of any level; several are the path from the top
     if tuple(present) != tuple(levels[: len(present)]) and len(present) > 1:
         raise SubmissionError(
             f"{path} has some columns of names, but not those above them",

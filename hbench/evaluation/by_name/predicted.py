@@ -142,7 +142,7 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
     """
     given = [row.score for row in rows if row.score is not None]
     given += [value for row in rows for value in row.by_level]
-    if any(not value >= 0 for value in given):
+    if any(not value >= 0 for value in given):  # so that NaN is refused, too
         raise SubmissionError(
             "some chances are negative",
             expected="0 … 1, or percent",

@@ -143,6 +143,7 @@ def sizes_of(
             found=", ".join(map(str, wrong)),
         )
     kinds = (False, True) if with_components else (False,)
+    # where no number is named, it is that of the whole vectors
     sizes = {
         VectorSize(each, kept, is_rotated)
         for is_rotated in kinds

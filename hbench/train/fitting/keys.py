@@ -65,7 +65,7 @@ def _keys(
     required = table.get("required", [])
     for name, schema in table["properties"].items():
         key = f"{prefix}{name}"
-        if key in SAME_AS:
+        if key in SAME_AS:  # its keys are those of another table, which lists them
             meaning = " ".join(schema["description"].split())
             yield Key(key, f"table, as {SAME_AS[key]}", "unset", meaning)
             continue
@@ -97,6 +97,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         kinds = [_allowed(each) for each in schema["anyOf"] if each.get("type") != "null"]
         return ", or ".join(kinds)
     if "enum" in schema:
+        # an empty text may be a choice, too
         return ", ".join(value or '""' for value in schema["enum"])
     kind = KINDS[schema["type"]]
     if "maximum" in schema:

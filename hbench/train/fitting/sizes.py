@@ -58,6 +58,7 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
     per_class = recipe.sampler.per_class or _per_class(recipe, manifest)
     batch = recipe.sampler.batch or _batch(manifest, per_class, world)
     steps_per_epoch = ceil(len(manifest) / batch)
+    # STEPS steps in all, but no fewer and no more epochs than EPOCHS says
     epochs = recipe.epochs or int(np.clip(round(STEPS / steps_per_epoch), *EPOCHS))
     every = recipe.evaluate_every
     if recipe.validation and not every:
@@ -109,7 +110,7 @@ def _of_the_net(recipe: Recipe) -> dict[str, object]:
     """
     images = recipe.images
     net = build_backbone(recipe.model.backbone, weights=RANDOM, pools=recipe.model.pooling == "own")
-    size = images.size or net.size
+    size = images.size or net.size  # 0, and empty below, leave it to the net
     return {
         "size": size,
         "resize": images.resize or side_before_crop(size),

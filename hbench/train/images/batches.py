@@ -137,6 +137,7 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
     embedding: held in memory where the dataset's are drawn there (HELD) or `shifted` asks for it,
     else opened from files."""
     chosen = settings.augment if vary else NONE
+    # what draws the images of this dataset at this size, if any does: there are no files of them
     held = HELD.get((name, settings.size))
     if held is not None:
         if chosen not in (NONE, SHIFTED):

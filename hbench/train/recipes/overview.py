@@ -79,6 +79,7 @@ def _net(model: Model) -> str:
         parts.append("LayerNorm")
     if model.dim:
         parts.append(f"{model.dim} by PCA" if model.projection == "pca" else f"{model.dim}")
+    # most recipes freeze them, and start from trained weights: only the rest is said
     learns = "" if model.freeze_batch_norm else "; batch norms learn"
     start = " from random weights" if model.weights == "random" else ""
     return f"{model.backbone}{start}, {', '.join(parts)}{learns}"

@@ -62,6 +62,7 @@ def build_optimizers(
         *_groups(HEAD, model.head(), settings, settings.lr * settings.head),
     ]
     separate = recipe.proxies
+    # else they learn as the head does, which begins anew like them
     if proxies and separate is None:
         groups += _groups(PROXIES, proxies, settings, settings.lr * settings.head)
     optimizers = [_optimizer(settings, groups, fused=fused)]

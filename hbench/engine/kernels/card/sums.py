@@ -322,7 +322,7 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
     relevance = work.request.relevance[query.number, part.number]
     weight = work.request.weight[query.number, part.number]
     grades = Grades(relevance, weight, counts)
-    if counts[part.lowest] == 0:
+    if counts[part.lowest] == 0:  # an empty level is the lowest of no set
         return
     for level in range(part.lowest, len(counts)):
         reached = relevance[part.lowest] >= relevance[level] and relevance[level] > 0
