@@ -76,6 +76,7 @@ def command(
     if root is None:
         raise click.UsageError("--root is needed: the folder that holds VOC2007/, or VOCdevkit/.")
 
+    # not before: to print a recipe takes neither
     import torch
 
     from hbench_detection import run
@@ -103,7 +104,7 @@ def command(
         _show(report)
 
     written = f"wrote {folder / run.REPORT}"
-    if report.dataset.startswith("voc07@"):
+    if report.dataset.startswith("voc07@"):  # other images or classes are of no leaderboard
         written += f": hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it"
     say(written)
 

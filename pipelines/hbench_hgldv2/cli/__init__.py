@@ -71,7 +71,7 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
         placeholder = rest[0] if rest else None
 
     names = [*FLAGS.get(parameter.name, [f"--{parameter.name.replace('_', '-')}"]), parameter.name]
-    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:  # it is given by its place
         return click.Argument([parameter.name], type=_type(hint))
     if hint is bool:
         return click.Option(names, is_flag=True, help=help_text)

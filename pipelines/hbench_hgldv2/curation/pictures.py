@@ -192,6 +192,7 @@ def _chosen(
     read; the paths of others are added to `missing`."""
     opened = partial(open_upright, raw)
     chosen: list[tuple[str, Example]] = []
+    # few are tried, for files that are missing take time, too, and fewer are shown
     for class_id, landmark, item in itertools.islice(candidates, TRIED):
         image = thumbnail(opened, item)
         if image is None:

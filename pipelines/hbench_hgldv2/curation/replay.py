@@ -140,6 +140,7 @@ def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPl
     covered = list(decision.members_of)
     numbers = {world.clusters[label] for label in covered if label in world.clusters}
 
+    # the group was made of one cluster; where its labels are in several, the clusters have changed
     if world.whole_clusters and len(numbers) > 1:
         world.conflicts.append(
             Conflict(decision.id, covered[0], "one cluster", f"{len(numbers)} clusters")
@@ -183,6 +184,7 @@ def conflicts_with_link(decision: MustLink | CannotLink, world: World) -> Iterab
             "one group for all",
             ", ".join(sorted({p.group or p.status for p in places})),
         )
+    # labels without a group are together with none
     groups = [place.group for place in places if place.group]
     if isinstance(decision, CannotLink) and len(set(groups)) < len(groups):
         yield Conflict(decision.id, decision.labels[0], "different groups", ", ".join(groups))

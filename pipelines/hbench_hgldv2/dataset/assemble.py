@@ -136,6 +136,7 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     selection = _selection(work)
     if raw is not None:
         _refuse_one_split(work, raw, selection)
+    # looked for first: what is missing is refused before anything is written
     metadata = {} if raw is None else _metadata(work, raw)
     mapping = read_rows(work / "mapping.csv", Placed)
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
@@ -315,6 +316,7 @@ def assemble(
         if landmark.split != split:
             continue
         vote = by_images.get(landmark.landmark_id)
+        # a landmark without a class can have a group by its images alone
         is_dropped = landmark.status == "dropped"
         if is_dropped and vote is None:
             continue

@@ -67,6 +67,7 @@ def run(
         "restarts": restarts,
         "algorithm": algorithm,
         "resamples": resamples,
+        # sorted: in which order they were decided changes nothing
         "links": [sorted(map(list, links.must)), sorted(map(list, links.cannot))],
     }
     record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)

@@ -307,6 +307,7 @@ def _width_of(folder: Path) -> int:
     """
     missing = [part for part, patterns in PARTS.items() if not _has_any(folder, patterns)]
     config = {} if "config.json" in missing else read_json(folder / "config.json")
+    # the file may hold anything
     width = config.get("hidden_size") if isinstance(config, dict) else None
     if not missing and isinstance(width, int):
         return width

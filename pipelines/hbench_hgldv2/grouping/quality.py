@@ -82,11 +82,12 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     vectors = load(work / "embeddings.npz", labels)
     reference = reference or (work / "mapping.csv" if (work / "mapping.csv").exists() else None)
+    # what is judged, by class id, and what it is measured against, if there is anything
     groups = groups_in(mapping) if mapping else _clusters_in(work)
     truth = groups_in(reference) if reference else {}
     measures, recalled = measured(labels, groups, truth)
     measures["without a reference"] = coherence(labels, vectors, groups)
-    if mapping is None:
+    if mapping is None:  # people's mapping has no chance in it whose part could be measured
         measures["without a reference"]["stability"] = _stability(work, labels, vectors)
     odd = _inconsistencies_in(truth, labels, vectors)
     inputs = [path for path in (reference, mapping or work / "clusters.csv") if path]

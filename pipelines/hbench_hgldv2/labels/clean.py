@@ -242,6 +242,7 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
         if row.status == "dropped":
             continue
         for class_id in row.classes:
+            # an ambiguous landmark is counted apart: it may be of any of its classes
             counted[class_id][row.split if row.status == "kept" else row.status] += 1
             if row.category and len(shown[class_id]) < EXAMPLES:
                 shown[class_id].append(title_of(row.category).partition(":")[2])
@@ -279,6 +280,7 @@ def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) 
         """The landmark of the link with what became of it."""
         return CleanedLandmark(link.split, link.landmark_id, link.category, status, reason, classes)
 
+    # the first reason counts, from what is no place at all to what has too many classes
     if link.reason:
         return made("dropped", link.reason, ())
     relevant = [i for i in link.classes if actions.get(i) != "drop"]

@@ -113,6 +113,7 @@ def run(
     hbench hgldv2 scrape --demo
     """
     if demo:
+        # None: the option was left out
         recorded_scrape.refuse_others(
             {
                 "--raw": raw,
@@ -319,6 +320,7 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
     An item of a Wikimedia class without a topic, such as a disambiguation, is not a place.
     """
     entity = entities.get(item, MISSING)
+    # the chain ends at a topic that nobody asked for, at one that was met, and after MOST_TOPICS
     seen = {item}
     while (
         entity.topics
@@ -355,6 +357,7 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
         targets = source.soft_targets(sorted(set(current.values())))
         hops = {title: targets.get(place, "") for title, place in current.items()}
         hops = {t: target for t, target in hops.items() if _is_title(target)}
+        # a page that was met before would lead round in a circle
         hops = {t: target for t, target in hops.items() if target not in seen[t]}
         page_of = source.pages(sorted(set(hops.values()))) if hops else {}
 
@@ -364,7 +367,7 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
             page = page_of[target]
             if page.item:
                 result[title] = Page(page.title, "redirected", page.item, "soft redirect")
-            if page.status == "no_item":
+            if page.status == "no_item":  # it may lead on
                 current[title] = page.title
 
     return result

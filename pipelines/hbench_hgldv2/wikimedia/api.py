@@ -307,11 +307,12 @@ def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
     """
     value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
     time = str(value.get("time", "")) if isinstance(value, Mapping) else ""
-    match = re.match(r"([+-])(\d+)", time)
+    match = re.match(r"([+-])(\d+)", time)  # such as +1976-05-01T00:00:00Z
     if not match:
         return ""
     year = int(match[2])
     era = " BC" if match[1] == "-" else ""
+    # the precision says how much of the time is meant
     if value.get("precision") == DECADE:
         return f"{year // 10 * 10}s{era}"
     if value.get("precision") == CENTURY:
@@ -327,4 +328,5 @@ def _value(snak: Mapping[str, Any]) -> str:
     value = snak.get("datavalue", {}).get("value", {})
     if not isinstance(value, Mapping):
         return ""
+    # some answers have the number of an item alone
     return str(value.get("id") or (f"Q{value['numeric-id']}" if "numeric-id" in value else ""))

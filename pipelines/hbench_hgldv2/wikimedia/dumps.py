@@ -128,6 +128,7 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
         if prop == "wikibase_item" and page_id in name_of_page:
             items[name_of_page[page_id]] = value
 
+    # a name that the table of pages has is one of `items`, if only with ""
     pages = {}
     for title, end in ends.items():
         name = f"Category:{end.replace('_', ' ')}"
@@ -183,6 +184,7 @@ def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Entity]:
     for each in triples(_lines(truthy)):
         if each.item in requested:
             values.setdefault(each.item, {}).setdefault(each.prop, []).append(each.value)
+    # a class may be stated more than once, with other qualifiers
     for properties in values.values():
         properties[facts.INSTANCE_OF] = list(dict.fromkeys(properties.get(facts.INSTANCE_OF, ())))
     return {i: facts.entity_of(i, values[i]) if i in values else facts.MISSING for i in ids}

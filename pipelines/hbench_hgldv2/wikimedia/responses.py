@@ -89,7 +89,7 @@ def judge(
 
     try:
         data = parse_json(body)
-    except ValueError:
+    except ValueError:  # such as the page of a proxy that is overloaded
         return Again(f"no JSON: {text[:60]!r}", wait)
 
     if not isinstance(data, dict):
@@ -120,7 +120,7 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
         return Again(f"{code}: {info}", max(lag_wait, wait))
     if code in RETRIED_ERRORS or code.startswith(INTERNAL):
         return Again(f"{code}: {info}", wait)
-    if code in BATCH_ERRORS:
+    if code in BATCH_ERRORS:  # of some value among those asked for: the others may be answered
         return Refused(f"{code}: {info}")
     raise SourceError(
         f"the API refuses the request: {code}",
