@@ -96,8 +96,8 @@ class Taxonomy:
 
 
 def read(path: Path) -> Taxonomy:
-    """Read a table of taxa. Raises DataError for one without ids, names, and either parents and
-    ranks or a column per rank, and for an id in two rows that differ.
+    """Read a table of taxa: their ids, and either names, parents and ranks or a column per rank.
+    Raises DataError for a table that lacks these, and for an id in two rows that differ.
     """
     table = read_table(path)
     titles = table.column_names
@@ -124,10 +124,13 @@ def read(path: Path) -> Taxonomy:
 
     accepted = _taxa_named(of_column(words.first_of(titles, words.ACCEPTED)))
     if not (name and parent and rank):  # the lineages are in the columns by rank
+        by_row = [", ".join(row) for row in text_rows(table, list(by_rank.values()))]
+        _refuse_repeated(path.name, ids, by_row)
         rows = _lineages(table, ids, by_rank)
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
 
-    _refuse_repeated(path.name, ids, text_rows(table, [parent, name]))
+    by_row = [f"{of} below {above or 'none'}" for above, of in text_rows(table, [parent, name])]
+    _refuse_repeated(path.name, ids, by_row)
     parents = _taxa_named(of_column(parent))
     return Taxonomy(path.name, of_column(name), _in_small(of_column(rank)), parents, accepted, {})
 
@@ -137,9 +140,9 @@ def _in_small(named: Mapping[str, str]) -> dict[str, str]:
     return {taxon: text.lower() for taxon, text in named.items()}
 
 
-def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str, ...]]) -> None:
-    """Raise DataError for a taxon that stands in two rows with another parent or name; `ids`,
-    `facts`: of every row, the taxon's id, and its parent and name."""
+def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[str]) -> None:
+    """Raise DataError for a taxon that stands in two rows with other facts; `ids`, `facts`: of
+    every row, the taxon's id, and in words its name and parent, or its names by rank."""
     if len({*ids}) == len(ids):
         return
     lines: dict[str, int] = {}
@@ -148,10 +151,9 @@ def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[tuple[str,
         if facts[first] != facts[number]:
             raise DataError(
                 f"the taxon {taxon} of {source} stands in two rows that differ",
-                expected="one parent and one name of each id",
+                expected="the same parent and name, or names by rank, in all rows of an id",
                 # lines are counted from 1, and the first is the header
-                found=f"lines {first + 2} and {number + 2}: {facts[first][1]} below "
-                f"{facts[first][0]}, {facts[number][1]} below {facts[number][0]}",
+                found=f"lines {first + 2} and {number + 2}: {facts[first]}, and {facts[number]}",
                 fix="keep one of the two",
             )
 
@@ -182,9 +184,9 @@ def rows_of(
     taxonomy: Taxonomy, taxa: Sequence[str], levels: Sequence[str]
 ) -> tuple[tuple[str, ...], list[Row]]:
     """The levels, by default the main ranks that some taxon has, and the names of each taxon there;
-    "" where it has none.
+    "" where it has none, and at all levels for a taxon "".
 
-    Raises DataError for taxa that the taxonomy does not have.
+    Raises DataError for taxa that the taxonomy does not have, and for levels that none of them has.
     """
     different = [taxon for taxon in dict.fromkeys(taxa) if taxon]
     if unknown := [taxon for taxon in different if taxon not in taxonomy]:

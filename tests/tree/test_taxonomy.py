@@ -90,6 +90,28 @@ def test_a_table_of_taxa_with_a_column_per_rank_is_joined_too(tmp_path, rows):
     assert found.tests["test"].tree.names == (("Owls",), ("Barn owl", "Bay owl"))
 
 
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        (
+            "taxonID,parentNameUsageID,scientificName,taxonRank\n"
+            "1,,Owls,order\n2,,Tyto,genus\n2,1,Tyto,genus\n",
+            "lines 3 and 4: Tyto below none, and Tyto below 1",
+        ),
+        (
+            "taxonID,order,species\n1,Owls,Barn owl\n1,Owls,Bay owl\n",
+            "lines 2 and 3: Owls, Barn owl, and Owls, Bay owl",
+        ),
+    ],
+    ids=["parents", "ranks"],
+)
+def test_a_taxon_of_two_rows_that_differ_is_refused(tmp_path, rows, found):
+    (tmp_path / "taxa.csv").write_text(rows)
+    with pytest.raises(DataError, match="stands in two rows that differ") as refusal:
+        load(table(tmp_path, ["1", "2"] * 3), taxonomy=tmp_path / "taxa.csv")
+    assert refusal.value.found == found
+
+
 def test_an_item_without_a_taxon_is_a_distractor(tmp_path, taxa):
     test = load(table(tmp_path, ["6", "11", "", "6"]), taxonomy=taxa, levels=LEVELS).tests["test"]
     assert test.query.tolist() == [True, True, False, True]
