@@ -53,31 +53,36 @@ def lines_of(path: Path) -> list[str]:
 def rows_of(
     path: Path, *, header: str = "", columns: int = 0, separator: str | None = None
 ) -> list[list[str]]:
-    """Read the words of each line, between white space or the `separator`: as many as the `header`
-    has, or `columns`.
+    """Read the words of each line that is not blank, between white space or the `separator` (None:
+    white space): as many as the `header` has, or `columns`, of a file without a header.
 
-    The header is required; with a `separator` it may lack its line end. The last word may contain
-    spaces. Raises DataError for another header or number of words.
+    A `header` is required to be there; with a `separator` it may lack its line end. The last word
+    may contain spaces. Raises DataError for another header or number of words.
     """
     text = text_of(path)
     number = columns or len(header.split(separator))
     first, _, rest = text.partition("\n")
+    begin = 2 if header else 1  # the line in which the rows begin, counted from 1
+    # the first row may follow the header in its own line
     if separator is not None and text.startswith(header):
         rest = text.removeprefix(header)
+        begin = 1
     elif header and first.split() != header.split():
         raise DataError(
             f"{path} has another header", expected=header, found=first[:80] or "no lines"
         )
 
-    lines = (rest if header else text).splitlines()
-    rows = [_words(line, separator, number) for line in lines if line.strip()]
-    for place, row in enumerate(rows, start=1 + bool(header)):
-        if len(row) != number:
+    rows = []
+    for place, line in enumerate((rest if header else text).splitlines(), begin):
+        row = _words(line, separator, number)
+        if line.strip() and len(row) != number:
             raise DataError(
                 f"{path}, line {place}, cannot be understood",
                 expected=f"{number} words",
                 found=" ".join(row)[:80],
             )
+        if line.strip():
+            rows.append(row)
 
     return rows
 

@@ -685,6 +685,13 @@ SOP = "image_id class_id super_class_id path\n"
             "line 2, cannot be understood",
         ),
         (
+            "sop",
+            "sop",
+            "Stanford_Online_Products/Ebay_train.txt",
+            f"{SOP}\n1 1 a.JPG\n",  # a line that is blank counts
+            "line 3, cannot be understood",
+        ),
+        (
             "inshop",
             "inshop",
             "Eval/list_eval_partition.txt",
