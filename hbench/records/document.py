@@ -51,7 +51,8 @@ class Score(Strict):
 
     @model_validator(mode="after")
     def _is_inside(self) -> Score:
-        """Refuse a value outside of its interval, which only a damaged or forged file has."""
+        """Refuse a value outside of its interval, which only a damaged or forged file has. Each end
+        may be off by what rounding does."""
         value = self.value
         low = self.low
         high = self.high
@@ -186,8 +187,8 @@ def read(path: Path) -> Document:
 
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
-    """The per-query table beside a report; SubmissionError when it is missing, foreign, or another
-    report's.
+    """The per-query table beside a report: texts that name the query, and the metrics as numbers.
+    SubmissionError when it is missing, has other columns, or is another report's.
     """
     table = table_beside(path, document, KEYS, what="per-query values", option=f"--by-query {path}")
     metrics = metric_columns(table)
@@ -221,10 +222,11 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
 def table_beside(
     path: Path, document: Document, columns: Sequence[str], *, what: str, option: str
 ) -> pa.Table:
-    """Read a parquet table of a report; `what` it holds, and the `option` that writes it.
+    """Read a parquet table of a report, which may have more than the `columns`; `what` it holds,
+    and the `option` that writes it.
 
-    Raises SubmissionError for a table that cannot be read, has other columns, or is that of another
-    evaluation.
+    Raises SubmissionError for a table that cannot be read, lacks one of the columns, or does not
+    bear the marks of the report, as that of another evaluation.
     """
     try:
         table = parquet_table(path)

@@ -79,8 +79,8 @@ def _refuse_folder(path: Path) -> None:
 
 
 def refuse_for_embeddings(path: Path) -> None:
-    """Raise SubmissionError for a report, and for a folder that is no table in parts, where
-    embeddings are to be given.
+    """Raise SubmissionError for a report, and for a folder that holds no parquet files (the parts
+    of one table), where embeddings are to be given.
     """
     if path.suffix.lower() == ".json" and path.is_file() and _is_report(path):
         raise SubmissionError(
@@ -100,7 +100,8 @@ def refuse_for_embeddings(path: Path) -> None:
 
 
 def refuse_predictions(path: Path) -> None:
-    """Raise SubmissionError for a table of predictions, which another verb scores."""
+    """Raise SubmissionError for a table of predictions, which another verb scores: one with a
+    column of ids and another of what was predicted, by their names."""
     if path.suffix.lower() not in TABLES:
         return
     head = head_of(path)

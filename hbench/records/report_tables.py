@@ -38,6 +38,7 @@ def table(document: Document, names: Sequence[str] | None = None) -> PrintedTabl
         for name, score in official.items()
         if percent(score.value, 9) != percent(listed[name].value, 9)
     }
+    # under partial labels, unless none of the listed metrics depends on unknown levels
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():

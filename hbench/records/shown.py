@@ -78,8 +78,8 @@ def beside(metric: str, score: Score) -> str:
 
 
 def _half_interval(metric: str, score: Score) -> str:
-    """± half the interval of a score; empty where its sides are too uneven to be halved, as near 0
-    and 1."""
+    """± half the interval of a score; empty without an interval, and where its sides are too uneven
+    to be halved, as near 0 and 1."""
     if score.value is None or score.low is None or score.high is None:
         return ""
     half = (score.high - score.low) / 2
@@ -91,7 +91,8 @@ def _half_interval(metric: str, score: Score) -> str:
 
 def _one_sided_bound(metric: str, score: Score) -> str:
     """The only end of a score's interval that says something, "≥ 98.40", where a fraction is 1, or
-    "≤ …", where it is 0: beyond there is nothing. Empty elsewhere, and without an interval."""
+    "≤ …", where it is 0: beyond there is nothing. Empty elsewhere, and without an interval or for
+    one without width."""
     value = score.value
     low = score.low
     high = score.high

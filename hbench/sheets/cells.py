@@ -27,8 +27,8 @@ MOST_LETTERS = 100_000  # of one cell that is parsed as a list
 
 
 def as_list(text: str) -> list[Any] | None:
-    """The list that a text is in JSON or as Python prints one; None for any other text, and for one
-    so long that parsing it would take long."""
+    """The list that a text is in JSON, or as Python prints a list or a tuple; None for any other
+    text, and for one so long that parsing it would take long."""
     if not BRACKETS.fullmatch(text) or len(text) > MOST_LETTERS:
         return None
     try:

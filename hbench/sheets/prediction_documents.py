@@ -113,10 +113,11 @@ def _rows_of_records(records: list[Any]) -> Iterator[Row]:
 
 
 def _candidates_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """The paths of a record with their chances: classes with scores, the ancestor that all results
-    share, candidates, or one path."""
+    """The paths of a record with their chances, of the first of these that it has: classes with
+    scores, the ancestor that all results share, candidates, or one path. None for no chance."""
     classes = record.get("classifications")
     if isinstance(classes, Mapping) and classes.get("classes"):
+        # classes beyond the scores, or all if there are none, are left out
         for path, score in zip(classes["classes"], classes.get("scores", []), strict=False):
             yield _without_id(path), _as_chance(score)
         return

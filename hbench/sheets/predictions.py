@@ -154,8 +154,9 @@ def _of_found(found: DocumentRows, source: str) -> Predictions:
 
 
 def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: str) -> Predictions:
-    """The predictions in a table, of one of these forms: a column per level, a column of chances
-    per class, or paths in one column.
+    """The predictions in a table, of the first of these forms that it has: a column per level, a
+    column of chances per class, columns of candidates, or paths in one column. Rows without an item
+    are left out.
 
     `levels`, `names`: those of the tree; `source`: how messages call the table.
     """

@@ -97,6 +97,7 @@ def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
         is_text = suffix_of(path) in TEXTS
+        # cells with zero bytes, which the message quotes, are text in UTF-16
         fix = "save it as UTF-8" if is_text and r"\x00" in ascii(str(error)) else None
         raise DataError(
             f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix

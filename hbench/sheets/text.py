@@ -218,7 +218,7 @@ def _read_with_closed_quotes(
         # an odd number of quotes, or a cell of several lines: one may not be closed
         is_suspect = quotes % 2 == 1 or (quotes > 0 and _holds_line_ends(table))
     except pa.ArrowInvalid as error:
-        if not quotes or "UTF8" in str(error):
+        if not quotes or "UTF8" in str(error):  # an error that no quote explains
             raise
         is_suspect = True
 

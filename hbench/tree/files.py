@@ -150,7 +150,7 @@ def _sizes(names: NameTable) -> list[int]:
 
 def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
     """A file with a path on each line, as the taxonomies of product categories are published, or a
-    parent and a child; # begins a remark.
+    parent and a child; a line that begins with # is a remark.
     """
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
@@ -202,7 +202,8 @@ def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
 def write(tree: LabelTree, kind: str) -> str:
     """Write a tree as text in a format, given by its suffix (one of WRITERS).
 
-    Raises TreeError for names with control characters, which not every format can hold.
+    Raises TreeError for names with control characters, which not every format can hold, and for a
+    table that would not be read as this tree; UnknownName for another format.
     """
     if kind not in WRITERS:
         raise UnknownName("format", kind, WRITERS)

@@ -126,6 +126,7 @@ def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
             f"{path} has different numbers of ids and vectors",
             expected=f"{len(stored.vectors):,} ids, one per vector",
             found=f"{len(stored.ids):,}",
+            # as many ids as columns: the vectors are the columns
             fix="the matrix is transposed: save vectors.T" if len(stored.ids) == shape[1] else None,
         )
 

@@ -149,7 +149,8 @@ def _columns_of_ids_and_vectors(
     schema: pa.Schema, file: Path, batches_of: Batches
 ) -> VectorColumns:
     """The columns of ids and vectors in a file with this schema: by their usual names, else those
-    that can be nothing else. Raises SubmissionError where none or several can be."""
+    that can be nothing else. `batches_of` reads the file, where the schema does not tell enough.
+    Raises SubmissionError where none or several can be."""
     kinds = {field.name: storage_type(field.type) for field in schema}
     id_name = _id_column(kinds, file)
     known = [name for name in kinds if words.folded(name) in words.VECTORS]
@@ -179,8 +180,9 @@ def _columns_of_ids_and_vectors(
 
 
 def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
-    """The column of ids: of a sure word, else the only one of the other words, of texts before
-    whole numbers, or an index of texts.
+    """The column of ids: of a sure word, else the only one of texts that is called by another word
+    for ids or is an index, else the only one of whole numbers that is called so. `kinds`: the types
+    of the columns by name. Raises SubmissionError for none or several.
     """
     sure = [name for name in kinds if words.folded(name) in words.SURE_IDS]
     texts = []

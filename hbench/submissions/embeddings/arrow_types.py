@@ -104,7 +104,7 @@ def lists_of(column: pa.Array, source: object) -> pa.Array:
     for any other column.
     """
     plain = storage(column)
-    if pa.types.is_dictionary(plain.type):
+    if pa.types.is_dictionary(plain.type):  # equal vectors stored once
         plain = plain.dictionary_decode()
     kind = plain.type
     value = storage_type(kind.value_type) if is_list(kind) else None

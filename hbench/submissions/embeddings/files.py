@@ -313,8 +313,9 @@ SAFETENSORS = {
 
 def open_stored(path: Path, ids: Path | None) -> Stored:
     """What is stored in an embedding file, read by its suffix, or in a folder, by the files in it;
-    `ids`: the file of ids of vectors alone. Raises SubmissionError for files that cannot be read,
-    UsageError for an unknown suffix."""
+    `ids`: the file of ids for vectors that have none of their own, None where they do or it lies
+    beside them. Raises SubmissionError for files that cannot be read, UsageError for an unknown
+    suffix."""
     if not path.exists():
         raise SubmissionError(f"{path} does not exist", expected="an embedding file")
     if path.is_dir():

@@ -54,8 +54,8 @@ def read(path: Path) -> Ids:
 
 
 def the_one_named(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
-    """The one of `names` that is a known name for `what`; raises SubmissionError if none or several
-    are.
+    """The one of `names` that is a known name for `what`; raises SubmissionError, which names the
+    file `source` and the first of the `known`, if none or several are.
     """
     there = [name for name in names if name in known]
     if len(there) != 1:
@@ -252,8 +252,9 @@ def _ids_in_json(path: Path) -> Ids:
 
 
 def _list_in(value: Any) -> list[Any] | None:
-    """The ids in a JSON value: a list of them, also each in a list or object of its own; under a
-    usual name; the keys of row numbers, or the values under them. None where it is not sure.
+    """The ids in a JSON value: a list of them, also each in a list or object of its own; in an
+    object, the list under a usual name, the keys of row numbers, or the values under them. None
+    where it is not sure.
 
     >>> (
     ...     _list_in([["a"], ["b"]]),
@@ -268,7 +269,7 @@ def _list_in(value: Any) -> list[Any] | None:
     if not isinstance(value, list) or not value:
         return value if isinstance(value, list) else None
     if all(isinstance(held, dict) for held in value):
-        known = words.ids_in(value[0])
+        known = words.ids_in(value[0])  # all have the keys of the first, or a missing id is refused
         return [held.get(known[0]) for held in value] if len(known) == 1 else None
     # rows of equal length: their only column, or the only one of different texts
     if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):

@@ -116,11 +116,12 @@ def as_words(vectors: str, ids: str | None) -> str:
 
 
 def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
-    """Whether every part is the vector of the id that it is named by: one list of numbers, all of a
-    length.
+    """Whether every part is the vector of the id that it is named by: floats, all of one length
+    greater than 1, of shape (D,) or (1, D).
     """
     if not parts or not all(part.kind == "f" for part in parts):
         return False
+    # a model's output for one image is a batch of one, (1, D)
     are_rows = all(
         len(part.shape) == 1 or (len(part.shape) == 2 and part.shape[0] == 1) for part in parts
     )

@@ -160,9 +160,9 @@ def _pairs_that_meet(
     mirrored: bool,
     only_one: bool,
 ) -> list[tuple[str, str]]:
-    """The pairs (unknown, wanted) of names that a rewriting makes equal. `only_one`: those that
-    have no second partner. `mirrored`: the sample is of the unknown ids, `others` of the wanted
-    ones."""
+    """The pairs (unknown, wanted) of different names that a rewriting makes equal. `only_one`: only
+    those that have no second partner. `mirrored`: the sample is of the unknown ids and `others` of
+    the wanted ones, in place of the other way round."""
     of_sample = rewriting.of_wanted
     of_others = rewriting.of_unknown
     if mirrored:

@@ -158,6 +158,7 @@ def _is_header(
         return True
     # pandas writes "", 0, 1, 2 … above an index and the columns of an array
     are_numbered = names[1:] == [str(place) for place in range(len(names) - 1)]
+    # one number alone, as in a row "a,0", may as well be a vector
     if are_numbered and (not names[0] or not number.fullmatch(names[0])):
         return len(names) > 2
 

@@ -13,8 +13,9 @@ from hbench.submissions.embeddings.parts import ArrayPart, list_part
 
 
 def by_name(content: Any) -> dict[str, Any]:
-    """What a torch file holds, by name: a dictionary, also as the only entry of another; pairs of
-    an id and a vector; a tuple, by place; dictionaries of one item each; or a tensor alone."""
+    """What a torch file holds, by name: a dictionary, also as the only entry of another; a list of
+    pairs of an id and a vector, or of dictionaries of one item each; a tuple, by place; or anything
+    else, such as a tensor alone, as "embeddings"."""
     if isinstance(content, dict):
         only_one = next(iter(content.values())) if len(content) == 1 else None
         named = only_one if isinstance(only_one, dict) else content

@@ -115,7 +115,7 @@ def _read_text_run(path: Path, text: TextTable) -> Lines:
 
 def _why_no_ranking(header: Sequence[str]) -> SubmissionError:
     """Why a table with this header, which was meant as a ranking, is none: an error for the reader
-    to raise."""
+    to raise. It says what is missing beside the columns that are known."""
     found = listed(header) or "nothing"
     expected = (
         "the header id,images with the lists between blanks; or columns query, item and "
@@ -170,7 +170,7 @@ def _read_text_rows(
         and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
     )
     has_points = pc.any(pc.match_substring(values, ".")).as_py()
-    if has_commas and not has_points:
+    if has_commas and not has_points:  # beside points, commas are not decimal: they stay
         place = table.column_names.index(roles.value)
         table = table.set_column(place, roles.value, pc.replace_substring(values, ",", "."))
         said += ", decimal commas"

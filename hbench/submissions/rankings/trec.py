@@ -170,8 +170,9 @@ def _refusal(
 
 
 def _about_columns(fields: list[str]) -> str | None:
-    """What to do about a line with these columns in place of six, where it can be seen what it is:
-    a run without tag, judgements, or rows of query, item and score. None elsewhere."""
+    """What to do about a line with these columns in place of a run's six (query, Q0, item, rank,
+    score, tag), where it can be seen what it is: a run without tag, judgements (query, 0, item,
+    relevance), or rows of query, item and score. None elsewhere."""
     if (
         len(fields) == 5
         and fields[1].casefold() == "q0"

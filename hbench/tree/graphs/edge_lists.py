@@ -69,7 +69,8 @@ def _edge_columns_named(names: Sequence[str], chosen: Sequence[str]) -> EdgeColu
 def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
     """The columns of a table with a row for each node: its id, its name, and the id or the name of
     its parent. None where no pair of columns is so: the ids must differ, and half of the parents or
-    more must be among them. `by_title`: the columns by their folded names."""
+    more must be among them, since roots may have a parent that is not listed. `by_title`: the
+    columns by their folded names."""
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
     # columns of parents that are ids go first

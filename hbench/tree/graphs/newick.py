@@ -29,8 +29,9 @@ LEVELS = "&levels="
 
 
 def parse_newick(text: str) -> ClassGraph[NodeId]:
-    """Parse one Newick tree into a graph; branch lengths are ignored. Raises DataError that names
-    the place.
+    """Parse the first Newick tree of a text into a graph; branch lengths are ignored. Its attribute
+    `trees` is the number of trees in the text, `levels` what a comment names. Raises DataError that
+    names the place.
     """
     graph: ClassGraph[NodeId] = nx.DiGraph()
     graph.add_node(0, name="")
