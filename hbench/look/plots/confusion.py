@@ -55,7 +55,7 @@ def largest_classes(
     if len(shown) <= MAX_ROWS:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
     kept = np.sort(shown[np.argsort(-counts.sum(axis=1)[shown], kind="stable")][: MAX_ROWS - 1])
-    place = np.full(len(names), MAX_ROWS - 1)
+    place = np.full(len(names), MAX_ROWS - 1)  # the rest is the last row and column
     place[kept] = np.arange(MAX_ROWS - 1)
     merged = np.zeros((MAX_ROWS, MAX_ROWS), np.int64)
     np.add.at(merged, (place[:, None], place[None, :]), counts)

@@ -101,7 +101,7 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
 
 
 def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: str) -> None:
-    """Draw the marks and the line of one metric."""
+    """Draw the marks of one metric, and its line: the best value with so many bytes or fewer."""
     scored = sorted(
         (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
     )

@@ -205,7 +205,7 @@ def _paint_level(
 
 
 def _shortened_to(name: str, ems: float) -> str:
-    """Shorten a name to this many ems."""
+    """Shorten a name to this many ems; "" where less than two of its letters fit."""
     if text_width(name) <= ems:
         return name
     shown = next(
@@ -277,6 +277,6 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
     if "test" in values.column_names:
         values = values.filter(pa.compute.equal(values["test"], test))
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
-    (metric,) = request.metrics
+    (metric,) = request.metrics  # there is one, as with every file of values
     means = means_of_metric(manifest, values, metric)
     return draw_tree(manifest.tree, items, signature, means=means, metric=metric)

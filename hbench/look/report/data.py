@@ -57,7 +57,7 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     """Write the scripts of explorer, tree and map; `places` (N,): the places of the items'
     pictures; `images`: the address of the folder with the images in full size, or ""."""
     manifest = reported.manifest
-    assert manifest is not None
+    assert manifest is not None  # without a dataset these pages are left out
     folder.mkdir()
     write_script(folder, "index", _index_data(reported, manifest) | {"images": images})
     write_script(folder, "queries", _columns_of_queries(reported, manifest))
@@ -214,6 +214,8 @@ def _map_data(
     """
     low = places.places.min(axis=0)
     high = places.places.max(axis=0)
+    # both axes by the longer one, so that distances stay comparable; all classes may be at one
+    # place
     scaled = (1000 * (places.places - low) / max(float((high - low).max()), 1e-12)).round(1)
     return {
         "classes": places.nodes.tolist(),

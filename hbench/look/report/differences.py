@@ -134,6 +134,7 @@ def _scales_of_bars(differences: Sequence[Difference]) -> dict[str, float]:
     for difference in differences:
         factor = factor_of(difference.metric)
         ends = np.nan_to_num(np.abs([difference.low, difference.high])).tolist()
+        # above 0, since lengths are divided by it
         by_factor[factor] = max(by_factor.get(factor, 1e-9), *ends)
     return {
         difference.metric: by_factor[factor_of(difference.metric)] for difference in differences

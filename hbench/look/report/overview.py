@@ -176,6 +176,7 @@ def points(curve: Curve) -> dict[str, Any]:
     """Return a curve as steps: the corners (recall, precision) of its line and of its band, in
     percent.
     """
+    # a step has two corners, at both edges of its bin, at the same height
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
     heights, low, high = (
         100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T)

@@ -177,6 +177,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
     depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
     columns = 1 + max((len(row.shown) for _, row in rows), default=0)
+    # in inches; above each line are the captions, below all the legend
     figure = Figure(
         figsize=(CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55), layout="constrained"
     )
@@ -231,6 +232,7 @@ def page_of(sheet: StripSheet) -> str:
     """Write a sheet as one HTML file that loads nothing else; names from outside are escaped."""
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 
+    # the items whose pictures the page holds, by position; names as queries have none
     items = {strip.position: strip.query for strip in sheet.strips if strip.position >= 0}
     items |= {
         hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown
@@ -251,7 +253,7 @@ def page_of(sheet: StripSheet) -> str:
         "legend": legend_of(sheet.levels),
         "depth": depth,
         "several": several,
-        "by": "",
+        "by": "",  # of a report alone, whose pages link to one another
         "heading_of": sheet.heading,
     }
     shared |= {"place_of": pictures.get, "image_of": lambda _: ""}
