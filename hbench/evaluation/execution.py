@@ -138,7 +138,7 @@ class Execution:
             jobs = jobs_under(examined, parse(self.trees, self.edges), memory=self.memory)
         else:
             jobs = examined.jobs(memory=self.memory)
-        if set(jobs) != set(examined.data.tests):
+        if set(jobs) != set(examined.data.tests):  # a ranking makes no job
             raise UsageError("rankings have no blocks", expected="embeddings")
         number = 0
         for name, job in jobs.items():

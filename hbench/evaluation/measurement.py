@@ -161,7 +161,7 @@ def _fully_known(side: Side) -> Side:
 def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:
     """The labels by name, queries and gallery each in the order of the ranker; None where no query
     is affected: that is, has a name that stands for several nodes of the tree."""
-    assert test.names is not None
+    assert test.names is not None  # there are scorers by name only where the tree has names
     gallery = test.queries if test.gallery is None else test.gallery
     nodes = np.concatenate([test.queries.labels, gallery.labels])
     asked = have_ambiguous_names(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
@@ -208,6 +208,7 @@ def measure(
         result.put(ranker.rows(block), values)
         if on_block:
             on_block(done, len(chosen))
+    # of no blocks, such as a share of fewer blocks than shares, no query is measured
     measured = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
     views = zip((job, *job.others), (result, *result.others), strict=True)
     own, *others = [

@@ -110,6 +110,7 @@ def uncompiled(method: MethodT) -> MethodT:
 
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
+        """The method, out of the compiler's sight."""
         if torch.compiler.is_compiling():
             return torch.compiler.disable(method)(*arguments, **options)
         return method(*arguments, **options)

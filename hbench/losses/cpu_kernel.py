@@ -75,6 +75,7 @@ def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
     """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general
     code, which keeps NaN and ∞. `levels` (Q, N): of the items; `depth`: L. A column takes 24 bits
     of a key, hence MOST_ITEMS."""
+    # a sum is finite only where all scores are
     fits = (
         scores.device.type == "cpu"
         and scores.dtype == torch.float32
@@ -236,7 +237,7 @@ def list_positives(
     at = 0
     for row in range(levels.shape[0]):
         for item in range(levels.shape[1]):
-            level = levels[row, item]
+            level = levels[row, item]  # L + 1 is outside of the list
             if level < relevance.shape[1] and relevance[row, level] > 0:
                 to[0, at], to[1, at], to[2, at] = row, columns[row, item], level
                 at += 1

@@ -217,6 +217,7 @@ def rank_loss(
     compared by level. `mix_scores`: also rank mixtures of positives."""
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
+    # the query's own level in its list: the finest one, or one below it, which is outside
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
     return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 

@@ -393,6 +393,7 @@ def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
     right = positives(sequence, depth)
     # right items stand at ranks 1, 2, … until the first other one; it has the next rank, n
     n = int((right == np.arange(1, len(right) + 1)).sum()) + 1
+    # ranks are those of positives: where n is none of them, its item has level 0, the sum of none
     return float(1 - sequence.levels[sequence.ranks == n].sum() / depth)
 
 

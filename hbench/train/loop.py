@@ -310,6 +310,7 @@ def _score(
     if processes.first:
         about = {
             "recipe": as_toml(recipe),
+            # where runs are validated, the weights of the best step are tested
             "step": str(run.best.step if run.best else run.step),
             "image_size": str(recipe.images.size),
         }

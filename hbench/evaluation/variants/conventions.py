@@ -74,6 +74,7 @@ class PrintedValue(NamedTuple):
             )
         decimal = Decimal(text)
         exponent = decimal.as_tuple().exponent
+        # always an int here: only NaN and infinity, which NUMBER refuses, have other exponents
         unit = 10.0 ** (exponent if isinstance(exponent, int) else 0)
         return cls(float(decimal), unit, "." in text and decimal <= 1)
 

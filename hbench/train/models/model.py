@@ -52,6 +52,7 @@ class GeM(nn.Module):
     """
 
     def __init__(self) -> None:
+        """Begin with the exponent 3."""
         super().__init__()
         self.p = nn.Parameter(torch.tensor(3.0))
 
@@ -71,6 +72,7 @@ class UnitLength(nn.Module):
     """x/‖x‖, to normalise GeM's features before whitening (Radenović et al. 2019)."""
 
     def forward(self, features: Tensor) -> Tensor:
+        """Return the features (B, D) with length 1 each."""
         return functional.normalize(features)
 
 

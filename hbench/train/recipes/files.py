@@ -192,7 +192,7 @@ def shipped() -> ShippedFiles:
     ]
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
     methods = {name: values for name, values in files.items() if "on" in values}
-    # a setup extends another setup, which is a file, or nothing; SETUP-METHOD is none
+    # a setup extends another setup, which is a file, or nothing; SETUP-METHOD is no file
     whole = {
         name: values for name, values in files.items() if values.get("extends", name) not in files
     }
@@ -204,7 +204,8 @@ def shipped() -> ShippedFiles:
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
     """Merge the tables of a recipe over those of the recipe that it extends, if it names one;
-    `under`: the files that extend it, among which that one must not be."""
+    `under`: the files that extend it, among which that one must not be. `extends` is taken out of
+    `values`."""
     base = values.pop("extends", None)
     if not isinstance(base, str | None):
         raise ConfigError(

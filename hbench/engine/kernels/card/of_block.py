@@ -89,7 +89,8 @@ def total(value: Number, shared: Number) -> Number:
 
 @card_part
 def add_up_columns(shared: Number) -> None:
-    """Add up the columns of a place per thread (T, C): the sums are in the first row afterwards."""
+    """Add up the columns of a place per thread (T, C), T a power of two, by halves: the sums are in
+    the first row afterwards."""
     thread = cuda.threadIdx.x
     cuda.syncthreads()
 
