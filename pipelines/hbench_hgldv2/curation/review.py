@@ -195,6 +195,7 @@ def _made_with(work: Path) -> Inputs:
     settings = {
         **encoding.settings,
         **clustering.settings,
+        # "" of an encoder that is known by its name
         "weights_sha256": encoding.settings.get("weights") or None,
     }
     kept = {name: settings.get(name) for name in Inputs.model_fields if name in settings}

@@ -348,6 +348,7 @@ def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities
     means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
     squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
     counts = np.asarray([len(row) for row in within])
+    # more than 0, for it is divided by
     variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
     return means, variances
 

@@ -296,7 +296,7 @@ def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]
     """Find the entities of the items and of their main topics (P301), at most three hops away."""
     known: dict[str, Entity] = {}
     unknown = _new_ids(items, known)
-    for _ in range(MOST_TOPICS + 1):
+    for _ in range(MOST_TOPICS + 1):  # the items themselves, then hop by hop
         if not unknown:
             break
         known |= source.entities(unknown)

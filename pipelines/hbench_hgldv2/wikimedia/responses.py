@@ -101,7 +101,8 @@ def judge(
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Read the seconds of a Retry-After header, an integer, decimal or date; 0 without one."""
+    """Read the seconds of a Retry-After header, an integer, decimal or date; 0 without one
+    that can be read."""
     value = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)
