@@ -271,8 +271,7 @@ def _quiet() -> Iterator[None]:
 
 def _load_clip(argument: str) -> tuple[Any, Any]:
     """Load a model of open_clip, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local
-    checkpoint.
-    """
+    checkpoint. Returns it with the function that makes tokens of texts."""
     import open_clip
 
     name, _, pretrained = argument.partition("/")
@@ -323,8 +322,7 @@ def _width_of(folder: Path) -> int:
 
 def _load_folder(folder: Path) -> tuple[Any, Any]:
     """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower
-    with mean pooling.
-    """
+    with mean pooling. Returns it with the function that makes tokens of texts."""
     import open_clip
 
     width = _width_of(folder)

@@ -131,8 +131,7 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
 
 def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Read the warnings of an answer; raises SourceError for one that makes it the answer to
-    another question.
-    """
+    another question. Returns the others, which are only to be told."""
     blocks = data.get("warnings") or {}  # module -> {"warnings": text}, or {"*": text} in version 1
     warnings = tuple(str(text) for block in blocks.values() for text in block.values())
     grave = [text for text in warnings if "Unrecognized" in text]
