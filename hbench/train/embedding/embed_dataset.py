@@ -240,10 +240,11 @@ def embed(
         )
 
     on_progress(len(manifest), len(manifest))
-    said = {**request, "image_size": model.images.size}
-    if command := made.command(model.words, data, split, options.words):
-        said["made"] = command
-    join_parts(parts, file, manifest, said)
+    how = {
+        "image_size": model.images.size,
+        "made": made.command(model.words, data, split, options.words),
+    }
+    join_parts(parts, file, manifest, request | how)
     shutil.rmtree(parts)
     return file
 

@@ -40,9 +40,9 @@ def take_parts(file: Path, request: dict[str, object]) -> Path:
 
 
 def in_words(request: dict[str, object]) -> dict[str, str]:
-    """Turn the values that identify embeddings into texts, as a file of embeddings keeps only
-    those."""
-    return {key: str(value) for key, value in request.items()}
+    """Turn what is said of embeddings into texts, as a file of embeddings keeps only those; what is
+    None is not said."""
+    return {key: str(value) for key, value in request.items() if value is not None}
 
 
 def next_row(parts: Path) -> int:
