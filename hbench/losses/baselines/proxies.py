@@ -174,8 +174,9 @@ class CompositeSoftTriplet(BatchLoss):
         self.weight = nn.Parameter(random_proxies(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum over the levels of a soft triplet loss of logits (B, C), s x·p̂ for each class: at
-        a level, the own class is compared with the classes outside of its group, the margin apart.
+        """The sum over the levels of a soft triplet loss of logits (B, C), s x·p̂ for each class:
+        at a level, the own class is compared with the classes outside of its group, the margin
+        apart.
         """
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
