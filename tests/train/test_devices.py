@@ -159,8 +159,11 @@ def test_the_table_of_devices_agrees_and_has_every_loss(tmp_path):
 
 
 def test_a_check_of_devices_that_fails_hides_no_other(tmp_path):
+    # the part after the one that fails is a line alone: what trains is checked above
     broken = (
-        "import gpu, gpu_parts.of_losses as part, sys; part.build_loss = None; sys.exit(gpu.main())"
+        "import gpu, gpu_parts.of_losses as part, sys; part.build_loss = None; "
+        "gpu.PARTS['training'] = lambda *_: [gpu.Row('the next part', 0.0, 0.0)]; "
+        "sys.exit(gpu.main())"
     )
     done = process(
         "-c",
@@ -174,7 +177,7 @@ def test_a_check_of_devices_that_fails_hides_no_other(tmp_path):
         code=1,
     )
     assert "TypeError" in done.stdout
-    assert "training step" in done.stdout
+    assert "the next part" in done.stdout
 
 
 def test_a_compiled_net_sees_batches_of_one_size(files):
