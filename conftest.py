@@ -12,6 +12,9 @@ from hypothesis import settings
 from hbench.core.paths import cache_home
 
 os.environ["HBENCH_GUARD"] = "0"
+# before torch is loaded, here and in what tests start: threads of two processes on the same
+# processors would otherwise wait for each other by turning, and training took eight times as long
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # one for all tests, whatever home they give themselves
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_home() / "kernels"))
 settings.register_profile(

@@ -75,10 +75,7 @@ def run_of(page, demo, folder):
     work.mkdir()
     if "$ hbench demo\n" in page.read_text(encoding="utf-8"):
         shutil.copytree(demo, work / "hbench-demo")
-    waiting = "passive"  # threads of torch that wait leave the processor to the other page
-    return process(
-        "-m", "tests.page", page, folder=work, HBENCH_DATA=folder / "data", OMP_WAIT_POLICY=waiting
-    )
+    return process("-m", "tests.page", page, folder=work, HBENCH_DATA=folder / "data")
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ LEVELS = ["script", "case", "base", "character"]
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    waiting = "passive"  # threads of torch that wait leave the processor to other tests
-    return process(EXAMPLE, folder=tmp_path_factory.mktemp("ask"), OMP_WAIT_POLICY=waiting).stdout
+    return process(EXAMPLE, folder=tmp_path_factory.mktemp("ask")).stdout
 
 
 @pytest.fixture(scope="module")
