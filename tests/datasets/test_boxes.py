@@ -135,6 +135,9 @@ def test_other_json_is_refused(pictures):
     ("columns", "box", "word"),
     [
         ("x1,y1,x2,y2", "15,4,3,16", "boxes are none"),
+        ("x1,y1,x2,y2", "3,4,,16", "boxes are none"),  # no whole picture: a number was forgotten
+        ("x1,y1,x2,y2", "inf,4,inf,16", "boxes are none"),
+        ("x,y,width,height", "inf,4,12,12", "boxes are none"),
         ("x1,y1,x2", "3,4,15", "four numbers"),
         ("x1,y1,x2,top", "a,4,15,16", "no numbers"),
         ("bbox", '"[1, 2, 3]"', "four numbers"),

@@ -55,7 +55,8 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
     say what the columns were taken for.
 
     `columns`: four, or one whose cells hold four numbers, as COCO's bbox. A row without a box is
-    the whole picture. Raises UsageError for other columns, DataError for boxes that are none.
+    the whole picture. Raises UsageError for other columns, DataError for boxes that are none, such
+    as one with a cell that is empty.
     """
     if missing := [name for name in columns if name not in table.column_names]:
         raise UsageError(
@@ -78,8 +79,8 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
     # one column is in COCO's form, with sides; of four the names of the last two say it
     is_sides = len(columns) == 1 or set(map(str.lower, columns[2:])) in SIZES
     boxes = numbers if is_sides else _from_corners(numbers)
-    is_box = np.asarray(~np.isnan(boxes).any(axis=1))  # empty cells are NaN
-    bad = is_box & ((boxes[:, 2:] <= 0) | (boxes[:, :2] < 0) | np.isinf(boxes[:, 2:])).any(axis=1)
+    is_box = np.asarray(~np.isnan(numbers).all(axis=1))  # empty cells are NaN
+    bad = is_box & ~_are_boxes(boxes)
     if bad.any():
         raise DataError(
             f"{int(bad.sum())} boxes are none",
@@ -102,9 +103,19 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
     return table.drop_columns([name for name in columns if name != item]), said
 
 
+def _are_boxes(boxes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether each row (N, 4) is the left, top, width and height of a box: finite, not left of or
+    above the picture, with an area."""
+    begins_inside = (boxes[:, :2] >= 0).all(axis=1)
+    has_area = (boxes[:, 2:] > 0).all(axis=1)
+    return np.asarray(np.isfinite(boxes).all(axis=1) & begins_inside & has_area)
+
+
 def _from_corners(corners: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Left, top, width and height of boxes (N, 4) given by two corners."""
-    return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
+    """Left, top, width and height of boxes (N, 4) given by two corners; the sides are NaN where
+    both corners are infinite."""
+    with np.errstate(invalid="ignore"):
+        return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
 
 
 def _numbers_of_four_columns(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
