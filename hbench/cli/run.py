@@ -145,8 +145,11 @@ def command(
             _write_pages(each, out / each.data.name)
     _show(models, [each for each in scored if each.documents], as_json=as_json)
     if failed:
+        # a model that cannot be loaded fails on every dataset
+        asked = len(set(models)) * len(scored)
+        lacking = asked - sum(len(each.documents) for each in scored)
         raise SubmissionError(
-            f"{len(failed)} of {len(models) * len(scored)} could not be scored",
+            f"{lacking} of {asked} could not be scored",
             found=", ".join(failed),
             fix="mend what is said above, and run the same command again: the others are kept",
         )

@@ -113,6 +113,14 @@ def test_one_that_fails_is_said_and_the_others_are_scored(world, tmp_path):
     assert list((tmp_path / "zoo").glob("*Net.json"))
 
 
+def test_a_net_that_cannot_be_loaded_fails_on_each_dataset(world, tmp_path):
+    folder, zoo = world
+    (tmp_path / "second").symlink_to(zoo)
+    nope = f"{folder}/net.py:Nope"
+    said = refusal("run", nope, nope, "-d", f"{zoo},{tmp_path}/second", "-o", tmp_path / "scores")
+    assert "2 of 2 could not be scored" in said
+
+
 def test_a_dataset_that_is_not_here_is_refused_before_a_net_is_loaded(world, tmp_path):
     folder, zoo = world
     said = refusal("run", f"{folder}/net.py:Nope", "-d", f"{zoo},unheard", "-o", tmp_path)
