@@ -225,7 +225,13 @@ def command(
     from hbench.datasets import specs
     from hbench.datasets.build import build, save_built, writable_folder
 
-    if source is None and name is not None and from_scratch is not None:
+    if source is not None and from_scratch is not None:
+        raise UsageError(
+            "--from-scratch makes the labels of a known dataset",
+            expected="NAME and --from-scratch, or --from with your own",
+            found="--from and --from-scratch",
+        )
+    if name is not None and from_scratch is not None:
         dataset = _from_scratch(specs[name], root, from_scratch, contact)
         folder = out or writable_folder(dataset.name)
         save_built(dataset, folder, cards=cards, on_remark=terminal.say)

@@ -339,6 +339,7 @@ def test_absolute_paths_below_the_root_become_relative(birds, tmp_path):
             UsageError,
             "labels of sop cannot be made from scratch",
         ),
+        ([*OF_BIRDS, "--from-scratch", "WORK"], UsageError, "labels of a known dataset"),
         (["hgldv2", "--from-scratch", "WORK"], DataError, "raw files of hgldv2 are not in"),
         (["nosuch"], UnknownName, "unknown dataset"),
         (["--from", "missing.csv"], DataError, "does not exist"),
