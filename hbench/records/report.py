@@ -109,12 +109,14 @@ class Report:
 
     def __repr__(self) -> str:
         """The report in one line for notebooks and terminals: its first four scores."""
-        first = ", ".join(
+        first = [
             f"{name} {factor_of(name) * value:.2f}" for name, value in list(self.scores.items())[:4]
-        )
+        ]
+        if len(self.scores) > len(first):
+            first.append("…")
         head = (
-            f"{self.document.method or 'a submission'}: {first}, …; {self._asked:,} queries; "
-            f"{self.signature}"
+            f"{self.document.method or 'a submission'}: {', '.join(first)}; "
+            f"{self._asked:,} queries; {self.signature}"
         )
         more = f"; see .remarks ({len(self.remarks)})" if self.remarks else ""
         return one_line(f"<Report of {head}{more}>")  # its file may be a stranger's

@@ -300,6 +300,10 @@ def test_a_notebook_shows_the_scores_and_counts_the_remarks(named):
     assert "H-AP 100.00" in repr(named)
     assert len(repr(named)) < 400
     assert f"see .remarks ({len(named.remarks)})" in repr(named)
+    assert ", …;" in repr(named)
+    few = {"H-AP": named.document.scores["H-AP"]}
+    document = named.document.model_copy(update={"scores": few})
+    assert "H-AP 100.00; 3 queries" in repr(replace(named, document=document))
     assert repr(named.scores).startswith("{H-AP: 1.0000")
 
 
