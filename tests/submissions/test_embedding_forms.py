@@ -342,6 +342,8 @@ def test_json_lines_are_read(tmp_path, of_ids, vectors, suffix):
         ('{"id": "a", "embedding": [1, 2]}\n{"id": "b"\n', "cannot be read"),
         ('{"id": "a", "note": "x"}\n', "has no list of numbers"),
         ('{"embedding": [1, 2]}\n', "has no id in each line"),
+        ('{"id": "a", "vector": {}}\n', "holds no vectors"),
+        ('{"id": "a", "vector": {"x": [1], "y": [2]}}\n', "several vectors of each item"),
     ],
 )
 def test_broken_json_lines_are_refused(tmp_path, content, words):

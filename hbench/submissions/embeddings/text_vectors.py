@@ -330,14 +330,20 @@ def _of_named_vectors(
     records: list[dict[str, Any]], path: Path
 ) -> tuple[list[dict[str, Any]], str]:
     """The records with a vector in place of an object that holds it by name, as Qdrant's points
-    have; and in words which. Raises SubmissionError where several have names.
+    have; and in words which. Raises SubmissionError where several have names, or none has.
     """
     usual = [key for key in records[0] if words.folded(key) in words.VECTORS]
     if len(usual) != 1 or not all(isinstance(record.get(usual[0]), dict) for record in records):
         return records, ""
     key = usual[0]
     names = sorted({name for record in records for name in record[key]})
-    if len(names) != 1:
+    if not names:
+        raise SubmissionError(
+            f"{path} holds no vectors",
+            expected="one list of numbers for each item",
+            found=f"{key} with nothing in it",
+        )
+    if len(names) > 1:
         raise SubmissionError(
             f"{path} has several vectors of each item",
             expected="one list of numbers",
