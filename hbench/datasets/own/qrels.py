@@ -113,15 +113,16 @@ def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
     header. Raises DataError for lines without four columns."""
     assert text.head is not None
     if all(_is_line(line) for line in text.head.lines):
-        fields = [line.split() for line in text.lines().to_pylist() if line.strip()]
-        short = [number for number, parts in enumerate(fields, 1) if len(parts) != FIELDS]
+        fields = [line.split() for line in text.lines().to_pylist()]
+        # lines are counted from 1, also the blank ones, which hold nothing
+        short = [n for n, parts in enumerate(fields, 1) if parts and len(parts) != FIELDS]
         if short:
             raise DataError(
                 f"{text.path} has {len(short):,} lines without four columns",
                 expected=" ".join(NAMES),
                 found=f"lines {examples(short)}",
             )
-        return [(query, item, grade) for query, _, item, grade in fields]
+        return [(query, item, grade) for query, _, item, grade in filter(None, fields)]
     columns = _columns_of(text.dialect.rows[0])
     assert columns is not None
     return text_rows(text.texts(text.dialect.rows[0]), columns)
