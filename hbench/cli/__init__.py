@@ -306,7 +306,7 @@ def _end_unforeseen(error: Exception) -> NoReturn:
     # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
     if isinstance(error.__cause__, KeyboardInterrupt):
         _end_interrupted()
-    if os.environ.get("HBENCH_GUARD") == "0":
+    if os.environ.get("HBENCH_GUARD") == "0":  # for developers, who need the traceback
         raise error
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exception(error)

@@ -206,6 +206,7 @@ def _kinds_of(function: Callable[..., Any]) -> dict[str, tuple[ArgumentKind, ...
     leaves that open are not among them. Kept, for a function is called many times."""
     found = {}
     for name, parameter in inspect.signature(function).parameters.items():
+        # *args and **kwargs: the annotation is that of each of many values, which none has by name
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         kinds = _kinds(_resolved(parameter.annotation, function))

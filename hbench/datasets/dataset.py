@@ -252,8 +252,9 @@ class Dataset:
 
 
 def save(dataset: Dataset, folder: str | Path) -> None:
-    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, each file whole or
-    not at all.
+    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, so that a folder
+    that has it is complete; each file whole or not at all. Raises DataError for items that would
+    lie outside of a folder of images.
     """
     for part in [*dataset.tests.values(), *([dataset.train] if dataset.train else [])]:
         part.refuse_outside()

@@ -438,7 +438,7 @@ def _name_of_report(document: Document, report: Report | str | Path, place: str)
 def _values_by_query(
     report: Report | str | Path, document: Document, file: Path | None
 ) -> pa.Table:
-    """The values of a report's queries, from itself or from the file next to it."""
+    """The values of a report's queries: its own, else those of `file`, else of that next to it."""
     if not isinstance(report, Report):
         return reports.read_by_query(file or Path(report).with_suffix(BY_QUERY), document)
     if not report.values:

@@ -84,7 +84,7 @@ def head_of(path: Path) -> Head | None:
     is_whole = len(first) < HEAD_BYTES
     try:
         if is_compressed(path):
-            unpacking = zlib.decompressobj(wbits=31)
+            unpacking = zlib.decompressobj(wbits=31)  # gzip's form, and any size of its window
             first = unpacking.decompress(first, HEAD_BYTES)
             is_whole = unpacking.eof
     except zlib.error:
@@ -100,10 +100,11 @@ def head_in(content: bytes, *, is_whole: bool) -> Head | None:
     except UnicodeDecodeError as error:  # the reader of the whole file names it
         text = content[: content.rfind(b"\n", 0, error.start) + 1].decode("utf-8-sig")
 
-    if "\0" in text or not text:  # a zero byte is in no text; an empty file is one
+    if "\0" in text or not text:  # a zero byte is in no text; an empty file is a text
         return Head([]) if is_whole and not content else None
 
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    # the last line may be cut off; if it is the only one, a part of it is better than nothing
     lines = lines if is_whole or len(lines) == 1 else lines[:-1]
     blank = next((place for place, line in enumerate(lines) if line.strip()), len(lines))
     filled = [line for line in lines[blank : blank + MOST_ROWS] if line.strip()]

@@ -326,6 +326,7 @@ def _names(text: str) -> Row:
     and an id in front; split at the first separator that it has."""
     text = text.strip()
     mark = next((each.strip() for each in SEPARATORS if each in text), None)
+    # a comma may be part of a name, but not where ranks stand before names
     if mark is None and "," in text and PREFIX.match(text):
         mark = ","
     names = split_path(text, mark) if mark else (PREFIX.sub("", text),)

@@ -261,6 +261,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
 
     tree: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     given = {key for _, data in graph.nodes(data=True) for key in data}
+    # one key for all nodes: those that lack it have no name, and not that of another kind
     key = next((key for key in ("name", "label") if key in given), None)
     for node, data in graph.nodes(data=True):
         tree.add_node(node, name=str(data.get(key, "")) if key else str(node))

@@ -298,6 +298,7 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     levels: dict[Key, str] = {}
     for row in table.rows:
         keys = [ROOT_KEY, *table.keys(row)]
+        # each node with its parent and its child, None for a leaf; short rows end at an upper level
         for level, parent, key, child in zip(
             table.levels, keys, keys[1:], [*keys[2:], None], strict=False
         ):

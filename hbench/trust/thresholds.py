@@ -107,8 +107,8 @@ class _Answers(NamedTuple):
     units: int
 
     def by_unit(self, first: int = 0) -> Iterator[tuple[Values, Values, Values]]:
-        """Some thresholds (n,) at once, from number `first` on, with what each unit says there and
-        what of it is wrong (n, G)."""
+        """Some thresholds (n,) at once, from number `first` on, with what each of the G units says
+        there, and what of it is wrong, (n, G) each."""
         # at each threshold an item says more than at the one before: running sums by unit
         totals = np.zeros((2, self.units))
         for start in range(0, len(self.tried), AT_ONCE):

@@ -166,7 +166,7 @@ def refuse_differences(checks: Sequence[Check]) -> None:
     or another field at all.
     """
     wrong = [check for check in checks if check.differs]
-    if any(check.field in CONTENT for check in wrong):
+    if any(check.field in CONTENT for check in wrong):  # of another file all scores may differ
         raise _of_another_file(checks)
     if wrong:
         problem = "the row is not the one that its file gives"

@@ -106,7 +106,7 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
         "url": dataset.card.get("homepage"),
         "citeAs": _bibtex(dataset),
         "datePublished": str(papers[0].year) if papers and papers[0].year else None,
-        "creator": [
+        "creator": [  # authors are "Family, Given" there
             {"@type": "sc:Person", "name": " ".join(reversed(name.split(", ")))} for name in authors
         ],
     }

@@ -52,7 +52,7 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
     time.
     """
     are_near = _are_nearly_the_same(queries)
-    sentences = [*trained_on(data)]
+    sentences = [*trained_on(data)]  # of the dataset, whatever the vectors
     if are_near:
         sentences.append("all vectors are nearly the same")
     for name, test in data.tests.items():

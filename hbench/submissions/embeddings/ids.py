@@ -223,7 +223,7 @@ def _ids_in_csv(path: Path) -> Ids:
     text = TextTable(path)
     header = text.dialect.rows[0] if text.dialect.rows else []
     named = words.ids_in(header)
-    if not header:
+    if not header:  # an empty file, whose number of ids is refused beside the vectors
         return as_ids([], path.name)
     if len(named) != 1 and len(header) > 1:
         raise SubmissionError(

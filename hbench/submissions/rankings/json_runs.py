@@ -64,7 +64,7 @@ def _as_run(content: Any) -> Lists | None:
     scores, {"a": 0.9}, or items in their order; records become scores by item. None for any other
     value."""
     if not isinstance(content, dict) or not content or not any(content.values()):
-        return None
+        return None  # lists that are all empty tell of no run
     lists = content.values()
     if all(isinstance(held, dict) and _are(NUMBERS, held.values()) for held in lists):
         return content

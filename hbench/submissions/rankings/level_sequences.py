@@ -279,7 +279,8 @@ def _left_out(
     manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Find the pairs (n,), bool, of a query and an item that is left out of its list: itself, or
-    one of its ignore group. `queries`, `items` (n,): rows of the manifest, −1 for unknown ones."""
+    one of its ignore group. `queries`, `items` (n,): rows of the manifest, −1 for unknown ones;
+    what is found for an unknown query means nothing."""
     out = np.asarray(queries == items)
     if manifest.ignore is None:
         return out
