@@ -29,7 +29,7 @@ from hbench.core.compiled import announcement, available_threads, one_blas_threa
 from hbench.core.errors import UsageError
 from hbench.engine.job import Job, Values
 from hbench.engine.kernels.rank_positives import RankedPositives
-from hbench.engine.kernels.sort_keys import fitting, sort
+from hbench.engine.kernels.sort_keys import Parts, fitting, sort
 from hbench.engine.kernels.symmetric_tiles import (
     Counts,
     SortedPositives,
@@ -41,11 +41,9 @@ from hbench.engine.kernels.symmetric_tiles import (
 from hbench.engine.values.blocks import Block, FastColumns, JobPlans, kernels_are_compiled
 from hbench.engine.values.plan import MetricPlan, plan_of
 
-MIN_TRIANGLE = (
-    1 << 22
-    # numbers in the gallery's vectors, from which half of the products pay for counting every tile
-    # twice
-)
+# numbers in the gallery's vectors, from which half of the products pay for counting every tile
+# twice
+MIN_TRIANGLE = 1 << 22
 # positives of a query, itself counted, up to which it pays to build its table again for every tile
 MAX_POSITIVES = 432
 
@@ -54,8 +52,11 @@ class Triangle:
     """Scores every pair of items once, where the queries are the gallery: s(i, j) = s(j, i), so one
     product serves both as queries.
 
-    `threads`: how many of the given threads fit in memory (0: none). `spare`: buffers for scores
-    that no thread uses at present.
+    `plan`: the metrics; `ranker`: the queries, with the ranges of their positives; `scores`: the
+    vectors, in blocks of queries and chunks of the gallery. `parts`: of every query, in canonical
+    order, the columns in which its positives lie, itself among them, and where these lie in flat
+    arrays of all queries. `threads`: how many of the given threads fit in memory (0: none).
+    `spare`: buffers for scores that no thread uses at present.
     """
 
     def __init__(self, plan: MetricPlan, threads: int) -> None:
@@ -64,7 +65,9 @@ class Triangle:
         self.plan = plan
         self.ranker = plan.ranker
         self.scores = plan.ranker.scores
+        # of each query the columns in which its positives lie, and their places in flat arrays
         self.parts = plan.parts(0, len(self.ranker.queries))
+        # the bytes of both kinds go by what is set above
         self.threads = int(
             np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads)
         )
@@ -73,14 +76,17 @@ class Triangle:
     @property
     def shared_bytes(self) -> int:
         """Bytes that all threads share: the copy of the gallery, or the chunk at work, and the
-        sorted lists of all queries' positives with the counts beside them."""
+        sorted lists of all queries' positives with the counts beside them (SortedPositives and
+        Counts)."""
+        # one of these is 0: a chunk is gathered only where no copy is held
         gallery = self.scores.gallery_copy_bytes + self.scores.thread_chunk_bytes
         items = (self.parts.sizes + 1).sum()  # a score of −inf follows each list
         itemsize = self.scores.dtype.itemsize
         # of an item: its score and level; how many come before it
         lists = itemsize + 1
         counts = 4
-        # of a query: three int64 of the parts; the best score of each level and of all; a flag
+        # of a query: three int64 of the parts (begin, offset, size); the best score of each level
+        # from 0 to `depth`, and of all levels together; a flag, whether scores tie
         of_query = 3 * 8 + itemsize * (self.ranker.depth + 2) + 1
         return int(gallery + items * (lists + counts) + len(self.parts.sizes) * of_query)
 
@@ -90,7 +96,7 @@ class Triangle:
         columns, which are fewer than one block's scores of them, a chunk while positives are
         sorted, and the plan's workspace."""
         vectors = self.scores.gallery_rows.width
-        scores = 2 * self.scores.chunk_size
+        scores = 2 * self.scores.chunk_size  # of each query, with the counts beside them
         tile = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
         return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
 
@@ -101,19 +107,21 @@ class Triangle:
         lists = SortedPositives(
             np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts
         )
+        # fills the lists of one block, and tells whether that block's products are symmetric
         sort = partial(self._sort, lists)
         if not self._ends_are_alike() or not all(pool.map(sort, range(self.scores.blocks))):
             return None
         return lists
 
     def values(self, lists: SortedPositives, pool: Executor) -> Iterator[tuple[int, Values]]:
-        """The values of every block's queries, from the last block to the first.
+        """The values of every block's queries, from the last block to the first, with its number.
+        `lists`: the sorted positives of all queries.
 
         Chunks go backwards, and each is multiplied with the blocks up to it: what begins at or
         behind a chunk's start has then met all items.
         """
         counts = Counts.zeros(lists)
-        left = self.scores.blocks
+        left = self.scores.blocks  # blocks whose values are still to be given: 0 … left − 1
         for start in reversed(self.scores.chunks):
             with self.scores.chunk(start) as chunk:
                 self._count_chunk(chunk, start, pool, lists=lists, counts=counts)
@@ -131,7 +139,7 @@ class Triangle:
         counts: Counts,
     ) -> None:
         """Count how many scores of this chunk (n, D) come before each positive, of all queries up
-        to the chunk's end.
+        to the chunk's end, and add that to `counts`, which are of all queries, as `lists` are.
 
         `start`: the position of the chunk's first item in canonical order. A tile is one block of
         queries × this chunk: it is counted for its rows, and turned for its columns, since
@@ -142,14 +150,14 @@ class Triangle:
         # A thread writes the rows of its own block alone, but all blocks meet in the columns: each
         # thread counts those into an array of its own, and they are added up at the end.
         by_thread = [Counts.zeros(columns) for _ in range(self.threads)]
-        free = by_thread.copy()
+        free = by_thread.copy()  # those that no thread uses at present
 
         def count(block: int) -> None:
             """Count one block of queries × this chunk of the gallery: for the block's own queries,
             and, turned, for those of the chunk, in an array that no other thread uses meanwhile.
             The last block fills its tile partly."""
             rows = self._side(block, lists, counts)
-            of_columns = free.pop()
+            of_columns = free.pop()  # never empty: the pool has as many threads as there are
             with self._scores(len(chunk)) as tile:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
                 side = TileSide(start, columns, of_columns)
@@ -157,22 +165,22 @@ class Triangle:
                 count_tile(tile[: len(rows.counts.top)], rows, side, self.plan.rule, most)
             free.append(of_columns)
 
-        # blocks from the first to the one that holds the chunk's last item: the upper triangle
+        # blocks from the first to the one that holds the chunk's last item: the upper triangle.
         list(pool.map(count, range(-(-items.stop // self.scores.block_size))))
-        for of_columns in by_thread:
+        for of_columns in by_thread:  # `of` gives views, so this adds to `counts` itself
             counts.of(items, flat_range(self.parts, items)).add(of_columns)
 
     @contextmanager
     def _scores(self, columns: int) -> Iterator[NDArray[np.floating]]:
-        """An array (B, columns) for scores, in memory that is used again: fresh pages take as long
-        as the product.
+        """An array (B, columns) for the scores of a block of B queries, in memory that is used
+        again (`spare`, flat arrays): fresh pages take as long as the product.
         """
         size = self.scores.block_size * columns
         try:
-            buffer = self.spare.pop()
+            spare = self.spare.pop()
         except IndexError:  # rather than looking first: another thread may take it meanwhile
-            buffer = np.empty(0, self.scores.dtype)
-        buffer = buffer if len(buffer) >= size else np.empty(size, self.scores.dtype)
+            spare = np.empty(0, self.scores.dtype)
+        buffer = spare if len(spare) >= size else np.empty(size, self.scores.dtype)
         yield buffer[:size].reshape(-1, columns)
         self.spare.append(buffer)
 
@@ -196,48 +204,71 @@ class Triangle:
         their last bits, and one cannot stand for the other.
         """
         last = self.scores.blocks - 1
-        chunk = self.scores.chunks[-1]
-        rows = self._queries(last)
-        columns = self._queries(0)
+        chunk = self.scores.chunks[-1]  # the position at which the last chunk starts
+        of_first = self._queries(0)
+        of_last = self._queries(last)
         # the items that both products hold: they begin with the later of last block and last chunk
-        start = max(rows.start, chunk)
-        with self._rows(0, range(chunk, chunk + 1)) as ours, self._rows(last, range(1)) as theirs:
-            ours = ours[:, start - chunk : rows.stop - chunk]
-            theirs = theirs[start - rows.start :, : min(columns.stop, self.scores.chunk_size)]
-            return np.array_equal(ours[: theirs.shape[1]], theirs.T)
+        start = max(of_last.start, chunk)
+        # each range holds the start of one chunk: of the last one, and of the first one, 0
+        with self._rows(0, range(chunk, chunk + 1)) as first, self._rows(last, range(1)) as other:
+            ours = first[:, start - chunk : of_last.stop - chunk]
+            met = min(of_first.stop, self.scores.chunk_size)  # of the first block, in the chunk
+            return np.array_equal(ours[:met], other[start - of_last.start :, :met].T)
 
     def _sort(self, lists: SortedPositives, block: int) -> bool:
-        """Score and sort the positives of a block's queries, and write them to `lists`; return
-        whether the products of the block with itself are symmetric to the bit."""
+        """Score and sort the positives of a block's queries, and write them to `lists`, which are
+        of all queries; return whether the products of the block with itself are symmetric to the
+        bit."""
         queries = self._queries(block)
-        parts = self.parts.of(queries)
-        to = lists.of(queries)
-        # only the chunks in which the positives of these queries lie are multiplied
-        first = int(parts.begins.min()) // self.scores.chunk_size * self.scores.chunk_size
-        chunks = range(first, int((parts.begins + parts.sizes).max()), self.scores.chunk_size)
-        parts = self.plan.coded(parts, queries.start, queries.stop)
-        # columns are counted from the first chunk that is multiplied
-        parts = parts._replace(
-            begins=parts.begins - first, starts=parts.starts - first, ends=parts.ends - first
-        )
+        chunks = self._chunks_of_positives(queries)
+        parts = self._parts_in(chunks, queries)
+        # views, written in place of `lists`; their places count from the block's first list
+        of_block = lists.of(queries)
 
         with self._rows(block, chunks) as rows, self.plan.workspace() as workspace:
-            square = rows[:, queries.start - first : queries.stop - first]
+            # queries are items, so their own columns are among those of their positives
+            square = rows[:, queries.start - chunks.start : queries.stop - chunks.start]
             symmetric = np.array_equal(square, square.T)
             np.fill_diagonal(square, -np.inf)  # a query is not in its own list
             by_score = workspace.by_score
+            # as many queries at once as the workspace has room for, each with one place more, −inf
             for some in fitting(parts.sizes + 1, len(by_score.keys)):
                 sort(rows[some], parts.of(some), by_score)
-                flat = flat_range(parts, some)
+                flat = flat_range(parts, some)  # where their lists lie in those of the block
                 size = flat.stop - flat.start
-                to.ordered[flat], to.levels[flat] = by_score.scores[:size], by_score.levels[:size]
+                of_block.ordered[flat] = by_score.scores[:size]
+                of_block.levels[flat] = by_score.levels[:size]
 
         return symmetric
+
+    def _chunks_of_positives(self, queries: slice) -> range:
+        """The positions at which the chunks of the gallery start in which the positives of these
+        queries lie, and all chunks between: only these are multiplied to sort them."""
+        parts = self.parts.of(queries)
+        size = self.scores.chunk_size
+        first = int(parts.begins.min()) // size * size  # the start of the chunk that holds it
+        return range(first, int((parts.begins + parts.sizes).max()), size)
+
+    def _parts_in(self, chunks: range, queries: slice) -> Parts:
+        """Where the positives of n queries lie in rows that hold the scores of these chunks alone.
+
+        `begins`, `sizes` (n,): the columns of all positives of a query, counted from the first
+        chunk. `starts`, `ends` (n, K): inside of these the columns of each level or finer, or under
+        partial labels of each of two codes per level, by which an item gets its level. `offsets`
+        (n,): where a query's list lies in flat arrays of these queries.
+        """
+        by_level = self.parts.of(queries)
+        by_code = self.plan.coded(by_level, queries.start, queries.stop)
+        first = chunks.start
+        begins, starts, ends = (
+            columns - first for columns in (by_code.begins, by_code.starts, by_code.ends)
+        )
+        return by_code._replace(begins=begins, starts=starts, ends=ends)
 
     @contextmanager
     def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
         """The scores (n, items) of a block's n queries against neighbouring chunks of the gallery,
-        given by the positions where they start."""
+        given by the positions where they start; column 0 is the first item of the first chunk."""
         size = self.scores.chunk_size
         vectors = self.scores.block_vectors(block)
         with self._scores(len(chunks) * size) as rows:
@@ -245,21 +276,25 @@ class Triangle:
                 with self.scores.chunk(start) as chunk:
                     at = start - chunks.start
                     self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
+            # without the rows of the padding, which fills the last block up
             yield rows[: len(self.scores.rows(block))]
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
         """The values of a block, once every item has been counted for its queries: the counts
-        become ranks, and these the metrics."""
+        become ranks, and these the metrics. `lists`, `counts`: of all queries."""
         values = Block(self.ranker, range(block, block + 1), self.plan.metrics)
         side = self._side(block, lists, counts)
         fast = FastColumns(values, self.plan)
-        positives = side.lists.parts.sizes - 1  # without the query itself
+        positives = side.lists.parts.sizes - 1  # (n,): without the query itself
+        # one query's positives end in the flat ranks where the next one's begin
         ends = np.cumsum(positives)
 
         with self.plan.workspace() as workspace:
             ranked = RankedPositives(
                 workspace.ranks, workspace.levels, ends - positives, ends, values.values.tied
             )
+            # writes the ranks to the workspace, and two results to the block: which queries have
+            # ties, and the level of each first item
             rank_counted(
                 side.lists,
                 side.counts,
@@ -287,6 +322,8 @@ def triangle_of(
     numbers = len(job.ranker.columns) * job.ranker.scores.gallery_rows.width
     if plan is None or whole_rows or not job.ranker.mutual or numbers < MIN_TRIANGLE:
         return None
+    # of fewer blocks, such as one share of several, most tiles would serve one side alone; a table
+    # of many positives, made again for every tile, takes longer than the product that is saved
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > MAX_POSITIVES:
         return None
     triangle = Triangle(plan, threads)
@@ -299,8 +336,9 @@ QUERIES = 8  # valued by one task, at least: each holds the interpreter's lock f
 
 
 class Stage(NamedTuple):
-    """A block in the pipeline: its buffer of scores, the tasks at work on it, and its values;
-    `is_scored`: whether these tasks compute its metrics, after those that multiplied it."""
+    """A block in the pipeline, by its number: its buffer of `scores` (B, G), the `tasks` at work on
+    it, and its `values`; `is_scored`: whether these tasks compute its metrics, after those that
+    multiplied it."""
 
     block: int
     scores: NDArray[np.floating]
@@ -325,17 +363,18 @@ def on_threads(
     plan = plan_of(job)
     if threads is not None and threads < 1:
         raise UsageError("threads must be 1 or more", found=f"{threads}", fix="leave it out: all")
-    # threads of short numpy calls only wait for each other
-    threads = 1 if plan is None else threads or available_threads()
-    triangle = triangle_of(job, plan, blocks, threads)
+    # without a plan formulas are many short calls of numpy, whose threads only wait for each other
+    most = 1 if plan is None else threads or available_threads()
+    triangle = triangle_of(job, plan, blocks, most)
     if announce and plan is not None and not kernels_are_compiled():
         announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:
+            # None where BLAS does not give s(i, j) = s(j, i) to the bit: whole rows are taken then
             if lists := triangle.lists(pool):
                 yield from triangle.values(lists, pool)
                 return
-    yield from _by_rows(job, plan, blocks, threads)
+    yield from _by_rows(job, plan, blocks, most)
 
 
 def _by_rows(
@@ -346,19 +385,21 @@ def _by_rows(
     A block passes two stages, which share the threads: its scores are multiplied, then its metrics
     are computed. So some blocks are multiplied while others are scored, as many as there are
     buffers. `plan`: of metrics that are sums, None where formulas compute the values, one query
-    after another.
+    after another. `threads`: at most, fewer where the memory is small.
     """
     scores = job.ranker.scores
     plans = JobPlans(job, plan)
-    threads, at_once = scores.fitting(threads, plans.thread_bytes)
+    # how many threads, and how many blocks' scores, the memory holds at once
+    workers, at_once = scores.fitting(threads, plans.thread_bytes)
     waiting = deque(blocks)
     line = deque[Stage]()
     buffers = [scores.buffer() for _ in range(min(len(blocks), at_once))]
 
     # `line`: blocks with tasks at work, first in, first out; `done`: those whose tasks have ended
     done: list[Stage] = []
-    with _pool(threads) as pool:
+    with _pool(workers) as pool:
         while waiting or line or done:
+            # every free buffer gets a block, whose chunks are multiplied by any threads
             while waiting and buffers:
                 block = waiting.popleft()
                 multiply = partial(scores.multiply, scores.block_vectors(block), out=buffers[-1])
@@ -370,12 +411,12 @@ def _by_rows(
             if line:
                 stage = line.popleft()
                 for task in stage.tasks:
-                    task.result()
+                    task.result()  # waits, and raises the error of a task
                 if stage.is_scored:
                     done.append(stage)
                     buffers.append(stage.scores)
                 else:
-                    tasks = _submit_scoring(pool, threads, stage, len(scores.rows(stage.block)))
+                    tasks = _submit_scoring(pool, workers, stage, len(scores.rows(stage.block)))
                     line.append(stage._replace(tasks=tasks, is_scored=True))
 
 
@@ -393,11 +434,12 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 def _submit_scoring(
     pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int
 ) -> list[Future[Any]]:
-    """Hand the queries of a block to the threads for scoring: large shares first, then ever smaller
-    ones, so that all threads end at about the same time."""
+    """Hand the n `queries` of a block to the threads for scoring: large shares first, then ever
+    smaller ones, so that all threads end at about the same time. Return the tasks."""
     tasks = []
     start = 0
     while start < queries:
+        # a share of what is left, QUERIES at least, and no more than there are
         end = min(start + max((queries - start) // (SHARE * threads), QUERIES), queries)
         tasks.append(pool.submit(stage.values.add, stage.scores[start:end], start))
         start = end
