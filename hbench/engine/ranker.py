@@ -49,18 +49,24 @@ ARRANGED_AT_ONCE = 600_000  # scores, unless one row has more
 class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
-    Without a gallery the queries are ranked among themselves. `self_rows` (Q,) is the gallery row
-    that is the query itself, left out of its list; -1 for none. `mutual`: whether the queries are
-    the gallery, and only each itself is left out of its list. `memory` bounds what is held beyond
-    the vectors and labels, in bytes.
+    Order: `queries` (Q,), `columns` (G,): the input positions of queries and gallery items in
+    canonical order. `copies`, `originals` (n,): columns whose vector stands in an earlier column,
+    and these, whose scores they get. `left_out(first, last)`: pairs of a query, counted from
+    `first`, and a column that is not in its list. `sizes` (Q,): the items from which a list is
+    made, before that. `mutual`: whether the queries are the gallery, and only each itself is left
+    out of its list. `scores`: what multiplies the vectors, by blocks.
 
-    `starts`, `ends` (Q, L): where the items of level ≥ l lie, in canonical order; under partial
-    labels the level is the lowest that is possible. `coded` are the ranges by code
-    (hbench.metrics.readings), of which each is written over those before it, ordered by
-    `code_ties`; without partial labels a code is a level. `arrange`: how rows of scores, which are
-    in the order of `columns`, become rows in which the ranges lie; None where they do already.
-    `listed`: the lists that the ranges are of; `order` (G,): how the columns of another ranker's
-    finished rows are put.
+    Levels: `depth`: L, of the tree. `starts`, `ends` (Q, L): the columns where the items of level
+    ≥ l lie side by side; under partial labels the level is the lowest that is possible. `known`
+    (Q,): how many levels of a query are known, None where labels are not partial. `coded`: starts
+    and ends (Q, K − 1) by code (hbench.metrics.readings), of which each is written over those
+    before it; without partial labels a code is a level. `tie_key` (L + 1,), `code_ties` (K,): keys
+    by level and by code, by which equal scores are ordered, lower first.
+
+    Where the ranges lie in rearranged rows: `arrange`: how rows of scores, which are in the order
+    of `columns`, become rows in which the ranges lie; None where they do already. `listed`: the
+    lists of positives that it moves behind the gallery; `order` (G,): how it puts the columns of
+    another ranker's finished rows. Both None elsewhere.
     """
 
     def __init__(
@@ -76,9 +82,11 @@ class Ranker:
         """Put both sides into canonical order, by labels and content, so that the order of the
         input changes nothing; find where the items of each level lie, and what is left out.
 
-        `gallery`: None where the queries are ranked among themselves.
+        `gallery`: None where the queries are ranked among themselves. `memory` bounds what is held
+        beyond the vectors and labels.
         """
-        # every item is asked and ranked, and leaves out itself alone: similarities are symmetric
+        # every item is asked and ranked, and leaves out itself alone: similarities are symmetric.
+        # Groups that are ignored, and items of several paths, need whole rows of scores
         self.mutual = gallery is None and queries.ignore is None and queries.more is None
         if gallery is None:
             gallery = queries
@@ -86,23 +94,31 @@ class Ranker:
 
         self.depth = queries.labels.shape[1]
         self.tie_key = tie_key(self.depth)
+        # (N,): hashes of the vectors, by which items of equal labels are ordered
         keys = scan_of(gallery.vectors).keys
         query_keys = keys if gallery is queries else scan_of(queries.vectors).keys
         self.columns = canonical_order(gallery.labels, keys)
         self.queries = (
             self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
         )
+        # columns whose vector stands in an earlier column, and these: copies get their scores
         self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
         self.left_out = left_out_of(
             queries, gallery, asked=self.queries, columns=self.columns, self_rows=self_rows
         )
         self.sizes = np.full(len(self.queries), len(self.columns))
+        # (Q,), how many levels of each query are known: set below where labels are partial
         self.known: NDArray[np.uint8] | None = None
+        # set where the positives are no range of the canonical order: how rows are rearranged, by
+        # which lists; `order` by `relabelled` alone
         self.arrange: Arrange | None = None
-        self.order: NDArray[np.int64] | None = None
         self.listed: ListedItems | None = None
+        self.order: NDArray[np.int64] | None = None
+        # under partial labels two codes per level are ranked, which must fit into a byte
         if queries.known is not None and gallery.known is not None:
             self._refuse_too_deep_for_codes()
+        # both set starts, ends (Q, L), coded and code_ties, and the second one `arrange`, too: for
+        # items of several paths no one order has the items of each level side by side
         if queries.more is None and gallery.more is None:
             self._take_ranges(queries, gallery, tie_key)
         else:
@@ -114,14 +130,17 @@ class Ranker:
         tables += self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         rows = similarity(queries.vectors, gallery.vectors)
-        if rows[0] is rows[1]:  # in the order of the columns, so that no block copies them
+        # one object for both sides: moved to the order of the columns, so that no block copies
+        # them; where nobody allowed to move them they come back as they are
+        if rows[0] is rows[1]:
             rows = (rows[1].reordered_in_place(self.columns),) * 2
         left = None if memory is None else memory - tables
         self.scores = Scores(rows, self.queries, self.columns, left)
 
     def _refuse_too_deep_for_codes(self) -> None:
         """Raise TreeError where the codes of partial labels do not fit into a byte: two for each
-        level, "of this level" and "may be finer", but one for the finest."""
+        level, "of this level" and "may be finer", but one for the finest. MOST_LEVELS is the
+        largest uint8, which bounds codes as it does levels."""
         if 2 * self.depth - 1 > MOST_LEVELS:
             raise TreeError(
                 "the tree is too deep for partial labels",
@@ -132,7 +151,7 @@ class Ranker:
     def _take_ranges(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
         """Set the ranges of the levels where each item has one path: in canonical order, that is by
         path, the items that share at least l levels with a query lie side by side, from column
-        starts[query, l − 1] to ends[query, l − 1].
+        starts[query, l − 1] to ends[query, l − 1]. Under partial labels also those of the codes.
 
         `tie_key`: makes, of a number of levels, the key of each by which equal scores are ordered.
         """
@@ -147,7 +166,8 @@ class Ranker:
 
     def _take_paths(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
         """Set the lists of positives where items have several paths: then no order of the gallery
-        has the items of each level side by side, and they are listed for each query.
+        has the items of each level side by side, and they are listed for each query. Sets `known`
+        under partial labels, and what `_take_lists` sets.
 
         `tie_key`: makes, of the highest code, the key of each code by which equal scores are
         ordered.
@@ -165,16 +185,18 @@ class Ranker:
         Rows of scores are then arranged: each query's positives are moved behind the gallery, where
         those of a code (a level, or under partial labels one of two codes of a level) are a range
         from `starts` to `ends`. `code_ties` (K,): the key of each of K codes by which equal scores
-        are ordered.
+        are ordered. Sets all that goes by ranges: `listed`, `coded`, `starts` and `ends`, `sizes`,
+        `left_out` and `arrange`.
         """
         self.listed = ListedItems(lists, len(self.columns), is_partial=self.known is not None)
         self.coded = (self.listed.starts, self.listed.ends)
         self.code_ties = code_ties
         self.starts, self.ends = self.coded
-        if self.known is not None:  # of the codes of one level the lower one has all of its items
+        # of the codes of one level the lower one, 2l − 1 in column 2l − 2, has all of its items
+        if self.known is not None:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
-        self.sizes = lists.counts.sum(axis=1)
-        self.mutual = False
+        self.sizes = lists.counts.sum(axis=1)  # (Q,): what is left out is not counted there
+        self.mutual = False  # half of the products cannot be arranged: whole rows are
         # arranging the rows leaves these items out: nothing is left to be masked
         none = self.columns[:0]
         self.left_out = lambda _first, _last: (none, none)
@@ -182,19 +204,22 @@ class Ranker:
 
     def _arranged_by_lists(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
         """Rows (n, G + P) of scores (n, G), of the queries from `first` on in canonical order, with
-        their P positives moved behind the gallery. First copies get their original's score."""
-        assert self.listed is not None
+        their P positives moved behind the gallery. Before that, copies of a vector get the score of
+        the first one, since BLAS may round equal products differently."""
+        assert self.listed is not None  # `_take_lists` has set both
         scores[:, self.copies] = scores[:, self.originals]
         return self.listed.arranged(scores, first)
 
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
         """Set the ranges by code for partial labels, where the label of an item may end above the
         finest level: code 2l − 1 holds the items of level ≥ l, code 2l those of level l that may be
-        finer. Each range is written over those before.
+        finer. Each range is written over those before. Sets `known` (Q,), `coded` and `code_ties`,
+        and takes from `starts` and `ends` what a query cannot ask for.
         """
-        assert queries.known is not None
+        assert queries.known is not None  # both sides are partial, or this is not called
         assert gallery.known is not None
         self.known = queries.known[self.queries]
+        # starts and ends, (Q, L − 1) each: an item known to the finest level cannot be finer
         unknown = unknown_ranges(
             queries.labels[self.queries],
             gallery.labels[self.columns],
@@ -210,6 +235,7 @@ class Ranker:
         )
         # starts and ends (Q, 2L − 1) by code: odd codes are levels, even ones "may be finer"
         coded = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
+        # code c stands in column c − 1: odd codes in 0, 2, …
         coded[0, :, ::2], coded[1, :, ::2] = self.starts, self.ends
         coded[0, :, 1::2], coded[1, :, 1::2] = unknown
         self.coded, self.code_ties = (coded[0], coded[1]), tie_key(2 * self.depth - 1)
@@ -221,8 +247,10 @@ class Ranker:
 
         −0.0 counts as 0.0. Taken only where parts of an evaluation are kept or sent.
         """
+        # the shape of a block decides the last bits of its scores
         digest = hashlib.sha256(f"{self.scores.block_size} {self.tie_key.tolist()}".encode())
-        # rows are read in canonical order, so that the order of the input changes nothing
+        # rows are read in canonical order, so that the order of the input changes nothing; once
+        # where both sides are the same rows
         sides = [(self.scores.gallery_rows, self.columns)]
         if self.scores.query_rows is not self.scores.gallery_rows:
             sides.append((self.scores.query_rows, self.queries))
@@ -232,6 +260,7 @@ class Ranker:
                 numbers = rows.read(order[start : start + ROWS_AT_ONCE])
                 digest.update((numbers + rows.dtype.type(0)).data)  # −0.0 + 0.0 is 0.0
         listed = () if self.listed is None else self.listed.lists.arrays
+        # the label tree enters as the ranges of the codes; what is left out as pairs of all queries
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -254,17 +283,20 @@ class Ranker:
         """Count the items of every level, (n, L+1), in the lists of the queries from `first` to
         `last` in canonical order; level 0 are those that share no level.
         """
+        # pairs of a query, counted from `first`, and the column that it leaves out
         rows, columns = self.left_out(first, last)
         starts = self.starts[first:last]
         ends = self.ends[first:last]
         # items that share at least l levels lie in a range, and none more than all: differences of
         # neighbouring counts are those of exactly l
         at_least = np.zeros((last - first, self.depth + 2), np.int64)
+        # column 0: all items; column l: level ≥ l; the last one stays 0
         at_least[:, 0], at_least[:, 1:-1] = self.sizes[first:last], ends - starts
         counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
         # an item that is left out lies in the ranges of all levels up to its own: (n, L)
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         levels_left_out = inside.sum(axis=1)
+        # .at: a query may leave out several items of one level
         np.subtract.at(counts, (rows, levels_left_out), 1)
         return counts
 
@@ -273,7 +305,7 @@ class Ranker:
         canonical order; (n, L+1) where codes are levels. Under partial labels (n, 2L): code 0, then
         2l − 1, surely of level l, and 2l, which may be finer, by turns."""
         counts = self.level_counts(first, last)
-        if self.known is None:
+        if self.known is None:  # labels are not partial: codes are levels
             return counts
         rows, columns = self.left_out(first, last)
         # every second range is that of the items that may be finer than their level: (n, L − 1)
@@ -282,7 +314,7 @@ class Ranker:
         # an item that is left out of a list is not counted
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(unknown, rows, inside.astype(np.int64))
-        # they have a code of their own, and leave that of their level
+        # they have a code of their own, and leave that of their level, from 1 to L − 1
         counts[:, 1:-1] -= unknown
         coded = np.zeros((len(counts), 2 * self.depth), np.int64)
         coded[:, 0], coded[:, 1::2], coded[:, 2::2] = counts[:, 0], counts[:, 1:], unknown
@@ -291,7 +323,8 @@ class Ranker:
     def mask(self, scores: NDArray[np.floating], first: int) -> None:
         """Finish rows of scores (n, G) in place, of the queries from `first` on in canonical order:
         copies of a vector get the very score of the first one, which BLAS does not promise; what is
-        left out of a query's list, such as itself, gets −inf."""
+        left out of a query's list, such as itself, gets −inf. `copies`, `originals` (m,): columns,
+        and the first ones with their vectors."""
         if len(self.copies):
             scores[:, self.copies] = scores[:, self.originals]
         scores[self.left_out(first, first + len(scores))] = -np.inf
@@ -305,7 +338,7 @@ class Ranker:
         In a finished row what is left out has −inf, and the items of each code (a level, or under
         partial labels one of two per level) lie side by side.
         """
-        if self.arrange is None:
+        if self.arrange is None:  # the ranges of the codes lie in the rows as they are
             self.mask(scores, first)
             yield 0, scores
             return
@@ -317,12 +350,14 @@ class Ranker:
     def sequence_of_codes(
         self, query: int, row: NDArray[np.floating], counts: NDArray[np.int64]
     ) -> LevelSequence:
-        """The level sequence of one query, with codes for levels: its number in canonical order,
-        its finished `row` of scores (G,), and the `counts` (K,) of the items in its list by code.
+        """The level sequence of one query, with codes for levels: of the `query` with this number
+        in canonical order, by its finished `row` of scores (G,), and the `counts` (K,) of the items
+        in its list by code.
         """
         codes = np.zeros(len(row), np.uint8)
         # each range is written over those before: an item has the last code whose range holds it
         starts, ends = self.coded
+        # code 0 stands for distractors, which have no range
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
             codes[start:end] = code
         # its score is −inf, and with code 0 it is no positive either
@@ -348,8 +383,9 @@ class Ranker:
         order is the one of a ranker made of these labels.
         """
         other = self._without_digest()
-        # lexsort takes its last key first: the coarsest level
+        # lexsort takes its last key first: the coarsest level; it is stable
         order = np.lexsort(gallery[self.columns].T[::-1])
+        # its inverse: from a column of this ranker to the column of the other
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
 
@@ -366,6 +402,7 @@ class Ranker:
         other.starts, other.ends = other.coded = level_ranges(
             queries[self.queries], gallery[other.columns]
         )
+        # copies and what is left out are finished by then: the columns are put in order, no more
         other.order = order
         other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other
@@ -379,19 +416,20 @@ class Ranker:
 
     def of_lists(self, lists: QueryLists) -> Ranker:
         """A ranker of the same queries, blocks and scores whose levels are those that a benchmark
-        lists for pairs of query and item, and not those of labels.
+        lists for pairs of query and item, and not those of labels. `lists`: in input order.
         """
         other = self._without_digest()
         other.known = None  # a judged pair has one level: no label is partial
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
-        other._take_lists(pairs, self.tie_key)
+        other._take_lists(pairs, self.tie_key)  # without partial labels codes are levels
         return other
 
     def columns_of(
         self, queries: NDArray[np.int64], places: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """The gallery items (n,), as positions in the input, that stand at these `places` (n,) of
-        the finished rows of these `queries` (n,), numbers in canonical order.
+        the finished rows of these `queries` (n,), numbers in canonical order. Where positives are
+        listed they have been moved behind the gallery; elsewhere a place is a column.
         """
         columns = places if self.listed is None else self.listed.columns(queries, places)
         items: NDArray[np.int64] = self.columns[columns]

@@ -44,7 +44,8 @@ def scan(vectors: Any) -> Scan:
     for start in range(0, len(vectors), ROWS_AT_ONCE):
         rows = np.ascontiguousarray(vectors[start : start + ROWS_AT_ONCE])
         at = slice(start, start + ROWS_AT_ONCE)
-        floats, keys[at] = rows.astype(np.float64), _fast_keys(rows)
+        floats = rows.astype(np.float64)
+        keys[at] = _fast_keys(rows)
         # NaN and infinity are told by the squares, without a warning
         with np.errstate(over="ignore", invalid="ignore"):
             squares[at] = np.einsum("nd,nd->n", floats, floats)
@@ -54,6 +55,7 @@ def scan(vectors: Any) -> Scan:
     has_equal_next = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
     is_copy = equal_rows(vectors, by_key[has_equal_next], by_key[has_equal_next + 1])
     collisions = by_key[has_equal_next[~is_copy]]
+    # of every key that different rows share, all rows get a hash, so that equal ones still agree
     for key in np.unique(keys[collisions]).tolist():
         for row in np.flatnonzero(keys == np.uint64(key)).tolist():
             # + 0: −0.0 becomes 0.0, which equals it
@@ -66,15 +68,18 @@ def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
     """The fast keys (n,) of rows (n, D): Σ_d word_d · factor_d modulo 2^64, which uint64 products
     wrap by themselves. Equal rows have equal keys, and so −0.0 counts as 0.0.
 
-    Words are the bits of a number as an integer; a float64 is two words, so that a product of 32
-    and 64 bits still depends on all bits of the word. Odd factors lose no bit of a word.
+    Words are the bits of a number as an integer. A product is cut at 2^64, so the upper bits of a
+    word reach only the upper bits of the key: the sign, in a word of 64 bits, no more than one of
+    them, in a word of 32 bits 33. Hence a float64 is two words. Odd factors lose no bit of a word.
     """
     if rows.dtype == np.float64:
         words: Any = (rows + 0.0).view(np.uint32)  # −0.0 + 0.0 is 0.0
     else:
-        words = rows.view(f"u{rows.dtype.itemsize}")
+        words = rows.view(f"u{rows.dtype.itemsize}")  # float32 or float16: one word a number
         sign = words.dtype.type(1 << (8 * words.itemsize - 1))  # alone, it is −0.0
         words = np.where(words == sign, words.dtype.type(0), words)
+    # one factor for each word of a row, the same ones at every call: of 63 random bits, and a last
+    # bit of 1
     factors: Any = np.random.default_rng(SEED).integers(2**63, size=words.shape[1], dtype=np.uint64)
     odd_factors = factors * np.uint64(2) + np.uint64(1)
     keys: NDArray[np.uint64] = words.astype(np.uint64) @ odd_factors

@@ -20,17 +20,19 @@ from hbench.engine.values.fast_metrics import FAST, NEEDS, Batch
 from hbench.metrics.protocols import Grade, ScoreQuery, Scorer
 from hbench.metrics.readings import Reading
 
-# sorted at once by one thread, unless one row has more: each call of a kernel has its price
+# items sorted at once by one thread, unless one row has more: each call of a kernel has its price
 ITEMS = 600_000
-
-
 # positives whose ranks are summed up at once by one thread, unless one query has more
 RANKS = 1 << 19
 
 
 class Workspace(NamedTuple):
-    """The buffers of one thread, next to the scores; `read` is for ranked codes read as ranks and
-    levels.
+    """The buffers of one thread, next to the scores, written over for every few queries.
+
+    `by_score`: where positives are sorted. `ranks` int32, `levels` uint8: the ranked positives of
+    some queries, flat, one query's behind another's; under partial labels `levels` are codes.
+    `sums`: what the kernel of the sums needs. `read`: ranks and levels once more, for the lists
+    that a reading makes of codes; of length 0 where labels are not partial.
     """
 
     by_score: sort_keys.SortedKeys
@@ -44,6 +46,7 @@ def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> 
     """The ranked lists as one reading of partial labels has them, in the workspace: `ranked` holds
     codes, two for each level, and the reading tells which stay in a list, and as which level."""
     ranks, levels = workspace.read
+    # `ends` are written, since lists become shorter: a copy, for other readings need those of now
     out = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
     rank_positives.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, out)
     return out
@@ -51,8 +54,14 @@ def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> 
 
 @dataclass(frozen=True)
 class MetricGroup:
-    """The fast metrics, by row of the values, that are taken of one list: the whole one, without
-    its last item, or under one reading of its codes."""
+    """The fast metrics that are taken of one and the same list of each query.
+
+    `scorers`: the metrics, by their row among the values (M, n). `loses_last`: whether the list is
+    taken without the item at its last rank, as released evaluators do whose queries are apart from
+    the gallery. `reading`: under partial labels, which level each code counts as; None where codes
+    are levels. `lowest`: the lowest level whose items are ranked, from 1. `tables`: discounts and
+    their sums, by rank.
+    """
 
     scorers: dict[int, Scorer]
     loses_last: bool
@@ -73,21 +82,23 @@ class MetricGroup:
     def batch(self, counts: NDArray[np.int64]) -> Batch:
         """A batch with sums of 0 for n queries, and what the group needs summed; `counts` (n, K):
         the items in each query's list by code, which is a level, or under partial labels becomes
-        one by the group's reading. Relevance and weight are filled in with the queries' own."""
-        counts = counts if self.reading is None else self.reading.counts(counts)
-        # (C,): the k of R@k and others
+        one by the group's reading. Relevance and weight are room for each query's own, which
+        `grade` writes."""
+        by_level = counts if self.reading is None else self.reading.counts(counts)
+        # (C,): the k of R@k and others, ascending; a metric of the whole list has no cut
         cuts = np.unique(
             np.array([s.name.cut for s in self.scorers.values() if s.name.cut], np.int64)
         )
-        shape = (len(counts), len(self.grades), counts.shape[1])  # (n, H, L+1) of H graded sums
+        # (n, H, L+1) of H graded sums, one for each metric with a relevance
+        shape = (len(by_level), len(self.grades), by_level.shape[1])
         needs = {NEEDS[s.name.base] for s in self.scorers.values()}
         request = rank_sums.SumRequest(
-            counts.copy(),  # the caller's are those of all groups
-            cuts,
-            np.zeros(shape),
-            np.ones(shape, np.int64),
-            self.tables,
-            self.lowest,
+            counts=by_level.copy(),  # the caller's stay, since `add` may take a lost item off these
+            cuts=cuts,
+            relevance=np.zeros(shape),
+            weight=np.ones(shape, np.int64),
+            tables=self.tables,
+            lowest=self.lowest,
             binary="binary" in needs,
             gain="gain" in needs,
             overlap="overlap" in needs,
@@ -105,23 +116,37 @@ class MetricGroup:
         at: slice,
     ) -> RankedPositives:
         """Add the sums of n queries to the batch, `at` these places; `queries` (n,): their
-        positions in the input, which grades go by. `ranked`: their positives by code.
+        positions in the input, which grades go by. `ranked`: the ranks of their positives, each
+        with its level; under partial labels with one of two codes per level, "of this level" and
+        "of this level or a finer one".
 
         Return the lists as they were summed, valid until the workspace is used again.
         """
-        counts = batch.request.counts[at]
+        counts = batch.request.counts[at]  # a view: what is taken off here is off in the batch
+        listed = ranked
+        # only partial labels have a reading: it makes levels of codes, and leaves out the items
+        # whose level it takes for unknown
         if self.reading is not None:
-            ranked = read_by(self.reading, ranked, workspace)
+            listed = read_by(self.reading, ranked, workspace)
+        # the numbers of released evaluators are matched, which forget the item at the last rank
+        # where queries are apart from the gallery
         if self.loses_last:
-            ranked = _without_last(ranked, counts)
+            listed = _without_last(listed, counts)
+        # only now, since a relevance may divide by the counts, from which the lost item is gone
         self.grade(batch, queries=queries, at=at)
-        rank_sums.sum_up(ranked, batch.request, workspace.sums, batch.sums, at.start)
-        return ranked
+        rank_sums.sum_up(listed, batch.request, workspace.sums, batch.sums, at.start)
+        return listed
 
     def grade(self, batch: Batch, *, queries: NDArray[np.int64], at: slice) -> None:
-        """Write the relevance and weight of every level to the batch's request, for the queries
-        `at` these places; `queries` (n,): their positions in the input. They differ by query, for
-        some go by how many items of each level its list has."""
+        """Write the relevance and weight of every level to the batch's request, both (n, H, L+1) of
+        H graded metrics and levels from 0, for the n queries `at` these places; `queries` (n,):
+        their positions in the input.
+
+        The relevance is what one item of a level is worth. The weight is how often it counts:
+        once, but as often as levels have the same relevance where a released evaluator finds items
+        by their relevance. Both differ by query, for some go by how many items of each level its
+        list has.
+        """
         request = batch.request
         for place, grade in enumerate(self.grades.values()):
             request.relevance[at, place], request.weight[at, place] = grade(
@@ -131,7 +156,8 @@ class MetricGroup:
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
         """Make the group's metrics out of the sums of a batch of n queries, and write each to its
         row of the values (M, n)."""
-        # a graded metric is told which of the graded sums is its own
+        # a graded metric is told which of the graded sums is its own, and nothing else: its
+        # relevance is in the sum already
         graded = {row: {"graded": place} for place, row in enumerate(self.grades)}
         for row, scorer in self.scorers.items():
             values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
@@ -140,8 +166,12 @@ class MetricGroup:
 def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedPositives:
     """The rankings without their last items, as some released evaluators rank; these are taken off
     the counts (n, L+1), too, in place.
+
+    `ranked`: the positives of n queries in flat arrays, those of query q from `starts[q]` to
+    `ends[q]`; distractors are not listed, so a lost distractor changes the counts alone.
     """
     has_positives = ranked.ends > ranked.starts
+    # the place of each query's last positive; 0 stands for none, and is not looked at
     last = np.where(has_positives, ranked.ends - 1, 0)
     # the last item is a positive where the last positive has the last rank, else a distractor
     sizes = counts.sum(axis=1)
@@ -154,10 +184,15 @@ def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedP
 
 @dataclass(frozen=True)
 class MetricPlan:
-    """A plan to compute all metrics of a ranker's queries together: `groups` of fast metrics, and
-    the `others` by row of the `metrics` values; `lowest`: the lowest level that some metric needs.
-    `partial_rows`: metrics that skip queries whose labels end above a level, and that level.
-    `spare`: workspaces that no thread uses at present."""
+    """A plan to compute all metrics of a ranker's queries together.
+
+    `ranker`: of Q queries, with the ranges in which their positives lie. `rule`: how equal scores
+    are ordered, and up to how many positives are compared or looked up at once. `metrics`: how many
+    values a query gets. `groups`: the fast metrics; `others`: those that are no sums over ranks, by
+    their row among the values. `lowest`: the lowest level that some metric needs, from 1; items
+    below it are not ranked. `partial_rows`: metrics that skip queries whose labels end above a
+    level, by row, and that level. `spare`: workspaces that no thread uses at present.
+    """
 
     ranker: Ranker
     rule: rank_positives.RankingRule
@@ -184,10 +219,12 @@ class MetricPlan:
             by_list.setdefault((scorer.loses_last, reading), {})[row] = scorer
 
         others = {row: scorer for row, scorer in enumerate(scorers) if row not in fast}
+        # a metric without a level of its own, such as H-AP, needs all levels, from 1
         levels = [scorer.arguments.get("level", 1) for scorer in fast.values()]
         # whole level sequences, and readings of codes, need the positives of all levels
         lowest = 1 if others or ranker.known is not None else min(levels, default=1)
-        tables = rank_sums.tables(len(ranker.columns))
+        tables = rank_sums.tables(len(ranker.columns))  # no rank is beyond the gallery's size
+        # all metrics of a group have one reading: any of them tells it
         groups = [
             MetricGroup(group, loses, next(iter(group.values())).reading, lowest, tables)
             for (loses, _), group in by_list.items()
@@ -200,12 +237,16 @@ class MetricPlan:
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
         """The part of each row of scores that is to be sorted, the positives with the query itself:
-        of the queries from `first` to `last` in canonical order, where the items of each level lie
-        side by side.
+        of the n queries from `first` to `last` in canonical order, where the items of each level
+        lie side by side.
+
+        A part is `sizes` (n,) columns from `begins` (n,) on; in flat arrays it lies from `offsets`
+        (n,) on. `starts` and `ends` (n, L) are the columns of the items of level ≥ l inside of it.
         """
         starts = self.ranker.starts[first:last]
         ends = self.ranker.ends[first:last]
-        # ranges are nested: that of the lowest level which any metric asks for holds all positives
+        # ranges are nested: that of the lowest level which any metric asks for holds all positives;
+        # level l stands in column l − 1
         begins = np.ascontiguousarray(starts[:, self.lowest - 1])
         sizes = ends[:, self.lowest - 1] - begins
         # one part after another in flat arrays, each followed by one place for a score of −inf
@@ -213,9 +254,11 @@ class MetricPlan:
         return sort_keys.Parts(begins, offsets, sizes, starts, ends, self.lowest)
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
-        """The parts of the queries from `first` to `last`, in canonical order, with the ranges of
-        codes in place of levels; under partial labels there are two codes for each level."""
-        if self.ranker.known is None:
+        """The parts of the n queries from `first` to `last`, in canonical order, with the ranges of
+        codes in place of those of levels: `starts` and `ends` (n, 2L − 1), since under partial
+        labels there are two codes for each level but the finest. Begins and sizes stay: the codes
+        share out the same columns."""
+        if self.ranker.known is None:  # labels are not partial: codes are levels
             return parts
         starts, ends = (bounds[first:last] for bounds in self.ranker.coded)
         return parts._replace(starts=starts, ends=ends)
@@ -234,7 +277,7 @@ class MetricPlan:
         items = max(most + 1, ITEMS)
         lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
         read = 0 if self.ranker.known is None else max(most, RANKS) * 5
-        of_item = sum(part.itemsize for part in self._by_score(0)[:3])
+        of_item = sum(part.itemsize for part in self._by_score(0)[:3])  # keys, scores and levels
         # `of_item`: a score, a key and a level, sorted. `lookup`: uint16 per bucket of a positive,
         # and a count. A rank and a level take 5 bytes; the buffers of the sums two ranks and a
         # level, 9
@@ -249,6 +292,7 @@ class MetricPlan:
             size = max(self.most_positives, RANKS)
             read = 0 if self.ranker.known is None else size
             workspace = Workspace(
+                # one more, for the −inf behind a row's positives
                 self._by_score(max(self.most_positives + 1, ITEMS)),
                 np.empty(size, np.int32),
                 np.empty(size, np.uint8),
