@@ -49,7 +49,7 @@ from hbench.submissions.rankings.files import Ranking
 
 
 class RankingSubmission:
-    """The lists that a system returned."""
+    """The lists that a system returned: `ranking`, as read from a file."""
 
     def __init__(self, ranking: Ranking) -> None:
         self.ranking = ranking
@@ -117,6 +117,7 @@ class RankingSubmission:
         Raises SubmissionError where none is possible, or impossible ones were `chosen` by name.
         """
         depth = self.ranking.depth
+        # a metric without a cut that needs no full ranking is possible at any depth
         possible = [
             name for name in names if not name.needs_full_ranking and (name.cut or 0) <= depth
         ]
@@ -137,6 +138,7 @@ class RankingSubmission:
                 fix=f"submit {better}",
             )
 
+        # in place of AP and NDCG, which need the whole list; dict: a metric asked for stays single
         best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
         return tuple(dict.fromkeys([*best, *possible])), [
             f"a ranking of depth {depth} cannot give {left_out}"
@@ -171,12 +173,12 @@ class RankingSubmission:
     def measured(
         self, data: Dataset, name: str, conditions: Conditions, also: str | None
     ) -> Measurement:
-        """The levels of a ranking's lists, which are measured as those of vectors are. By judged
-        pairs where the test has them, else by the labels. `also`: a second protocol, by its name,
-        which is measured beside that of the conditions."""
+        """Measure the lists on the test called `name`, as those of vectors are measured: the level
+        of each item comes from the pairs that were judged, where the test lists some, else from the
+        labels. `also`: a second protocol, by its name, which is measured beside that of the
+        conditions."""
         manifest = data.tests[name]
         ranking = self.ranking
-        named = None
         if name in data.lists:
             lists = _judged(data, name)
             tie_key = conditions.ties(manifest.tree.depth)
@@ -184,13 +186,19 @@ class RankingSubmission:
         else:
             sequences = run_levels.levels_of(ranking, manifest, ties=conditions.ties)
 
+        # (N, L): the labels by name, None where they form a tree. Else a name may stand for several
+        # nodes; queries whose names do are also ranked by the names, as released evaluators do
         names = data.labels_by_name(manifest)
-        if names is not None:
-            named = run_levels.named_levels_of(ranking, manifest, names, ties=conditions.ties)
-        # released evaluators lose the last item of a gallery of its own, but not of judged lists
-        all_pairs = name in data.lists or np.array_equal(manifest.query, manifest.gallery)
+        named = (
+            None
+            if names is None
+            else run_levels.named_levels_of(ranking, manifest, names, ties=conditions.ties)
+        )
+        # the protocols of released evaluators drop the item that is ranked last, unless the queries
+        # are the gallery themselves; the evaluators of judged lists drop nothing either
+        drops_last = name not in data.lists and not np.array_equal(manifest.query, manifest.gallery)
         return _measured(
-            sequences, data, name, conditions, also=also, named=named, all_pairs=all_pairs
+            sequences, data, name, conditions, also=also, named=named, all_pairs=not drops_last
         )
 
 
@@ -214,8 +222,10 @@ def _measured(
 ) -> Measurement:
     """The measurement of a test's level sequences, one for each query of the test called `name`.
 
-    `also`: the name of a second protocol; `named`: the sequences by name of the queries whose names
-    the tree does not show, by query; `all_pairs`: whether the queries are their own gallery.
+    `also`: the name of a second protocol; `named`: {query: its sequence by name}, of the queries
+    whose names stand for several nodes of the tree, None where there are none; `all_pairs`: whether
+    protocols of released evaluators keep the item that is ranked last, as they do where the queries
+    are their own gallery.
     """
     manifest = data.tests[name]
     names = data.labels_by_name(manifest)
