@@ -326,6 +326,7 @@ class Progress:
         # parts of the net that learn equally fast are said once
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
+        # `best`: the best validation so far, in words; "" before the first one
         line = (
             f"loss {step.loss:.3f}{self.best}  epoch {epoch}  "
             f"{step.images_per_second:.0f} images/s  {terms}  lr {rates}"
@@ -340,6 +341,7 @@ class Progress:
             self.first_end = now
         is_logged = step.step % self.log_every == 0 or step.step == step.steps or step.skipped
         is_awaited = not self.has_said and now - self.begun >= FIRST_LINE
+        # lines are said where no bar can be shown
         if self.says and (is_logged or is_awaited):
             self.has_said = True
             left = time_left(

@@ -213,7 +213,7 @@ class Manifest:
         # the rows by item, and the ids as their bytes and lengths, so that "a", "bc" is not "ab",
         # "c"
         offsets, text = bytes_of_texts(self._sorted_items)
-        rows = numbers(self._order, np.dtype(np.uint64))
+        rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the sorting order, as an array
         masks = (
             [self.query, self.gallery]
             if self.ignore is None
@@ -223,7 +223,7 @@ class Manifest:
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
         if self.more is not None:
-            # further paths, by item, then by class
+            # further paths, by item, then by class; their items are numbered by place in `rows`
             more = self.more.of(rows.astype(np.int64))
             theirs = place[more.labels[:, -1]]
             order = np.lexsort((theirs, more.items))

@@ -381,7 +381,7 @@ def compare(
     files = by_query or (None, None)
     one_table = _values_by_query(first, one, files[0])
     other_table = _values_by_query(second, other, files[1])
-    if metrics:
+    if metrics:  # leaving columns out of one table is enough: what both have is compared
         names = [str(name) for name in parse_metrics(metrics, one.levels)]
         one_table = with_metrics_alone(one_table, other_table, names)
     unit = unit or one.unit

@@ -230,6 +230,8 @@ def _read_with_closed_quotes(
     if line:
         file.dialect = dialect = without_quotes(dialect)
         table = None
+    # without a table yet: where the dialect changed; or where the text was refused and no open
+    # quote explains it, then the same error is raised once more
     return _parse_text(content, dialect, columns) if table is None else table, file.words
 
 

@@ -349,18 +349,21 @@ def _unrepeated(row: Row) -> Row:
     return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
 
 
+# last of all, so that it leaves out only what no other policy has mended
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=7)
 def leave_out_faulty_rows(table: NameTable) -> NewRows:
     """Rows that are short or have a placeholder are left out, then those through a node of several
     parents.
     """
+    # `rows`: from each row, names coarse to fine, to its number of items
     named = [
         row
         for row in table.rows
         if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
     ]
     whole = {row: table.rows[row] for row in named}
-    # the nodes of several parents, once the rows that are left out anyway do not count
+    # the nodes of several parents, once the rows that are left out anyway do not count; a name that
+    # stands for several nodes, a homonym, is such a node to the table
     shared = {
         key
         for key, of_node in dataclasses.replace(table, rows=whole).parents().items()

@@ -48,7 +48,7 @@ class DetectionReport(Strict):
             "trained_on": "VOC " + " + ".join(self.trained_on),
         }
         run = {
-            **self.detections.model_dump(),
+            **self.detections.model_dump(),  # file and sha256 of all detections
             "signature": f"{self.dataset}|test:{lists}|AP50:11-point|AP50:95:101-point|"
             f"difficult:ignored|hbench:{self.hbench}",
             "hbench": self.hbench,

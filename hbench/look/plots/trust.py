@@ -33,8 +33,8 @@ MADE_BY = "hbench name FILE -d DATASET … --trust .95 --json > answers.json"
 
 class TrustCurve(NamedTuple):
     """One naming: its name and signature, the line (P, 2) of coverage and risk, the area under it,
-    and the points (2,) of its target, None where nothing is said for it, and of the fixed
-    thresholds."""
+    the `target`, the share of what is said that is to be right, and the points (2,), coverage and
+    risk, `chosen` for it, None where nothing is said, and of the `fixed` thresholds."""
 
     name: str
     signature: str
@@ -75,7 +75,12 @@ def _point(outcome: Any) -> NDArray[np.float64]:
 
 
 def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
-    """Draw a line per naming, with a dot at its target and a cross at the fixed thresholds."""
+    """Draw a line per naming, with a dot at its target and a cross at the fixed thresholds.
+
+    All numbers of a curve are shares, 0 … 1: `line` (P, 2), coverage and risk; `chosen` and `fixed`
+    (2,), one point each, the latter of .8, .6 and .4 used together, one for each level; `target`,
+    the share of what is said that was to be right.
+    """
     labels = [f"{short(curve.name, 30)}   hAURC {100 * curve.haurc:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:

@@ -47,6 +47,7 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
         copy_assets(temporary / "assets", PACKAGE)
         for place in ("data", "downloads"):
             (temporary / place).mkdir()
+        # what the bar of links at the top of every page leads to: names of files, and their titles
         present = [("index", "Leaderboards")]
         pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
         listed = [{"slug": slug, "view": view, "card": card} for slug, view, card in site_pages]

@@ -104,7 +104,8 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
         vectors_named = [name for name in names if words.folded(name) in words.VECTORS]
         usual = [*vectors_named, *ids_named]
         # Where both have usual names, the names decide: no header is read, so that shapes and kinds
-        # are not known, and no other member is looked at.
+        # are not known, and no other member is looked at. `left_out`, as hbench writes it, has the
+        # ids of images that could not be embedded.
         parts = [ArrayPart(name, (), "?") for name in usual]
         if not (vectors_named and ids_named):
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
@@ -128,6 +129,7 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
             left_out = tuple(as_ids(member(archive, "left_out", path), path.name).tolist())
 
     stored = _with_ids(path, vectors, inner_ids, ids)
+    # nothing is said of usual names; then what `_with_ids` says of a file of ids is kept
     return stored._replace(left_out=left_out, read_as=as_words(name, of_ids) or stored.read_as)
 
 

@@ -289,8 +289,9 @@ def _left_out(
 
 
 def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
-    """How many gallery items each query has at each level, (Q, L+1), from level 0, without itself
-    and its ignore group.
+    """How many gallery items each query has at each level, (Q, L+1), without itself and its ignore
+    group. An item counts once, at the finest level that it shares with the query; at 0 if it shares
+    none.
     """
     asked = np.flatnonzero(manifest.query)
     gallery = np.flatnonzero(manifest.gallery)

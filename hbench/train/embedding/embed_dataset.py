@@ -221,7 +221,8 @@ def embed(
     file = Path(out)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    # first, so that a device that is not there is refused before any work
+    # first, so that a device that is not there is refused before any work; only the device is used:
+    # embedding is the work of one process, which also joins the parts and removes them
     with join_processes(device) as processes:
         if isinstance(model, str):
             model = embedder(model, size=size, weights=weights, key_map=key_map)

@@ -91,6 +91,7 @@ def _batches(sampler: Sampler) -> str:
     if not sampler.batch:
         return "up to 128, 2 to 4 per class"
     said = f"{sampler.batch}, {sampler.per_class} per class"
+    # it draws two coarse classes at a time, and makes this many batches of them
     if sampler.name == "hierarchical":
         said += f", {sampler.batches_per_group} of each 2 coarse classes"
     if sampler.per_epoch:
