@@ -73,7 +73,8 @@ def predictions_in(text: str, source: str) -> DocumentRows:
         raise DataError(
             f"{source} holds no predictions",
             expected="records of item, path and score; or paths by item",
-            found=examples(str(key) for each in first for key in each) or "nothing",
+            found=examples(str(key) for each in first if isinstance(each, Mapping) for key in each)
+            or "nothing",
         )
     return found
 
@@ -91,9 +92,10 @@ def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
             )
         return _rows_of_records(value), "records"
     if isinstance(value.get("predictions"), list):
-        has_classes = any("classifications" in each for each in value["predictions"])
+        records = [each for each in value["predictions"] if isinstance(each, Mapping)]
+        has_classes = any("classifications" in each for each in records)
         form = "SpeciesNet's classes, before its roll-up" if has_classes else "records"
-        return _rows_of_records(value["predictions"]), f"predictions of {form}"
+        return _rows_of_records(records), f"predictions of {form}"
     if "categories" in value and "annotations" in value:
         return _rows_of_coco(value), "COCO's annotations, the surest of a picture"
     if "detection_categories" in value and isinstance(value.get("images"), list):

@@ -195,6 +195,8 @@ def test_an_agent_writes_a_record_a_line(tmp_path):
         {"images": [], "categories": [{"no": "id"}], "annotations": []},
         [{"item": "a", "parts": {}}],
         {"predictions": []},
+        {"predictions": [3]},  # a list of records that are none
+        [0.5, {"item": {}}],
     ],
 )
 def test_a_broken_document_is_refused_with_its_name(tmp_path, document):
