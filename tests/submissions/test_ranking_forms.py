@@ -209,6 +209,16 @@ def test_runs_in_json_are_read(tmp_path, name, by_score):
     assert found.scores["AP"] == pytest.approx(AP)
 
 
+@pytest.mark.parametrize("line", ["0.5", "[1]", '{"query": "b"}'])
+def test_lines_of_json_that_are_no_lists_of_queries_are_no_run(tmp_path, line):
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"query": "a", "retrieved": ["x", "y"]}\n{"query": "b", "retrieved": ["x"]}\n')
+    assert run_files.read(path).queries.tolist() == ["a", "b"]
+    path.write_text(f'{{"query": "a", "retrieved": ["x", "y"]}}\n{line}\n')
+    with pytest.raises(SubmissionError, match="is not a ranking"):
+        run_files.read(path)
+
+
 def test_a_report_is_no_run_in_json(tmp_path):
     (tmp_path / "report.json").write_text('{"schema": 1, "scores": {"H-AP": {"value": 0.5}}}')
     assert run_files.kind_of(tmp_path / "report.json") == "embeddings"

@@ -38,8 +38,9 @@ def _content(path: Path) -> Any:
 
 
 def _lists_in_lines(path: Path) -> dict[str, Any] | None:
-    """The lists of a file with an object in each line; None where the first one has no query and
-    list.
+    """The lists of a file with an object in each line, by query; None where the first one has no
+    query and list, or a line is no object. A line without a query is passed over, one without a
+    list has None, with which the file is no run.
     """
     if is_compressed(path):
         text = read_gzip(path).decode("utf-8-sig")
@@ -56,7 +57,9 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     if not query or not held:
         return None
     records = [parse_json(line) for line in lines]
-    return {str(record[query]): record[held] for record in records if query in record}
+    if not all(isinstance(record, dict) for record in records):
+        return None
+    return {str(record[query]): record.get(held) for record in records if query in record}
 
 
 def _as_run(content: Any) -> Lists | None:
