@@ -296,6 +296,7 @@ def test_lists_in_the_cells_of_a_csv_are_read(tmp_path, cell, between):
         ("item,family,species\na,1,2\nb,1,3\n", "is no table of vectors"),
         ("item,order,lat,lon\na,x,1.5,2.5\nb,y,1.5,3.5\n", "is no table of vectors"),
         ("0.1,0.2,0.3\n0.4,0.5,0.6\n", "is no table of vectors"),
+        ('id,note\n"[0.1, 0.2]",x\n"[0.3, 0.4]",y\n', "is no table of vectors"),
         ("id,f0,f1\na,1,2\nb,,3\n", "1 empty cells inside its vectors"),
         ("id,f0,f1\na,1,2\nb,high,3\n", "emb.csv"),
         ("id,embedding\na,1 2\nb,1 2 3\n", "differ in dimension"),

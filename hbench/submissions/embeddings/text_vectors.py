@@ -119,7 +119,8 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
 
-    if ids is None or not vectors or (len(vectors) == 1 and not lists):
+    # neither a list of numbers that is called like ids, nor a single number, is a vector
+    if ids is None or not vectors or ids in vectors or (len(vectors) == 1 and not lists):
         raise SubmissionError(
             f"{path} is no table of vectors",
             expected=EXPECTED,
