@@ -510,6 +510,7 @@ def test_items_whose_level_is_called_level_are_no_judgements():
         # behind the first lines, which tell what the file is; a blank line counts
         ("q1 0 a 1\n\n" + "".join(f"q1 0 b{n} 1\n" for n in range(3000)) + "q2 0 c\n", "3003"),
         ("query,docid,grade\nq1,a,high\n", "whole numbers"),
+        ("query,docid,grade\nq1,a,1\nq1,b,1,2\n", "cannot be read"),
     ],
 )
 def test_judgements_that_say_nothing_are_refused(text, words):

@@ -11,9 +11,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
 from hbench.core.tables import text_rows
+from hbench.core.text import first_line
 from hbench.datasets import manifest as manifests
 from hbench.datasets.dataset import TEST, Dataset, Protocol, digest_of, list_of
 from hbench.datasets.manifest import Manifest
@@ -78,10 +80,15 @@ def _columns_of(header: list[str]) -> tuple[str, str, str] | None:
 
 
 def read_qrels(path: Path) -> Dataset:
-    """The dataset of a file of judgements. Raises DataError for grades that are not whole numbers,
-    an item that is judged twice, and a file in which nothing is relevant.
+    """The dataset of a file of judgements. Raises DataError for a damaged file, grades that are not
+    whole numbers, an item that is judged twice, and a file in which nothing is relevant.
     """
-    rows = _rows_of(TextTable(path))
+    try:
+        rows = _rows_of(TextTable(path))
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise DataError(
+            f"{path} cannot be read", expected="judgements", found=first_line(error)
+        ) from None
     bad = [grade for _, _, grade in rows if not _is_whole(grade)]
     if bad:
         raise DataError(
