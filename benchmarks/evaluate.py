@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from gpu_parts.rows import finish
 from products import TORCH, print_products, products
 
 from hbench.__main__ import CYCLES
@@ -48,6 +49,7 @@ SETS = {
 }
 DIM = 512
 BLOCK = 256
+PROCESSOR = torch.device("cpu")
 Design = Callable[[], tuple[float, int]]  # seconds, and the queries that took them
 
 
@@ -175,24 +177,27 @@ def own_designs(
     return {"hbench, all metrics": design(None), "hbench, finest level": design(of_finest)}
 
 
-def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, Design]:
-    """Other packages as far as they are installed, and a plain design in torch, by what each
-    computes; on 64 queries, since most are slow. Vectors (N, D), labels (N, L)."""
-    rows = np.arange(64)
-    gallery, fine, queries = (
-        torch.from_numpy(vectors),
-        torch.from_numpy(labels[:, -1]),
-        torch.from_numpy(vectors[rows]),
-    )
+def peers(
+    vectors: np.ndarray, labels: np.ndarray, threads: int, device: torch.device = PROCESSOR
+) -> dict[str, Design]:
+    """Other packages as far as they are installed, and plain designs in torch, by what each
+    computes; on 64 queries, since most are slow. Vectors (N, D), labels (N, L); faiss alone stays
+    on the processor, unless it was built for cards."""
+    gallery = torch.from_numpy(vectors).to(device)
+    columns = torch.from_numpy(labels).to(device)
+    fine, queries = columns[:, -1], gallery[:64]
 
-    def timed(function: Callable[[], object], asked: int = len(rows)) -> Design:
+    def timed(function: Callable[[], object], asked: int = 64) -> Design:
         """A design that calls a function, which serves `asked` queries."""
 
         def run() -> tuple[float, int]:
-            """Call it; a package may have set another number of threads."""
+            """Call it, and wait for the device; a package may have set another number of
+            threads."""
             torch.set_num_threads(threads)
+            finish(device)
             began = time.perf_counter()
             function()
+            finish(device)
             return time.perf_counter() - began, asked
 
         return run
@@ -200,16 +205,23 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
     def sort_and_gather() -> None:
         """AP of every level as it is often written: sort all scores, then look up what is right."""
         order = torch.argsort(queries @ gallery.T, dim=1, descending=True)
-        for level in range(labels.shape[1]):
-            column = torch.from_numpy(labels[:, level])
-            hit = (column[order] == column[rows][:, None]).double()
-            (hit.cumsum(1) / torch.arange(1, len(column) + 1) * hit).sum(1) / hit.sum(1)
+        ranks = torch.arange(1, len(gallery) + 1, device=device)
+        for column in columns.T:
+            hit = (column[order] == column[:64, None]).double()
+            (hit.cumsum(1) / ranks * hit).sum(1) / hit.sum(1)
 
-    found = {"torch.argsort, AP of each level": timed(sort_and_gather)}
+    found = {
+        "torch.argsort, AP of each level": timed(sort_and_gather),
+        "torch.topk, top 1000": timed(
+            lambda: (queries @ gallery.T).topk(min(1000, len(gallery)), dim=1)
+        ),
+    }
     with suppress(ImportError):
         faiss = importlib.import_module("faiss")
         faiss.omp_set_num_threads(threads)
-        index, many = faiss.IndexFlatIP(DIM), vectors[: 4 * BLOCK]
+        index, many = faiss.IndexFlatIP(vectors.shape[1]), vectors[: 4 * BLOCK]
+        if device.type == "cuda" and hasattr(faiss, "index_cpu_to_all_gpus"):
+            index = faiss.index_cpu_to_all_gpus(index)
         index.add(vectors)
         for k in (10, 100, 1000):
             found[f"faiss flat search, top {k}"] = timed(
@@ -221,7 +233,7 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
             include=("precision_at_1", "r_precision", "mean_average_precision_at_r"),
             k="max_bin_count",
         )
-        of_query = fine[torch.from_numpy(rows)]
+        of_query = fine[:64]
         found["pytorch-metric-learning, finest"] = timed(
             lambda: calculator.get_accuracy(
                 queries, of_query, gallery, fine, ref_includes_query=True
@@ -233,9 +245,8 @@ def peers(vectors: np.ndarray, labels: np.ndarray, threads: int) -> dict[str, De
         def each_level() -> None:
             """AP of every level, of 16 queries one by one, as torchmetrics computes it."""
             scores = queries[:16] @ gallery.T
-            for level in range(labels.shape[1]):
-                column = torch.from_numpy(labels[:, level])
-                for row, own in zip(scores, column[rows[:16]], strict=True):
+            for column in columns.T:
+                for row, own in zip(scores, column[:16], strict=True):
                     retrieval.retrieval_average_precision(row, column == own)
 
         found["torchmetrics, AP of each level"] = timed(each_level, 16)

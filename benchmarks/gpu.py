@@ -5,7 +5,7 @@ rank are checked by the tests, in a simulator.
     python benchmarks/gpu.py                   # about seven minutes on a GPU
     python benchmarks/gpu.py --quick           # small sizes, for a look
     python benchmarks/gpu.py --out DIR         # also gpu.json and gpu.md
-    python benchmarks/gpu.py --parts losses    # only some: similarities views sets losses training speed
+    python benchmarks/gpu.py --parts losses    # only some: similarities views sets losses training speed million others
 
 similarities every similarity, all metrics: the device's values against the processors'
 views        items of several paths, listed pairs, other trees, names as queries: against the processors' threads
@@ -15,6 +15,8 @@ losses       value and gradient in float32 on the device against float64 on the 
 training     a step on the device against the processor's, in two passes, compiled, under DistributedDataParallel; a run that is
              resumed; two processes that share the device
 speed        training and embedding beside a bare loop with the same net, loss and optimiser; decoding by numbers of workers
+million      some queries of a million items: time beside their product, and memory beyond the vectors
+others       torch's sort and top 1,000, faiss, pytorch-metric-learning and torchmetrics on the set of SOP's size, beside hbench
 
 A check that fails for another reason than its difference is a line of the table, too; the others go
 on.
@@ -32,6 +34,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
+from gpu_parts.beside import of_million, of_others
 from gpu_parts.of_losses import of_losses
 from gpu_parts.ranking import of_sets, of_similarities
 from gpu_parts.rows import LARGE, QUICK, SMALL, Row, Sizes, failed
@@ -50,6 +53,8 @@ PARTS = {
     "losses": of_losses,
     "training": of_training,
     "speed": of_speed,
+    "million": of_million,
+    "others": of_others,
 }
 
 
@@ -61,7 +66,7 @@ def guarded(name: str, sizes: Sizes, device: torch.device) -> Iterator[Row]:
         yield failed(f"part {name}", error)
 
 
-OF_CARDS = {"similarities", "views", "sets"}  # parts that need a GPU
+OF_CARDS = {"similarities", "views", "sets", "million"}  # parts that need a GPU
 HEAD = f"| {'check':<28} | difference | allowed |       | seconds | bare    | note |\n|{'---|' * 7}"
 
 
