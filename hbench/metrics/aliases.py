@@ -27,7 +27,7 @@ WITH_CUT = {  # without signs, in small letters: what has a k here
     **dict.fromkeys(("precision", "prec", "meanprecision", "p"), "P@{k}"),
     **dict.fromkeys(("ndcg", "normalizeddiscountedcumulativegain", "normalizeddcg"), "NDCG@{k}"),
     **dict.fromkeys((*RECALLS, *HITS, "r"), "R@{k}"),
-    "mmp": "TR(norm=min)@{k}",
+    **dict.fromkeys(("mmp", "modifiedmeanprecision"), "mMP@{k}"),
     **dict.fromkeys(("hierarchicalprecision", "hprecision", "hp"), "H-P@{k}"),
     **dict.fromkeys(("hierarchicalrecall", "hrecall", "hr"), "H-R@{k}"),
     **dict.fromkeys(("hierarchicaldistance", "hierarchicaldist", "hierdist", "hd"), "HD@{k}"),

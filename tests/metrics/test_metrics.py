@@ -299,6 +299,8 @@ MISSPELT = (
         ("mean_average_precision_at_r", "mAP@R"),
         ("h_ap/genus", "H-AP"),
         ("R-Precision", "P@R"),
+        ("mmp@5", "mMP@5"),
+        ("modified_mean_precision@5", "mMP@5"),
     ),
 )
 NAMELESS = (
