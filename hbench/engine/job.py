@@ -29,8 +29,13 @@ from hbench.tree import Labels
 
 
 class Values(NamedTuple):
-    """The results of n queries: `values` (M, n) float64; `first_level`, `tied` (n,); `counts` (n,
-    L+1). `others`: those under the job's other views, in their order."""
+    """The results of n queries.
+
+    `values` (M, n): the M metrics, NaN where undefined. `first_level` (n,): the level of the item
+    ranked first. `tied` (n,): whether another order of equal scores would give other levels.
+    `counts` (n, L + 1): the items of each list by level, from 0. `others`: those under the job's
+    other views, in their order.
+    """
 
     values: NDArray[np.float64]
     first_level: NDArray[np.uint8]

@@ -88,23 +88,22 @@ class Ranker:
         # every item is asked and ranked, and leaves out itself alone: similarities are symmetric.
         # Groups that are ignored, and items of several paths, need whole rows of scores
         self.mutual = gallery is None and queries.ignore is None and queries.more is None
-        if gallery is None:
-            gallery = queries
-            self_rows = np.arange(len(queries.labels))
+        ranked = queries if gallery is None else gallery
+        own_rows = np.arange(len(queries.labels)) if gallery is None else self_rows
 
         self.depth = queries.labels.shape[1]
         self.tie_key = tie_key(self.depth)
         # (N,): hashes of the vectors, by which items of equal labels are ordered
-        keys = scan_of(gallery.vectors).keys
-        query_keys = keys if gallery is queries else scan_of(queries.vectors).keys
-        self.columns = canonical_order(gallery.labels, keys)
+        keys = scan_of(ranked.vectors).keys
+        query_keys = keys if ranked is queries else scan_of(queries.vectors).keys
+        self.columns = canonical_order(ranked.labels, keys)
         self.queries = (
-            self.columns if gallery is queries else canonical_order(queries.labels, query_keys)
+            self.columns if ranked is queries else canonical_order(queries.labels, query_keys)
         )
         # columns whose vector stands in an earlier column, and these: copies get their scores
-        self.copies, self.originals = duplicates(gallery.vectors, self.columns, keys)
+        self.copies, self.originals = duplicates(ranked.vectors, self.columns, keys)
         self.left_out = left_out_of(
-            queries, gallery, asked=self.queries, columns=self.columns, self_rows=self_rows
+            queries, ranked, asked=self.queries, columns=self.columns, self_rows=own_rows
         )
         self.sizes = np.full(len(self.queries), len(self.columns))
         # (Q,), how many levels of each query are known: set below where labels are partial
@@ -115,21 +114,21 @@ class Ranker:
         self.listed: ListedItems | None = None
         self.order: NDArray[np.int64] | None = None
         # under partial labels two codes per level are ranked, which must fit into a byte
-        if queries.known is not None and gallery.known is not None:
+        if queries.known is not None and ranked.known is not None:
             self._refuse_too_deep_for_codes()
         # both set starts, ends (Q, L), coded and code_ties, and the second one `arrange`, too: for
         # items of several paths no one order has the items of each level side by side
-        if queries.more is None and gallery.more is None:
-            self._take_ranges(queries, gallery, tie_key)
+        if queries.more is None and ranked.more is None:
+            self._take_ranges(queries, ranked, tie_key)
         else:
-            self._take_paths(queries, gallery, tie_key)
+            self._take_paths(queries, ranked, tie_key)
 
         # what the tables above take of the memory is not there for the scores: five int64 for each
         # query and item, and the ranges
         tables = 40 * (len(self.queries) + len(self.columns))
         tables += self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
-        rows = similarity(queries.vectors, gallery.vectors)
+        rows = similarity(queries.vectors, ranked.vectors)  # of both sides, as they are multiplied
         # one object for both sides: moved to the order of the columns, so that no block copies
         # them; where nobody allowed to move them they come back as they are
         if rows[0] is rows[1]:

@@ -34,9 +34,11 @@ class Scores:
     """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in
     canonical order.
 
-    `kept` (G, D): the gallery's vectors in the order of the columns, where they lie there already
-    or `copies` them, since memory allows it; None where every chunk is gathered anew. `spare`:
-    buffers for such chunks that no thread uses at present. `memory`: bytes; None for the default.
+    `query_rows`, `gallery_rows`: the vectors as they are multiplied, in input order, float32 or
+    float64 (`dtype`). `block_size`: the queries of a block. `kept` (G, D): the gallery's vectors in
+    the order of the columns, where they lie there already or are copied, since memory allows it;
+    None where every chunk is gathered anew. `copies`: whether `kept` is such a copy. `spare`:
+    buffers for gathered chunks that no thread uses at present. `memory`: bytes of all that is held.
     """
 
     def __init__(
@@ -58,10 +60,10 @@ class Scores:
         self.memory = ample if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
-        # a block leaves room for the chunks of the gallery that two threads hold
+        # what is left for a block beside the chunks of the gallery that two threads hold
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
         # more memory than usual makes larger blocks, of 3/5 of it, for a gallery on disk is read
-        # once per block
+        # once per block; the rest is for threads and a copy of the gallery
         most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(
             len(columns) * self.dtype.itemsize, min(left, most), len(queries)
@@ -99,19 +101,25 @@ class Scores:
     def chunk_size(self) -> int:
         """The number of gallery items that are multiplied at once, a multiple of PANEL. The data
         alone decide, for it is part of what defines the last bits of a score."""
-        # bytes: at most what the cache holds; a small gallery is cut into CHUNKS, but not too small
+        # bytes: at most what the cache holds; a small gallery is cut into CHUNKS, but not too
+        # small. With few queries the chunk is the left side of the product, and half of it is best
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
         chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
-        return max(1, chunk // (self.gallery_rows.width * self.dtype.itemsize) // PANEL) * PANEL
+        items = chunk // (self.gallery_rows.width * self.dtype.itemsize)
+        return max(1, items // PANEL) * PANEL
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
         """Return how many of `threads`, each with `scratch` bytes of its own, and how many blocks
-        of scores fit in memory at once: one of each at least, no more blocks than threads.
+        of scores fit in memory at once: one of each at least, since nothing could be computed
+        without; no more blocks than threads. Threads go first: what they leave is for blocks.
         """
         per_thread = scratch + self.thread_chunk_bytes
         left = self.memory - self.gallery_copy_bytes
-        threads = int(np.clip((left - self.block_bytes) // max(per_thread, 1), 1, threads))
-        return threads, int(np.clip((left - threads * per_thread) // self.block_bytes, 1, threads))
+        beside_one_block = left - self.block_bytes
+        # max: views of a kept gallery, with no scratch, take 0 bytes
+        workers = int(np.clip(beside_one_block // max(per_thread, 1), 1, threads))
+        at_once = int(np.clip((left - workers * per_thread) // self.block_bytes, 1, workers))
+        return workers, at_once
 
     @property
     def blocks(self) -> int:
@@ -128,10 +136,10 @@ class Scores:
         return self.queries[block * self.block_size : (block + 1) * self.block_size]
 
     def block_vectors(self, block: int) -> NDArray[np.floating]:
-        """The vectors (B, D) of a block. The last one is padded with copies of its last row: BLAS
-        rounds a product of another shape in other places.
+        """The vectors (B, D) of a block of `block_size` = B queries. The last one is padded with
+        copies of its last row: BLAS rounds a product of another shape in other places.
         """
-        rows = self.rows(block)
+        rows = self.rows(block)  # (n,), n ≤ B
         return self.query_rows.read(
             np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))])
         )
@@ -164,7 +172,8 @@ class Scores:
     ) -> None:
         """Write the scores of a block's `vectors` (B, D) against a `chunk` (n, D) to `out` (B, n).
 
-        Raises SubmissionError where one is beyond the largest float.
+        Raises SubmissionError where one is beyond the largest float: as infinity it would rank
+        before all others without a word.
         """
         try:
             with np.errstate(over="raise"):
@@ -179,7 +188,7 @@ class Scores:
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
         """The vectors (n, D) of the gallery's chunk that begins at position `start` in canonical
         order; valid only inside of `with`, for the array is used again afterwards."""
-        if self.kept is not None:
+        if self.kept is not None:  # the gallery lies in this order: a view is enough
             yield self.kept[start : start + self.chunk_size]
             return
         try:
@@ -208,7 +217,7 @@ def block_size(row: int, memory: int, queries: int) -> int:
     for each takes the time of PACKING queries more, and so is a last one that is nearly full, for
     it is padded. Raises UsageError where one query does not fit.
     """
-    fitting = memory // row
+    fitting = memory // row  # queries
     if fitting < 1:
         raise UsageError(
             "the memory limit is too small for the scores of one query",
@@ -219,7 +228,7 @@ def block_size(row: int, memory: int, queries: int) -> int:
     if fitting < BLOCK_STEP:  # not one sixteen: slower, but better than a refusal
         return int(fitting)
 
-    sixteens = max(-(-queries // BLOCK_STEP), 1)
+    sixteens = max(-(-queries // BLOCK_STEP), 1)  # of all queries, rounded up
     most = min(fitting // BLOCK_STEP, BLOCK // BLOCK_STEP, sixteens)
 
     def cost(size: int) -> int:

@@ -37,9 +37,13 @@ SEVERAL = re.compile(r"labels:several\((\d+)\)")
 @dataclass(frozen=True, kw_only=True)
 class Words:
     """The choices that a signature quotes, each in the word or number by which it is quoted.
-    `relevance`: alpha=… or a name; `several`: the paths of the item that has most; `queries`: what
-    is asked by name, where no item asks; `left_out`: how many items could not be embedded, and a
-    digest of them."""
+
+    `similarity`, `ties`, `protocol`: names, the first with its options, such as
+    "lorentz(curvature=1)"; `partial`: whether some labels end above the finest level; `relevance`:
+    alpha=… or a name; `several`: the paths of the item that has most; `queries`: what is asked by
+    name, where no item asks, "" elsewhere; `left_out`: how many items could not be embedded, and a
+    digest of them, "" where all could.
+    """
 
     similarity: str
     ties: str
@@ -83,7 +87,8 @@ class Words:
         """The choices that the parts of a signature, such as `sim:cosine`, state; the inverse of
         `parts`. Raises KeyError where a part is missing that every signature has."""
         values = _by_key(parts)
-        # the first part that reads labels:several(N), if any
+        # queries and left-out are said only where there is something to say; the others always.
+        # The first part that reads labels:several(N), if any
         several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
         return cls(
             similarity=values["sim"],
@@ -129,6 +134,7 @@ class Signature:
         """The signature that a text states. Raises UsageError for a text that is not the signature
         of an evaluation.
         """
+        # DATASET|TEST+TEST|KEY:VALUE|KEY:VALUE …
         dataset, _, rest = text.partition("|")
         tests, *parts = rest.split("|")
         values = _by_key(parts)
@@ -161,9 +167,10 @@ class Signature:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a score is measured by on a tree of these levels: the functions that are computed, and
-    the `words` in which they are quoted. `unit`: the level whose classes intervals are taken over,
-    or "query"."""
+    """What a score is measured by on a tree of these `levels`, coarse to fine: the functions that
+    are computed, and the `words` in which they are quoted. `exponent`: of the relevance alpha.
+    `ties`: from a number of levels to the keys by which equal scores are ordered. `unit`: the level
+    whose classes intervals are taken over, or "query"."""
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
@@ -229,7 +236,8 @@ class Settings:
         similarity_name, similarity = named(
             "cosine" if self.similarity is None else self.similarity
         )
-        # every digit is quoted, so that blocks kept under another alpha are not taken for these
+        # every digit is quoted, so that blocks kept under another alpha are not taken for these; a
+        # whole number as 2, not 2.0
         exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
 
         words = Words(

@@ -34,7 +34,8 @@ class Side:
 
     def of(self, items: NDArray[np.int64]) -> Side:
         """The side that consists of some of the items, by their positions (n,)."""
-        # rows selected from a larger array are selected once more, and not copied yet
+        # rows selected from a larger array are selected once more, and not copied yet; `known` and
+        # `more` are None where labels are not partial, or no item has several paths
         vectors: Any = (
             self.vectors.of(items)
             if isinstance(self.vectors, SelectedRows)
@@ -64,10 +65,12 @@ def duplicates(
     order. Returns canonical positions (n,): of the copies and, for each, of the first item with
     exactly the same vector, whose score it gets.
     """
-    sorted_keys = keys[order]
+    sorted_keys = keys[order]  # in canonical order
+    # stable: of equal keys the item that stands first in that order comes first
     by_key = np.argsort(sorted_keys, kind="stable")
     # where a run of equal keys begins; ~ of the first key makes the first item begin one
     starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
+    # (G,): of each item in order of the keys, the first item of its run
     first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]
     copies = by_key[first != by_key]
     originals = first[first != by_key]
@@ -103,7 +106,7 @@ def left_out_of(
 
     if queries.ignore is None or gallery.ignore is None:
         return itself
-    groups = queries.ignore[asked]
+    groups = queries.ignore[asked]  # (Q,): the group of each query, −1 for none
     members = gallery.ignore[columns]
     # the members of a group lie side by side in this order, from a start to an end
     by_group = np.argsort(members, kind="stable")
@@ -119,8 +122,8 @@ def left_out_of(
             # −1 stands for no group, whose members are not left out
             group = by_group[starts[q] : ends[q]] if groups[q] >= 0 else by_group[:0]
             # unique: the query itself may be of the group
-            columns = np.unique(np.append(group, self_columns[q]))
-            left_out.append(columns[columns >= 0])
+            own = np.unique(np.append(group, self_columns[q]))
+            left_out.append(own[own >= 0])  # −1: the query is not in the gallery
         rows = np.repeat(np.arange(last - first), list(map(len, left_out)))
         return rows, np.concatenate(left_out)
 

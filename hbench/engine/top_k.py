@@ -35,11 +35,11 @@ TieKeys = Callable[[Places, Places], NDArray[np.integer]]
 
 
 class TopResults:
-    """The first k results of the queries of a ranker, by input positions of queries and of gallery
-    items.
+    """The first k results of the Q queries of a ranker; row q is that of input position q.
 
-    `items` (Q, k): NO_ITEM where a list is shorter, or was not ranked. `scores` (Q, k) float32: as
-    they were ranked by. `levels` (Q, k) uint8.
+    `items` (Q, k) int32: input positions in the gallery, NO_ITEM where a list is shorter, or was
+    not ranked. `scores` (Q, k): as they were ranked by, float64, which holds those of float32
+    exactly; NaN for NO_ITEM. `levels` (Q, k) uint8. `kept` (Q,): whose results are here.
     """
 
     def __init__(self, queries: int, k: int) -> None:
@@ -64,8 +64,8 @@ class TopResults:
         """Keep the first k results of a number of `queries`, from `first` on in canonical order;
         they are among the items that were `found`, whose rows count from `first`.
         """
-        best = found.best(self.k, partial(_tie_keys, ranker, first))
-        row, place, column, score = best
+        # (n,) each: the row, counted from `first`, the place among the k, the column and the score
+        row, place, column, score = found.best(self.k, partial(_tie_keys, ranker, first))
         # results are kept in the order of the input
         at = ranker.queries[first + row]
         self.items[at, place] = ranker.columns_of(first + row, column)
@@ -79,16 +79,19 @@ class TopResults:
 
         Cosine: the score over the lengths of both rows that were multiplied. l2: q·g − |g|²/2
         becomes −|q − g|, where a row of queries has one more dimension, a 1. Others are as they
-        are. `name`: of the similarity.
+        are. `name`: of the similarity. `self.scores` (Q, k) are NaN where a list is shorter than k,
+        and so is what is made of them here.
         """
         if name not in {"cosine", "l2"}:
             return self.scores
+        # |v|² of the rows as they were multiplied
         query_squares = ranker.scores.query_rows.squared_norms()[:, None]  # (Q, 1)
         if name == "l2":
             # |q − g|² = |q|² − 2s, and |q|² is that of the row less its additional 1; rounding may
             # leave a difference below 0, which has no root
             return -np.sqrt(np.maximum(query_squares - 1 - 2 * self.scores, 0))
         # item 0 stands in for NO_ITEM, whose score is no number anyway
+        # each item that is shown is read once: `place` leads from (Q, k) to its row among them
         shown, place = np.unique(np.maximum(self.items, 0), return_inverse=True)
         item_squares = ranker.scores.gallery_rows.squared_norms(shown)
         lengths = np.sqrt(query_squares * item_squares[place.reshape(self.items.shape)])
@@ -108,20 +111,21 @@ class Contenders(NamedTuple):
         self, k: int, tie_keys: TieKeys
     ) -> tuple[Places, Places, Places, NDArray[np.floating]]:
         """The k highest scores of every row, best first; equal scores by their tie key, then by
-        column: rows, places among the k, columns and scores. `tie_keys`: of pairs of a row and a
-        column."""
+        column: rows, places among the k from 0, columns and scores, (m,) each. `tie_keys`: a
+        function of rows (n,) and columns (n,) to keys (n,), the lower of which comes first."""
         # lexsort is stable, and contenders lie by column: so equal ones stay by column
         order = np.lexsort((tie_keys(self.rows, self.columns), -self.scores, self.rows))
         rows, columns, scores = self.rows[order], self.columns[order], self.scores[order]
-        # rows are sorted: the place within a row counts from where it begins
+        # rows are sorted, so the first of each is found by halving: a place counts from there
         place = np.arange(len(rows)) - np.searchsorted(rows, rows)
         listed = place < k
         return rows[listed], place[listed], columns[listed], scores[listed]
 
 
 def candidates(rows: NDArray[np.floating], k: int) -> Contenders:
-    """The items of rows of scores (n, G) that reach a bound of the k-th best score; −inf is left
-    out of the list."""
+    """The items of rows of scores (n, G) that reach a bound of the k-th best score: the k best are
+    among them, for at least k scores reach it. An item with −inf is left out of the list, and is no
+    candidate even where the bound is −inf, too."""
     # flat places: np.nonzero of two axes takes ten times as long
     places = np.flatnonzero((rows >= _bounds(rows, k)[:, None]) & (rows > -np.inf))
     row, column = np.divmod(places, rows.shape[1])
@@ -138,19 +142,22 @@ def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
     """
     n, items = rows.shape
     of_stripe = items // STRIPES  # items of each stripe
+    tops = rows
+    # fewer stripes than k have too few maxima, and stripes of one item are the row itself
     if of_stripe > 1 and k <= STRIPES:
-        # k stripes have a maximum that reaches the k-th largest of all maxima: so do k scores
-        rows = rows[:, : of_stripe * STRIPES].reshape(n, of_stripe, STRIPES).max(axis=1)
-    if rows.shape[1] <= k:
-        return np.full(n, -np.inf, rows.dtype)
-    kth_largest = rows.shape[1] - k  # its place in ascending order
-    bounds: NDArray[np.floating] = np.partition(rows, kth_largest, axis=1)[:, kth_largest]
+        # k stripes have a maximum that reaches the k-th largest of all maxima: so do k scores. The
+        # items behind the last whole stripe are not needed for a bound from below
+        tops = rows[:, : of_stripe * STRIPES].reshape(n, of_stripe, STRIPES).max(axis=1)
+    if tops.shape[1] <= k:
+        return np.full(n, -np.inf, tops.dtype)
+    kth_largest = tops.shape[1] - k  # its place in ascending order
+    bounds: NDArray[np.floating] = np.partition(tops, kth_largest, axis=1)[:, kth_largest]
     return bounds
 
 
 def _levels(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArray[np.uint8]:
-    """The levels of pairs of a row, counted from the canonical query `first` on, and a column,
-    (n,).
+    """The levels of pairs of a row, counted from the canonical query `first` on, and a column of a
+    finished row, (n,); `rows`, `columns` (n,).
     """
     starts = ranker.starts[first + rows]
     ends = ranker.ends[first + rows]

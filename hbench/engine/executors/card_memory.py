@@ -37,7 +37,8 @@ class Staged:
     """Arrays on the device, which travel there in one piece.
 
     `arrays`: of the same types and, but for the first axis, shapes as those that it is made from;
-    the first axis holds `queries`.
+    the first axis holds `queries`. `packed` (bytes,): the memory in which they lie, one behind
+    another; `places`: the bytes of each one's part of it, with what fills it up.
     """
 
     def __init__(

@@ -54,10 +54,13 @@ class CardLists(NamedTuple):
 
 
 class ReadLists:
-    """Room for lists read by one reading of their codes."""
+    """Room on the card for lists read by one reading of their codes: `lists`, and the same memory
+    as kernels take it, `of_kernel`; `meaning`: what each code means by the reading called `name`.
+    """
 
     def __init__(self, how: Reading, like: CardLists) -> None:
-        """Allocate lists as large as others, and send to the card what each code means.
+        """Allocate `lists` as large as others, and send to the card what each code means
+        (`meaning`).
 
         Under partial labels an item has a code, not a level: its level, and whether it may be
         finer. `how`: what metrics of one kind take of that, two arrays by code: whether an item
@@ -78,7 +81,13 @@ class ReadLists:
 
 
 class GroupSums:
-    """Room for the sums of one group of metrics, and for what they are taken of."""
+    """Room on the card for the sums of one `group` of metrics, and for what they are taken of.
+
+    `read`: the lists by the group's reading, None where it has none. `staged`: counts, relevance
+    and weight of the queries, which are sent for every batch. `request`: these and what is the same
+    for all batches, as the kernel takes them. `shapes`: of the five kinds of sums, (queries, …)
+    each; `flat`: their memory in one piece, `out` the same as the kernel writes it.
+    """
 
     def __init__(self, group: MetricGroup, read: ReadLists | None, view: CardView) -> None:
         """Allocate what the group's kernel reads and writes, for as many queries as the view has.
@@ -90,11 +99,13 @@ class GroupSums:
         # a batch of no queries tells the shapes and constants of the sums
         batch = group.batch(np.zeros((0, view.codes), np.int64))
         request = batch.request
+        # room for counts, relevance and weight of each query, which `start` sends
         self.staged = Staged(_of_queries(request), view.queries, view.device)
         # a kernel takes no array without numbers: the cut 0 stands for none
         cuts = request.cuts if len(request.cuts) else np.zeros(1, np.int64)
         tables = [cuts, group.tables.discount, group.tables.harmonic]
         counts, relevance, weight = map(on_card, self.staged.arrays)
+        # the same for every batch, so they are sent once
         at_cuts, discount, harmonic = map(on_card, sent(tables, view.device))
         self.request = sums.CardRequest(
             counts,
@@ -144,7 +155,15 @@ class GroupSums:
 
 
 class CardView:
-    """What one view of a job needs on a card, of up to so many queries at once."""
+    """What one view of a job, a set of labels with its metrics, needs on a card, of up to `queries`
+    at once.
+
+    `plan`: the metrics and the ranges of the positives. `codes`: how many codes there are, 0 for a
+    distractor included. `lists`, `found`: what ranking writes, as tensors; `of_lists`, `of_found`,
+    `slots`: the same memory as kernels take it. `spare`: memory for the sums. `staged`, `ranges`:
+    where the positives lie. `readings`: lists by name of a reading; `first_by`: the one that tells
+    the level at rank 1, "" where labels are not partial. `groups`: the sums.
+    """
 
     def __init__(self, plan: MetricPlan, queries: int, device: torch.device) -> None:
         """Allocate what the kernels of this plan read and write, for up to `queries` at once.
@@ -160,7 +179,7 @@ class CardView:
         scores = torch.empty((2, queries, positives), device=device)
         codes = torch.empty((2, queries, positives), dtype=torch.uint8, device=device)
         left_out = torch.empty(queries, dtype=torch.int32, device=device)
-        flags = torch.empty((2, queries), dtype=torch.uint8, device=device)
+        flags = torch.empty((2, queries), dtype=torch.uint8, device=device)  # tied, overflows
         self.found = ranks.Found(self.lists.sizes, left_out, self.lists.first, flags[0], flags[1])
 
         of_lists = self.of_lists = self.lists.of_kernel()
@@ -169,7 +188,8 @@ class CardView:
             first_scores, of_lists.levels, of_lists.ranks, other_scores, on_card(codes[0])
         )
         self.of_found = ranks.Found(*map(on_card, self.found))
-        # the sums use the memory of the scores again, which nobody reads once all are ranked
+        # the sums use the memory of the scores again, which nobody reads once all are ranked: a
+        # float32 and an int32 are of one size
         self.spare = sums.Spare(on_card(scores.view(torch.int32)), on_card(codes))
         self._stage_ranges()
         self._make_groups()
@@ -177,7 +197,8 @@ class CardView:
     def _stage_ranges(self) -> None:
         """Make room on the card for where the positives of the queries lie: for every code the
         range of columns, from start to end, that holds its items."""
-        # the ranges of no queries tell the types and widths
+        # the ranges of no queries tell the types and widths: begins and sizes (n,), starts and ends
+        # (n, K), K the codes but 0
         self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
         begins, sizes, starts, ends = map(on_card, self.staged.arrays)
         # equal scores are ordered by these keys, one for each code
@@ -210,7 +231,7 @@ class CardView:
         readings = {
             group.reading.name: group.reading for group in self.plan.groups if group.reading
         }
-        self.first_by = ""
+        self.first_by = ""  # the lists themselves tell the level at rank 1
         if self.plan.ranker.known is not None:
             # reports show the level of the item ranked first as far as it is known
             own = readings_of.known(self.plan.ranker.depth)
@@ -237,7 +258,13 @@ class CardView:
 
 
 class CardValues:
-    """The values of some blocks' queries under one view, in the making."""
+    """The values of some blocks' n queries under one view, in the making.
+
+    `block`: where they are written; `fast`: its sums on the host. `width`: the columns of a row of
+    scores. Copies on the host that are complete once the card has finished: `found`, the items left
+    out, and flags of ties and overflows (n,); `lists`: ranks, levels (n, P) and sizes (n,), empty
+    where every metric is a sum; `first` (n,): the level at rank 1; `sums`: flat, for each group.
+    """
 
     def __init__(self, view: CardView, numbers: range, rows: Tensor) -> None:
         """Start to rank the positives of finished rows of scores (n, G), those of the blocks with
@@ -256,7 +283,8 @@ class CardValues:
         found = (view.found.left_out, view.found.tied, view.found.overflows)
         # copied to the host, as the view's arrays are written over by the next block
         self.found = [fetched(each[:queries]) for each in found]
-        # metrics that are no sums over ranks go by the lists themselves: ranks, levels and sizes
+        # metrics that are no sums over ranks (`others`) go by the lists themselves: ranks, levels
+        # and sizes, which are the first three members
         self.lists = [fetched(each[:queries]) for each in view.lists[:3] if view.plan.others]
 
         # under partial labels each reading makes lists of its own from those by code
@@ -284,12 +312,13 @@ class CardValues:
     def overflows(self) -> bool:
         """Whether a score was beyond the largest float: then more is missing in a row than what is
         left out of the list. The card must have finished."""
-        left_out, _, overflows = (each.numpy() for each in self.found)
+        left_out, _, overflows = (each.numpy() for each in self.found)  # (n,) each
         listed = self.block.counts.sum(axis=1)  # (n,): the items of each list, by the labels
         return bool(overflows.any() or (left_out != self.width - listed).any())
 
     def finish(self) -> None:
-        """Write the values to the block. The card must have finished."""
+        """Write the values to the block. The card must have finished. `found`, `first`, `sums` and
+        `lists` are copies on the host of what the kernels wrote."""
         values = self.block.values
         values.tied[:] = self.found[1].numpy()
         values.first_level[:] = self.first.numpy()
@@ -299,6 +328,7 @@ class CardValues:
             group.take(flat, batch)
         if self.lists:
             ranks_of, levels, sizes = (each.numpy() for each in self.lists)
+            # whole rows came back, of which the first `sizes` places are filled;
             # laid out flat, each query's row of (n, P) begins P places behind the one before
             starts = np.arange(len(sizes)) * ranks_of.shape[1]
             ranked = RankedPositives(
@@ -332,7 +362,7 @@ def _sizes_without_last(lists: CardLists, batch: Batch) -> Tensor:
         each[: len(counts)].gather(1, at)[:, 0].cpu().numpy()
         for each in (lists.ranks, lists.levels)
     )
-    size = sizes.cpu().numpy()
+    size = sizes.cpu().numpy()  # (n,): positives
     is_lost = (size > 0) & (rank == counts.sum(axis=1))
     # what is lost else is of level 0; an empty list has no last item
     counts[np.arange(len(counts)), np.where(is_lost, level, 0)] -= counts.sum(axis=1) > 0

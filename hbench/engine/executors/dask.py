@@ -148,8 +148,8 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 
 
 class Opened(WorkerPlugin):
-    """A job as a worker keeps it: its embeddings and the job itself, both made at their first
-    use."""
+    """A job as a worker keeps it: its embeddings, `read`, and the job itself, `made`, both None
+    until their first use; `lock`: held while one thread makes them, so that others wait for it."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Opened(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         """Called by dask on each worker when the plugin arrives there."""
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # `job` calls `embedded` while it holds the lock
         self.read: list[Any] | None = None
         self.made: Job | None = None
         threadpool_limits(1, user_api="blas")  # for good: tasks run beside one another

@@ -43,8 +43,9 @@ def on_devices(names: str) -> Execute:
     devices = [_device(name.strip()) for name in names.split(",")]
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
-        """Compute blocks on the cards together; each takes the next share when it is done with
-        one."""
+        """Compute blocks, given by their numbers, on the cards together; each takes the next share
+        of them when it is done with one. Raises UsageError for what no kernel of a card does:
+        values by name, and float64."""
         if job.by_name is not None or job.ranker.scores.dtype != "float32":
             raise UsageError(
                 "this evaluation cannot be done on a device",
@@ -52,6 +53,7 @@ def on_devices(names: str) -> Execute:
                 found="values by name" if job.by_name else str(job.ranker.scores.dtype),
                 fix="leave --device out to rank on the processors",
             )
+        # of each set of labels: the dataset's own, then other trees
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         cards = [CardJob(job, plans, device) for device in devices]
         # an error of too little memory names the first card
@@ -100,6 +102,8 @@ def shares_of_blocks(blocks: Sequence[int], at_once: int) -> list[range]:
     """
     shares: list[range] = []
     for block in blocks:
+        # a neighbour goes to the share before, unless that is full; blocks that were kept are
+        # missing, and part their neighbours
         last = shares[-1] if shares else range(0)
         if last and block == last.stop and len(last) < at_once:
             shares[-1] = range(last.start, block + 1)
@@ -119,7 +123,8 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
 
     def run(values: Iterator[tuple[int, Values]]) -> None:
         """Put what the iterator `values` gives, pairs of a block's number and its values, into the
-        queue, then None to say that it has ended."""
+        queue, then None to say that it has ended; it also ends once nobody wants more
+        (`is_over`)."""
         try:
             for pair in values:
                 found.put(pair)
@@ -131,7 +136,7 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
     with ThreadPoolExecutor(len(each)) as pool:
         tasks = [pool.submit(run, values) for values in each]
         try:
-            left = len(tasks)
+            left = len(tasks)  # iterators that have not ended
             while left:
                 pair = found.get()
                 if pair is None:
@@ -145,7 +150,11 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
 
 
 class CardJob:
-    """One card at work on a job: its gallery, and what all shares of the blocks need there."""
+    """One card at work on a job: its gallery, and what all shares of the blocks need there.
+
+    `plans`: of the job's own view of the labels, then of its other views. A share: some blocks that
+    follow one another, ranked together.
+    """
 
     def __init__(self, job: Job, plans: Sequence[MetricPlan], device: torch.device) -> None:
         """`plans`: of the job's own view of the labels, then of its other views; the gallery is
@@ -211,7 +220,7 @@ class CardJob:
         """Start to rank the blocks with these numbers on the card, under every view of the labels;
         keep the first results of each query where the job wants them (`job.top`)."""
         ranker = self.job.ranker
-        rows = self.finished_rows(numbers)
+        rows = self.finished_rows(numbers)  # (n, G): of all queries of these blocks
         own, *others = [CardValues(view, numbers, self._in_order(rows, view)) for view in views]
         if self.job.top is not None:
             first = own.block.first
@@ -230,6 +239,7 @@ class CardJob:
         positives are moved behind the gallery."""
         rows = self.gallery.rows(numbers)
         ranker = self.job.ranker
+        # the canonical number of the first query
         first = numbers.start * ranker.scores.block_size
         if len(ranker.copies):  # the columns of copies, then those of their originals
             rows[:, self.copies[0]] = rows[:, self.copies[1]]
@@ -241,8 +251,8 @@ class CardJob:
 
 
 class _Share(NamedTuple):
-    """Blocks whose values are in the making, under the job's own view and others; `done` comes when
-    the device has found all."""
+    """Blocks, by their `numbers`, whose values are in the making, under the job's `own` view and
+    `others`; the event `done` comes when the device has found all, None: it has already."""
 
     numbers: range
     own: CardValues
@@ -255,6 +265,7 @@ class _Share(NamedTuple):
         if self.done is not None:
             self.done.synchronize()
         scores = self.own.block.ranker.scores
+        # one view tells: all have the same scores
         if self.own.overflows():
             raise overflow(scores.query_rows.read(self.own.block.queries))
         for view in (self.own, *self.others):
@@ -272,6 +283,10 @@ class _Share(NamedTuple):
 class Gallery:
     """The gallery's vectors on the device, kept there if they take up at most half of what is free,
     else moved by chunks.
+
+    `scores`: the vectors on the host, in blocks of queries and chunks of the gallery. `kept` (G,
+    D): the gallery on the card, None where it is moved. `group`: blocks that are multiplied
+    together. `is_mutual`: whether the queries' vectors are the gallery's, in the same order.
     """
 
     def __init__(self, scores: Scores, device: torch.device) -> None:
@@ -296,10 +311,13 @@ class Gallery:
     def rows(self, numbers: range) -> Tensor:
         """The scores (n, G) of the queries of some blocks. They are multiplied by groups of blocks
         that the data alone decide, so that their bits do not depend on which are asked for."""
-        size = self.scores.block_size * self.group
+        size = self.scores.block_size * self.group  # queries of a group
+        # the queries asked for, in canonical order; the last block may be partly filled
         first = numbers.start * self.scores.block_size
         last = min(numbers.stop * self.scores.block_size, len(self.scores.queries))
         rows = torch.empty((last - first, len(self.scores.columns)), device=self.device)
+        # every group that holds one of these queries (−(−a // b) is a / b rounded up): its vectors,
+        # and the number of its first query
         groups = [
             (self._vectors(group, size), group * size)
             for group in range(first // size, -(-last // size))
@@ -320,7 +338,7 @@ class Gallery:
         """The vectors (size, D) of a group of `size` queries. The last group is filled up with
         copies of its last vector: a product of another shape would round in other places."""
         queries = slice(group * size, (group + 1) * size)
-        if self.kept is not None and self.is_mutual:
+        if self.kept is not None and self.is_mutual:  # they are on the card already
             vectors = self.kept[queries]
         else:
             rows = self.scores.query_rows.read(self.scores.queries[queries])
@@ -348,6 +366,7 @@ def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
     pairs of a row and a column as arrays (pairs,): what is moved, with its place behind the
     gallery, and what becomes −inf, the moved items and those that are left out.
     """
+    # all but the first member, the width, are index arrays
     of_row, place, column, all_rows, all_columns = sent(placed[1:], rows.device)
     size = rows.shape[1]
     arranged = torch.full((len(rows), size + placed.width), -torch.inf, device=rows.device)

@@ -51,6 +51,7 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
 
     def resumed(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         """Yield the kept blocks first, then compute and keep the others."""
+        # 16 digits name the folder; every file holds all of them, and is compared
         paths = {block: folder / job.digest[:16] / f"block-{block:06}.npz" for block in blocks}
         missing = []
         for block in blocks:
@@ -79,6 +80,7 @@ def _values_in_file(path: Path, job: Job, block: int) -> Values | None:
         header, arrays = files.read(path)
     except SubmissionError:
         return None
+    # empty values of this block tell the types and shapes, by the names of the arrays in a file
     expected = job.nothing(len(job.ranker.rows(block)))
     shapes = {name: (array.dtype, array.shape) for name, array in _arrays_of(expected).items()}
     found = {name: (array.dtype, array.shape) for name, array in arrays.items()}

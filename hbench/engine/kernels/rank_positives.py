@@ -72,7 +72,8 @@ def rank_rows(
     """Write the ranks and levels of the positives of n rows of scores (n, G), −inf where left out
     of the list, to `out`. `by_score`: the positives of each row, sorted; `parts`: where they lie.
     """
-    # buffers that fit the largest portion of any row
+    # buffers that fit the largest portion of any row: `before`, positives by bucket, one place more
+    # than there are buckets; `counts`, distractors by slot, one place more for those behind all
     most = np.int64(0)
     for row in range(len(rows)):
         most = max(most, min(out.ends[row] - out.starts[row], np.int64(rule.portion)))
@@ -93,6 +94,7 @@ def rank_rows(
         distractors = (rows[row, :begin], rows[row, begin + size :])
         for start in range(0, len(ranks), rule.portion):
             of_portion = ranks[start : start + rule.portion]
+            # one score more, where a search ends: the next portion's best, or the −inf behind all
             ordered = by_score.scores[offset + start : offset + start + len(of_portion) + 1]
             above = counts[: len(of_portion) + 1]
             above[:] = 0
@@ -122,6 +124,7 @@ def count_above(
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
         # a table takes time to fill, too: fewer buckets where few distractors are looked up in it
+        # (per positive, by how many distractors there are for each)
         total = len(distractors[0]) + len(distractors[1])
         buckets = positives * (
             BUCKETS if total > 10 * positives else 8 if total > 4 * positives else 4
@@ -216,6 +219,7 @@ def count_distractors(
             score = tile[i]
             slot: Scalar = np.uint64(before[np.uint64(buckets[i])])
             slot += np.uint64(ordered[slot] > score)  # no branch: most often the last step
+            # two positives or more share the bucket, or one has this very score
             if ordered[slot] >= score:
                 end = np.uint64(before[np.uint64(buckets[i]) + one])
                 slot = first_after(ordered, score, slot, end, False)

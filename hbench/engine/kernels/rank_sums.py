@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 
 
 class Tables(NamedTuple):
-    """Tables by rank, from 0: `discount` 1/log2(1 + r), its sum from 1, `harmonic` Σ_{n≤r} 1/n."""
+    """Tables by rank r, from 0 to the gallery's size: `discount` 1/log2(1 + r), `discount_sum` its
+    sum from rank 1 to r, `harmonic` Σ_{n≤r} 1/n."""
 
     discount: Floats
     discount_sum: Floats
@@ -33,8 +34,8 @@ class Tables(NamedTuple):
 
 
 class Grades(NamedTuple):
-    """`relevance`, `weight` and `counts` (L+1,) of one query's levels: what one graded sum goes
-    by."""
+    """`relevance`, `weight` and `counts` (L+1,) of one query's levels, from 0: what one graded sum
+    goes by. The weight is how often an item of the level counts, nearly always once."""
 
     relevance: Floats
     weight: NDArray[np.int64]
@@ -42,10 +43,10 @@ class Grades(NamedTuple):
 
 
 class SumRequest(NamedTuple):
-    """The sums to take for Q queries: `counts` (Q, L+1); `cuts` (C,), ascending; `relevance`,
-    `weight` (Q, H, L+1) of H graded sums. `lowest`: the lowest level that is listed. `binary`: also
-    the ASI of every level's binary labels. `gain`, `overlap`: whether to take the gains and the
-    ASI; else they stay 0."""
+    """The sums to take for Q queries: `counts` (Q, L+1), the items of each list by level; `cuts`
+    (C,), ranks, ascending; `relevance`, `weight` (Q, H, L+1) of H graded sums. `tables`: by rank.
+    `lowest`: the lowest level that is listed. `binary`: also the ASI of every level's binary
+    labels. `gain`, `overlap`: whether to take the gains and the ASI; else they stay 0."""
 
     counts: NDArray[np.int64]
     cuts: NDArray[np.int64]

@@ -138,7 +138,7 @@ def insert(keys: Keys, most: int) -> bool:
     """Sort almost sorted keys by insertion; False, with the same keys in some order, once more than
     `most` were moved.
     """
-    moved = 0
+    moved = 0  # places by which keys have been moved, in all
     for item in range(1, len(keys)):
         key = keys[item]
         if key < keys[item - 1]:
@@ -159,11 +159,12 @@ INFINITE = 0x7F800000
 
 
 class Parts(NamedTuple):
-    """Parts of n rows: a part begins at column `begins` (n,) and lies at `offsets` (n,) of flat
-    arrays, `sizes` (n,) long.
+    """Parts of n rows of scores, one for each query: the columns in which its positives lie.
 
-    `starts`, `ends` (n, L): the columns of the items of level ≥ l, l from `lowest` on; all lower
-    ones count as level 0.
+    A part is `sizes` (n,) columns from column `begins` (n,) on; in flat arrays of all parts it lies
+    from place `offsets` (n,) on, and one place more follows it. `starts`, `ends` (n, L): inside of
+    it, the columns of the items of level ≥ l, in column l − 1, l from `lowest` on; all lower ones
+    count as level 0. Under partial labels codes stand for levels, two for each.
     """
 
     begins: NDArray[np.int64]
@@ -176,7 +177,8 @@ class Parts(NamedTuple):
     def of(self, rows: slice) -> Parts:
         """The parts of some of the rows; their offsets count anew from 0, for flat arrays that
         hold these rows alone."""
-        arrays = [array[rows] for array in self[:-1]]
+        arrays = [array[rows] for array in self[:-1]]  # all but `lowest`
+        # [:1] and not [0]: of no rows there is no first one
         offsets = arrays[1] - arrays[1][:1]
         return Parts(arrays[0], offsets, arrays[2], arrays[3], arrays[4], self.lowest)
 
@@ -256,11 +258,13 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
     `to`, flat arrays in which part i lies at `parts.offsets[i]`; a key holds the place of the score
     among the distinct ones, since the score itself does not fit."""
     coding = to.coding
+    # `first`: the place of the part in the flat arrays
     for row, begin, first, size in zip(
         range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True
     ):
         scores = rows[row, begin : begin + size]
         ties = tie_keys(parts, row, coding.of_level)
+        # lexsort takes its last key first: the highest score, then the tie key
         by_rank = np.lexsort((ties, -scores))
         kind = to.keys.dtype.type
         at = slice(first, first + size)
@@ -329,6 +333,7 @@ def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
     smallest = np.uint32(SIZE)
     for item in range(len(bits)):
         size = np.uint32(bits[item] & np.uint32(SIZE))
+        # the smallest size but zero, less one: a code above 0 stands for a size above the floor
         less_one = np.uint32(size - np.uint32(1))  # zero becomes the largest number
         smallest = less_one if less_one < smallest else smallest
         # infinity has a code of its own, whatever the floor

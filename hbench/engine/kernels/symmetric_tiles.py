@@ -30,8 +30,9 @@ LINE = 16  # rows of them at once: a line of the cache
 
 
 class SortedPositives(NamedTuple):
-    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each part, the
-    query itself as −inf, and −inf once more; `levels`, alike."""
+    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each part, best
+    first, the query itself as −inf, and −inf once more; `levels` uint8, alike, or codes; `parts`:
+    where each query's lie there, and the columns of their items."""
 
     ordered: NDArray[np.floating]
     levels: NDArray[np.uint8]
@@ -45,8 +46,8 @@ class SortedPositives(NamedTuple):
 
 class Counts(NamedTuple):
     """The counts of n queries: `above`, as flat as the `ordered` of their lists, the distractors
-    between one positive and the next; `best` (n, L+1), the highest score of each level, and `top`
-    (n,), of all; `tied` (n,)."""
+    between one positive and the next; `best` (n, L+1), the highest score of each level from 0, and
+    `top` (n,), of all; `tied` (n,), whether a distractor has the score of a positive."""
 
     above: NDArray[np.int32]
     best: NDArray[np.floating]
@@ -57,7 +58,7 @@ class Counts(NamedTuple):
     def zeros(cls, lists: SortedPositives) -> Counts:
         """Counts for the queries of these lists before any score is looked at: zero, and −inf as
         the best."""
-        queries, levels = lists.parts.starts.shape
+        queries, levels = lists.parts.starts.shape  # levels from 1; level 0 has a best, too
         best = np.full((queries, levels + 1), -np.inf, lists.ordered.dtype)
         return cls(
             np.zeros(len(lists.ordered), np.int32), best, best.max(axis=1), np.zeros(queries, bool)
@@ -78,7 +79,7 @@ class Counts(NamedTuple):
 
 class TileSide(NamedTuple):
     """The queries of a tile's rows, or of its columns: the canonical number of the `first`, their
-    lists, and their counts.
+    lists, and their counts, which are written to.
     """
 
     first: int
@@ -104,8 +105,8 @@ def count_tile(
     both sides, since each call of a compiled function is compiled anew."""
     before = np.empty(BUCKETS * most + 1, np.uint16)
     turned = np.empty((TURNED, len(tile)), tile.dtype)
-    # the place of the first row in its side's lists; the first column's item; whether items beyond
-    # each query are counted
+    # `begun`: the place of the first row in its side's lists; `item`: the first column's item;
+    # `beyond`: whether items beyond each query are counted
     scores = tile
     side = rows
     begun = 0
@@ -117,7 +118,8 @@ def count_tile(
         for row in range(len(scores)):
             place = begun + row
             # the query's own column, −1 where it lies before this tile: items beyond it count for
-            # the rows, items before it for the columns, so that each pair is met once by either
+            # the rows, items before it for the columns, so that each pair is met once by either.
+            # `near`: the scores that count for it; `first`: the item of the first of them
             itself = max(side.first + place - item, -1)
             near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
             first = item + itself + 1 if beyond else item

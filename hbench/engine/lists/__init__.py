@@ -56,10 +56,12 @@ class RowArrangement(NamedTuple):
 
 
 class ListedItems:
-    """Arranges the rows of scores of `size` gallery items by lists.
+    """Arranges the rows of scores of `size` gallery items by `lists` of positives.
 
+    `numbers` (Q,): how many positives each query has, which an arranged row has behind the gallery.
     `starts`, `ends` (Q, K − 1): the range of the items of every code in an arranged row, each
-    written over those before it.
+    written over those before it; code c stands in column c − 1, since code 0, of distractors, has
+    no range.
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
@@ -67,10 +69,10 @@ class ListedItems:
         two for each: odd, items of this level, and even, items that may be of a finer one."""
         self.lists = lists
         self.size = size
-        positive = lists.counts[:, 1:]
+        positive = lists.counts[:, 1:]  # without code 0, of distractors
         # (Q, K − 1): items of this code or a higher one, which come first in an arranged row
         at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
-        self.numbers = at_least[:, 0]
+        self.numbers = at_least[:, 0]  # code 1 or higher: all positives
         self.starts = np.full_like(at_least, size)
         self.ends = size + at_least
         # a level's range holds all finer items, too; "may be finer" (even) holds its own alone.
@@ -89,7 +91,7 @@ class ListedItems:
 
         `scores` (n, G): of the queries from `first` on in canonical order.
         """
-        width = int(self.numbers[first : first + len(scores)].max(initial=0))
+        width = int(self.numbers[first : first + len(scores)].max(initial=0))  # P
         rows = np.empty((len(scores), self.size + width), scores.dtype)
         rows[:, : self.size] = scores
         for query, (row, of_query) in enumerate(zip(rows, scores, strict=True), start=first):
@@ -98,12 +100,14 @@ class ListedItems:
             row[self.lists.left_out(query)] = -np.inf
             # the ranges of the codes lie in these places behind the gallery
             row[self.size : self.size + len(positives)] = of_query[positives]
+            # what is left of the P places of a query that has fewer positives
             row[self.size + len(positives) :] = -np.inf
         return rows
 
     def placed(self, first: int, last: int) -> RowArrangement:
         """How `arranged` moves the scores of the queries from `first` to `last`, in canonical
-        order: as index arrays, which a card can apply to all rows at once."""
+        order: as index arrays, which a card can apply to all rows at once. Rows count from
+        `first`, and places from the end of the gallery."""
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]
         numbers = list(map(len, positives))
@@ -122,7 +126,8 @@ class ListedItems:
     def columns(self, queries: Positions, places: Positions) -> Positions:
         """The gallery columns (n,) of the items that stand at these `places` (n,) of arranged rows,
         in which each query's positives were moved behind the gallery; `queries` (n,): the query of
-        each place, by its number in canonical order.
+        each place, by its number in canonical order. `size`: the items of the gallery, and so the
+        first place behind it.
         """
         # places behind the gallery hold the positives, in their order; others have not moved
         columns = places.copy()

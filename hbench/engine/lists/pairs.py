@@ -22,7 +22,10 @@ class QueryLists(NamedTuple):
 class PairLists:
     """The listed pairs of the queries in their canonical order, by column.
 
-    Raises DataError for a pair that is listed twice at one level, and for a level above the tree's.
+    `columns`, `levels` (n,): the item and the level of each pair, −1 for what is left out; those of
+    query q are from bounds[q] to bounds[q + 1], the finest level first. `counts` (Q, L + 1): the
+    items of each list by level. Raises DataError for a pair that is listed twice at one level, and
+    for a level above the tree's.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class PairLists:
         # their inverse: from a row of the manifest to the place where it is ranked
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))
-        number = np.diff(lists.bounds)
+        number = np.diff(lists.bounds)  # (Q,): how many pairs each query has
         place = np.empty_like(queries)
         place[queries] = np.arange(len(queries))
 
@@ -59,9 +62,10 @@ class PairLists:
                 f"{self.levels.max(initial=0)}",
             )
 
-        # items that nobody judged share no level
+        # items that nobody judged share no level; what is left out (−1) is counted nowhere
         self.counts = np.zeros((len(queries), depth + 1), np.int64)
         is_level = self.levels >= 0
+        # .at: a query has several pairs of one level
         np.add.at(self.counts, (of_query[order][is_level], self.levels[is_level]), 1)
         self.counts[:, 0] += len(columns) - number[queries]
 

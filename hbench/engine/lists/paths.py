@@ -22,9 +22,10 @@ SETS_KEPT = 16  # of paths, whose lists are in use: queries of one class follow 
 
 
 class KnownPaths:
-    """All paths of the queries or of the gallery, in canonical order of their items: `labels`,
-    whose they are (`items`), and to which level each is `known`; None where all are known to the
-    finest."""
+    """All E paths of the queries or of the gallery, items in canonical order: `labels` (E, L),
+    whose they are, `items` (E,), and to which level each is `known` (E,); None where all are known
+    to the finest. `size`: the number of items. First come the first paths of all items, then the
+    further ones of those that have several."""
 
     def __init__(self, paths: Paths, order: Positions, known: Known | None) -> None:
         """`paths`: of N items, in input order, the first of each and the further ones, `more`;
@@ -50,10 +51,15 @@ class KnownPaths:
 
 
 class PathLists:
-    """The positives of the canonical queries by the paths of both sides; `out`: what is left out of
-    which list.
+    """The positives of the canonical queries by the paths of both sides.
 
-    `counts` (Q, K): items by code, without what is left out.
+    `out(first, last)`: pairs of a query, counted from `first`, and a column that its list leaves
+    out. `size`: G, the items of the gallery; `depth`: L. `items` (E,): whose the gallery's paths
+    are, in canonical order of the paths; `starts`, `ends` (P, L): which of these share at least l
+    levels with each of the queries' P different paths; `unknown`: starts and ends (P, L − 1) of
+    those that may share more than level l, None where labels are not partial. `sets`: the different
+    sets of paths that queries have, numbers of such paths; `set_of` (Q,): which of them each query
+    has. `counts` (Q, K): items by code, without what is left out.
     """
 
     def __init__(self, queries: KnownPaths, gallery: KnownPaths, out: LeftOut) -> None:
@@ -73,17 +79,19 @@ class PathLists:
         that share at least l levels with each of the queries' P different paths; `items`: whose
         these paths are; `unknown`: ranges of paths that may be finer, where labels are partial.
         """
+        # columns (E,): L of labels, and, where labels are partial, how far each path is known
         by_path = (
             [*queries.labels.T] if queries.known is None else [*queries.labels.T, queries.known]
         )
-        # queries share few different paths; one known less deep is another path
+        # queries share few different paths; one known less deep is another path. `first`: where
+        # each stands first; `place` (E,): which of them a path is
         different, first, place = np.unique(
             np.stack(by_path, axis=1), axis=0, return_index=True, return_inverse=True
         )
         self.path_of_entry = place.reshape(-1)
         order = canonical_order(gallery.labels, gallery.items.astype(np.uint64))
         self.items = gallery.items[order]
-        labels = different[:, : self.depth].astype(np.int32)
+        labels = different[:, : self.depth].astype(np.int32)  # without the depth
         ranked = gallery.labels[order]
         self.starts, self.ends = level_ranges(labels, ranked)
         self.unknown: tuple[Positions, Positions] | None = None
@@ -127,9 +135,11 @@ class PathLists:
             return levels
 
         may_be_finer = np.zeros(self.size, bool)
+        # `unknown`: of each path and level but the finest, the range of what may share more
         for path in paths:
             for start, end in zip(self.unknown[0][path], self.unknown[1][path], strict=True):
                 may_be_finer[self.items[start:end]] = True
+        # an item of several paths may be known to share all levels by another one
         may_be_finer &= levels < self.depth
         # level l has the code 2l − 1, and 2l where the item may be finer (hbench.metrics.readings)
         codes: Known = np.where(levels == 0, 0, 2 * levels - 1 + may_be_finer).astype(np.uint8)
@@ -140,8 +150,10 @@ class PathLists:
 
         Codes are computed once for a set of paths, not for each of the many queries that have it.
         """
+        # levels from 0 to L, or under partial labels two codes for each but the finest, and 0
         number = self.depth + 1 if self.unknown is None else 2 * self.depth
         counts = np.empty((len(self.set_of), number), np.int64)
+        # pairs of a query and a column that its list leaves out, of all queries
         rows, columns = self.out(0, len(self.set_of))
         # what is left out, and the queries, in order of their set of paths: each set is one slice
         sets = np.arange(len(self.sets) + 1)
@@ -171,7 +183,8 @@ class PathLists:
 
     def positives(self, query: int) -> Positions:
         """The columns of the positives of a query, given by its canonical number; the highest code
-        first. The list of its set of paths is kept, for the next query mostly has the same set."""
+        first. The list of its set of paths is kept, for the next query mostly has the same set; so
+        it is not changed here: what this query leaves out is taken from a copy."""
         listed = self._positives_of(int(self.set_of[query]))
         out = self.left_out(query)
         if not len(out):

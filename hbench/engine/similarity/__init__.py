@@ -65,12 +65,14 @@ def named(text: str) -> tuple[str, Similarity]:
     if match["name"] in SYNONYMS and match["name"] not in similarities:
         raise UnknownName("similarity", text, similarities, meant=repr(SYNONYMS[match["name"]]))
 
-    # the keyword-only parameters of a similarity's function are its options, all of them numbers
+    # the keyword-only parameters of a similarity's function are its options, all of them numbers:
+    # {name: default}
     function = similarities[match["name"]]
     parameters = inspect.signature(function).parameters.values()
     defaults = {
         option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY
     }
+    # (name, value) of each option that is given, as texts: [::2] leaves the "=" out
     pairs = [
         part.strip().partition("=")[::2]
         for part in (match["options"] or "").split(",")
@@ -101,6 +103,7 @@ def named(text: str) -> tuple[str, Similarity]:
                 found=f"{value:g}",
             )
 
+    # 1.0 is spelled 1, so that one curvature has one name
     spelled = ",".join(f"{option}={value!r}".removesuffix(".0") for option, value in chosen.items())
     return f"{match['name']}({spelled})", partial(function, **chosen)
 
@@ -136,7 +139,7 @@ def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Ro
     Vectors far from 0 are moved there first, which no distance notices: float32 would lose their
     differences.
     """
-    shift = far_centre(gallery)
+    shift = far_centre(gallery)  # (D,), None where the vectors are not far from 0
     halves = (
         squared_norms(gallery) if shift is None else Rows(gallery, shift=shift).squared_norms()
     ) / 2
@@ -183,6 +186,7 @@ def poincare(
     vectors outside of the ball of radius 1/√c.
     """
     norms = {"queries": squared_norms(queries), "gallery": squared_norms(gallery)}
+    # |x|² ≥ 1/c: on the border or beyond, where no distance is defined
     for what, squares in norms.items():
         outside = np.flatnonzero(curvature * squares >= 1)
         if len(outside):
@@ -194,6 +198,7 @@ def poincare(
                 "vectors into the ball first",
             )
 
+    # s as one product of D + 1 numbers: w(g)·g with q, and −w(g)·|g|² with (1 + c|q|²)/2
     weight = 1 / (1 - curvature * norms["gallery"])
     kind = float_type(gallery)
     last = (1 + curvature * norms["queries"]) / 2
@@ -234,6 +239,7 @@ def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
                 "dot",
             )
 
+        # int8: the bits are uint8, which has no −1
         bits[start : start + TILE] = 2 * np.unpackbits(codes, axis=1).astype(np.int8) - 1
 
     return bits

@@ -22,8 +22,9 @@ ROWS_AT_ONCE = 16384
 
 
 class SelectedRows:
-    """`vectors[rows]`, gathered block by block; `movable`: whether the rows may be moved, since
-    nobody else looks at them. `whole`: the scan of all vectors, if they were read before."""
+    """`vectors[rows]`, rows (n,) of an array (N, D), gathered when they are read: an array of
+    `dtype` and `shape` (n, D) to the caller. `movable`: whether the rows may be moved within the
+    array, since nobody else looks at them. `scan`: of the selected rows."""
 
     def __init__(
         self,
@@ -42,7 +43,8 @@ class SelectedRows:
             self.scan = whole.of(rows)  # in place of the cached property, which would read again
         self.dtype = vectors.dtype
         self.shape = (len(rows), vectors.shape[1])
-        # of a mapped file every page that is written to would become memory
+        # of a mapped file every page that is written to would become memory; a view's owner, a row
+        # that is selected twice or rows that are not contiguous forbid it as well
         in_memory = vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
         self.movable = movable and in_memory and len(np.unique(rows)) == len(rows)
 
@@ -69,11 +71,12 @@ class SelectedRows:
         """Move the selected rows to the front of the array, in place, in this `order` (n,) of their
         positions, and return that front (n, D). A position still stands for the same row: `rows`
         says where it lies now."""
-        sources = self.rows[order]
+        selected = self.rows[order]
         # rows that nobody selected follow, so that all rows of the array have a place
         others = np.ones(len(self.vectors), bool)
-        others[sources] = False
-        sources = np.concatenate([sources, np.flatnonzero(others)])
+        others[selected] = False
+        # (N,): which row comes to stand at each place
+        sources = np.concatenate([selected, np.flatnonzero(others)])
         if compiling_pays(self.vectors.size):
             move_rows(self.vectors, sources)
         else:
@@ -131,20 +134,21 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
             f"the {what} hold masked numbers", expected="a number in every place", found=masked
         )
 
-    array = np.asarray(as_array(vectors, what))
-    if array.ndim != 2 or not array.size or array.dtype.kind not in "fiu":
+    given = np.asarray(as_array(vectors, what))
+    if given.ndim != 2 or not given.size or given.dtype.kind not in "fiu":
         raise SubmissionError(
             f"the {what} cannot be ranked",
             expected="numbers of shape (items, dimensions)",
-            found=f"{array.dtype} of shape {array.shape}",
-            fix=f"stack the rows of arrays: np.stack({what})" if _holds_arrays(array) else None,
+            found=f"{given.dtype} of shape {given.shape}",
+            fix=f"stack the rows of arrays: np.stack({what})" if _holds_arrays(given) else None,
         )
 
-    native = array.dtype.newbyteorder("=")
+    kind = given.dtype.newbyteorder("=")
     # float32 holds integers of one or two bytes exactly; longer ones and float128 become float64
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
-        native = np.dtype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
-    array = array.astype(native, copy=False)
+    if given.dtype.kind != "f" or given.dtype.itemsize > 8:
+        kind = np.dtype(np.float32 if given.dtype.itemsize <= 2 else np.float64)
+    array = given.astype(kind, copy=False)
+    # some rows at a time, so that the flags of all numbers take no memory at once
     parts = [array[start : start + ROWS_AT_ONCE] for start in range(0, len(array), ROWS_AT_ONCE)]
     bad = np.flatnonzero(~np.concatenate([np.isfinite(part).all(axis=1) for part in parts]))
     if len(bad):
@@ -165,8 +169,8 @@ TILE = 512  # rows read and scaled at once: they stay in the second cache
 
 @dataclass(frozen=True)
 class Rows:
-    """`vectors` (N, D) less a `shift` (D,), each row times its `scale` (N,), and `last` (N,) as one
-    more dimension, if given.
+    """Rows as they are multiplied: `vectors` (N, D) less a `shift` (D,), each row times its `scale`
+    (N,), and `last` (N,) as one more dimension behind, not scaled; None: none of it.
     """
 
     vectors: NDArray[np.floating]
@@ -190,8 +194,10 @@ class Rows:
     def read(
         self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:
-        """The rows at these positions (n,), in `out` (n, width) if given."""
-        out = np.empty((len(positions), self.width), self.dtype) if out is None else out
+        """The rows at these positions (n,), in `out` (n, width) if given; float32 or float64,
+        `width` is D, or D + 1 where there is one more dimension."""
+        if out is None:
+            out = np.empty((len(positions), self.width), self.dtype)
         dimensions = self.vectors.shape[1]
         if self.last is not None:  # one more dimension, behind those of the vectors
             out[:, dimensions] = self.last[positions]
@@ -210,7 +216,8 @@ class Rows:
             at = slice(start, start + TILE)
             tile = out[start : start + TILE, :dimensions]
             if tile.dtype == source.dtype and tile.flags.c_contiguous:
-                # quicker than an assignment; other modes hold the rows twice
+                # quicker than an assignment; other modes hold the rows twice. "clip" changes no
+                # position: all are in the array
                 np.take(source, rows[at], axis=0, out=tile, mode="clip")
             else:
                 tile[:] = source[rows[at]]
@@ -221,13 +228,13 @@ class Rows:
         return out
 
     def squared_norms(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """|v|² of the rows at these positions, by default of all, in float64, read block by
-        block."""
-        positions = np.arange(len(self)) if positions is None else positions
-        result = np.empty(len(positions))
-        for start in range(0, len(positions), TILE):
+        """|v|² of the rows at these positions (n,), by default of all, in float64 (n,), read TILE
+        rows at a time."""
+        wanted = np.arange(len(self)) if positions is None else positions
+        result = np.empty(len(wanted))
+        for start in range(0, len(wanted), TILE):
             # in float64, so that the sum of squares loses no digit of the float32 numbers
-            block = self.read(positions[start : start + TILE]).astype(np.float64)
+            block = self.read(wanted[start : start + TILE]).astype(np.float64)
             result[start : start + TILE] = np.einsum("nd,nd->n", block, block)
         return result
 
@@ -243,15 +250,16 @@ class Rows:
             return self
         if self.last is not None or self.shift is not None:
             return self
-        moved = vectors.move(order)
+        moved = vectors.move(order)  # (n, D): in the new order; a position still means the same row
         for start in range(0, len(order) if self.scale is not None else 0, TILE):
             at = slice(start, start + TILE)
             moved[at] *= self.scale[order[at], None]
-        return Rows(vectors)
+        return Rows(vectors)  # without a scale: it is in the numbers now
 
     def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:
         """A view of the rows at these positions (n,), if they lie in memory one after another as
         they are multiplied; None where `read` must copy or compute them."""
+        # the array that holds them, and their rows (n,) in it
         source, rows = where(self.vectors, positions)
         plain = (
             self.scale is None
@@ -328,5 +336,5 @@ def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
         high = np.maximum(high, part.max(axis=0))
     middle = (low + high) / 2
     spread = (high - low) / 2
-    is_far = middle @ middle > FAR**2 * (spread @ spread)  # lengths, both squared
+    is_far = middle @ middle > FAR**2 * (spread @ spread)  # lengths in space, both squared
     return middle.astype(float_type(vectors)) if is_far else None

@@ -42,6 +42,11 @@ SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence while it 
 class Block:
     """Accumulates the metric values of one block of queries, or of some that follow one another.
 
+    `first`: the canonical number of its first query. `queries` (n,): the input positions of its
+    queries, in canonical order. `counts` (n, K): the items of each list by code: its levels, or
+    under partial labels two codes per level. `reading`: under partial labels, which level a code
+    counts as in `first_level` and `counts` of the values; else None. `values`: what is accumulated.
+
     `adders` take rows of scores (n, G) of the queries from a place of the block on, and `finishers`
     write what can only be written when every query was added. `others`: the same block under other
     views of the labels. Their rankers put the columns of a finished row in their own order, so they
@@ -55,8 +60,10 @@ class Block:
         `numbers`: the blocks, one after another; `metrics`: how many values a query gets.
         """
         size = ranker.scores.block_size
-        self.ranker, self.first = ranker, numbers.start * size
+        self.ranker = ranker
+        self.first = numbers.start * size  # the canonical number of the first query
         self.queries = ranker.queries[self.first : numbers.stop * size]
+        # (n, K): the items of each list by code, which is a level where labels are not partial
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
         # under partial labels a reading tells which level each code counts as
         self.reading = None if ranker.known is None else readings.known(ranker.depth)
@@ -70,6 +77,7 @@ class Block:
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         """Compute the values of the queries from place `start` of the block on, by their rows of
         scores (n, G), which have been multiplied and nothing else; under every view of the labels.
+        Each function of `adders` computes some of the values, and writes them.
         """
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:
@@ -87,7 +95,7 @@ class Block:
     def skip_partial(self, rows: Mapping[int, int]) -> None:
         """Make metrics undefined, NaN, for the queries whose labels end above the level that the
         metric needs. `rows`: from the row of a metric among the values to that level."""
-        if self.ranker.known is not None:
+        if self.ranker.known is not None:  # (Q,) levels known of each query; None: all are
             of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
             for row, level in rows.items():
                 self.values.values[row, of_queries < level] = np.nan
@@ -109,6 +117,7 @@ class JobPlans:
         by name and for the first results, as far as the job asks for these."""
         job = self.job
         block = _started(job, self.own, number)
+        # after the values by the tree: those by name are written over them, where both exist
         if job.by_name is not None:
             fill_by_name(block, job.scorers, job.by_name)
         block.others = [
@@ -126,6 +135,7 @@ class JobPlans:
         labels, a copy of some rows where these are put into another order, and the level sequence
         of a query where formulas compute the values (no plan of sums, or values by name)."""
         ranker = self.job.ranker
+        # places behind the gallery of a row whose positives are listed, and moved there
         listed = 0 if ranker.listed is None else ranker.listed.width
         size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
         # rows are copied into another order, some at a time, but one at least
@@ -189,6 +199,7 @@ class FastColumns:
         """
         first = self.block.first + start
         last = self.block.first + start + len(scores)
+        # where in its row each query's positives lie, and the items of each code among them
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
         # (n,): only positives from the lowest level on that a metric needs are ranked
         positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
@@ -207,10 +218,9 @@ class FastColumns:
                 # positives below the lowest level that a metric needs are not ranked, but one of
                 # them may come first: where no ranked one does, all scores are looked at
                 if self.plan.lowest > 1:
-                    pessimistic = self.plan.rule.pessimistic
-                    unknown = levels == 0
-                    best_items.levels_of_best(
-                        scores[at], parts.of(at), pessimistic, levels, unknown
+                    is_unknown = levels == 0
+                    best_items.levels_of_best(  # writes to `levels` where the level is unknown
+                        scores[at], parts.of(at), self.plan.rule.pessimistic, levels, is_unknown
                     )
                 self.block.values.first_level[queries] = levels
                 self.add_ranked(ranked, queries, workspace)
@@ -223,7 +233,8 @@ class FastColumns:
         workspace: Workspace,
     ) -> None:
         """Write the ranks of the positives of rows of scores (n, G) to `out`; `parts`: where they
-        lie in the rows. As many rows at once as can be sorted in the workspace.
+        lie in the rows. As many rows at once as can be sorted in the workspace, where a score of
+        −inf follows each row's part: one place more.
         """
         by_score = workspace.by_score
         for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
@@ -234,7 +245,8 @@ class FastColumns:
 
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
         """Sum up for the queries `at` these places of the block by the ranks of their positives,
-        for every group of metrics."""
+        for every group of metrics. `ranked`: of these queries, by code; what groups read from it
+        lies in the workspace, and is written over by the next group."""
         block = self.block
         # under partial labels the level at rank 1 is that of the block's own reading, which some
         # group of metrics may have read anyway
@@ -247,6 +259,7 @@ class FastColumns:
         if self.plan.others:
             self.add_sequences(ranked, at)
 
+        # without partial labels the levels at rank 1 are known from the ranking itself
         if block.reading is not None:
             if first is None:
                 first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
@@ -254,7 +267,9 @@ class FastColumns:
 
     def add_sequences(self, ranked: RankedPositives, at: slice) -> None:
         """Write the metrics that are no sums over ranks, for the queries `at` these places of the
-        block, from one level sequence after another; `ranked` has their positives."""
+        block, from one level sequence after another; `ranked` has their positives, those of the
+        i-th query from `starts[i]` to `ends[i]` of flat arrays. `plan.others`: {row among the
+        values: function of a query and its sequence}."""
         block = self.block
         for n in range(at.start, at.stop):
             part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])

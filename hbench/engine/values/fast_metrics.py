@@ -49,8 +49,12 @@ def fast(base: str, needs: str = "") -> Callable[[Callable[..., Floats]], Callab
 
 @dataclass(frozen=True)
 class Batch:
-    """The sums of Q queries and what they were taken of; the first columns of the sums are those of
-    the `cuts`.
+    """The sums of Q queries and what they were taken of.
+
+    `request`: `counts` (Q, L + 1), the items of each list by level, from 0; `cuts` (C,), ascending;
+    `relevance`, `weight` (Q, H, L + 1) of H graded sums; tables by rank. `sums`: `hits`,
+    `precision`, `gain` (Q, L, C + 2): column l − 1 is level l; the last axis has the C cuts, then
+    R, the number of positives, then the whole list. `graded` (Q, H); `intersection` (Q, 1 + L).
     """
 
     request: SumRequest
@@ -60,16 +64,17 @@ class Batch:
     def empty(cls, request: SumRequest) -> Batch:
         """A batch for the queries of a request before anything is summed: sums of 0, which a query
         without positives keeps."""
-        # columns: the cuts, then R, the number of positives, then the whole list
-        (queries, graded, levels), columns = request.relevance.shape, len(request.cuts) + 2
-        shape = (queries, levels - 1, columns)
+        queries, graded, levels = request.relevance.shape  # levels from 0 to L
+        # the cuts, then R, the number of positives, then the whole list
+        columns = len(request.cuts) + 2
+        shape = (queries, levels - 1, columns)  # nothing is summed at level 0, of distractors
         hits = np.zeros(shape, np.int64)
         precision = np.zeros(shape)
         gain = np.zeros(shape)
-        return cls(
-            request,
-            Sums(hits, precision, gain, np.zeros((queries, graded)), np.zeros((queries, levels))),
-        )
+        # of the intersections the first one is that of all levels, then one for each level from 1
+        intersection = np.zeros((queries, levels))
+        sums = Sums(hits, precision, gain, np.zeros((queries, graded)), intersection)
+        return cls(request, sums)
 
     @property
     def depth(self) -> int:
@@ -152,7 +157,8 @@ def hierarchical_distance_at_k(batch: Batch, *, cut: int) -> Floats:
     levels = np.sum(
         [batch.at_cut(batch.sums.hits, level, cut) for level in range(1, batch.depth + 1)], axis=0
     )
-    most = np.minimum(batch.request.counts.sum(axis=1), cut) * batch.depth  # all of finest level
+    # all of the finest level; a list may be shorter than the cut
+    most = np.minimum(batch.request.counts.sum(axis=1), cut) * batch.depth
     return np.where(batch.positives(batch.depth) > 0, 1 - ratio(levels, most), np.nan)
 
 
@@ -166,7 +172,8 @@ def w_ap(batch: Batch, *, weights: Sequence[float] | None) -> Floats:
     depth = batch.depth
     terms = np.stack([ap(batch, level=level) for level in range(1, depth + 1)])  # (L, Q)
     defined = ~np.isnan(terms)
-    of_level = np.array(level_weights(weights, depth))[:, None]
+    of_level = np.array(level_weights(weights, depth))[:, None]  # (L, 1)
+    # the weights of the levels that count for a query, which is what the sum is divided by
     return ratio(
         np.where(defined, of_level * terms, 0).sum(axis=0), (of_level * defined).sum(axis=0)
     )
@@ -210,11 +217,13 @@ def _ndcg(batch: Batch, column: int, cut: int) -> Floats:
     """
     dcg = np.zeros(len(batch.request.counts))
     ideal = np.zeros(len(batch.request.counts))
+    # `sums.gain` (Q, L, C + 2) has level l at l − 1; `discount_sum[n]` is the gain of ranks 1 … n
     for level in range(1, batch.depth + 1):
         step = 2.0 ** (level - 1)  # g_l − g_{l−1}
         dcg += step * batch.sums.gain[:, level - 1, column]
         ideal += step * batch.request.tables.discount_sum[np.minimum(batch.positives(level), cut)]
-    return np.minimum(ratio(dcg, ideal), 1)  # the two are summed in other orders
+    # the two are summed in other orders, so an ideal list may come out a little above 1
+    return np.minimum(ratio(dcg, ideal), 1)
 
 
 @fast("H-AP", "graded")
@@ -224,7 +233,7 @@ def h_ap(batch: Batch, *, graded: int) -> Floats:
 
     `graded`: the number of the graded sum, as there is one per relevance that metrics ask for.
     """
-    # relevance (Q, S, L + 1) and counts (Q, L + 1) are by level; level 0 is no positive
+    # relevance (Q, H, L + 1) and counts (Q, L + 1) are by level; level 0 is no positive
     total = (batch.request.relevance[:, graded] * batch.request.counts)[:, 1:].sum(axis=1)
     return ratio(batch.sums.graded[:, graded], total)
 
