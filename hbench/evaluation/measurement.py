@@ -31,11 +31,12 @@ OnTest = Callable[[str], OnBlock]
 
 @dataclass(frozen=True)
 class Retrieval:
-    """One test of a dataset as arrays: queries, gallery (None: the queries), and each query's own
-    row in the gallery (-1: none).
+    """One test of a dataset as arrays.
 
-    `names`: the labels of the queries and of the gallery by name, where the released evaluators see
-    them otherwise than the tree.
+    `queries`, `gallery`: vectors and labels of both sides, None: the queries rank each other.
+    `self_rows` (Q,): each query's own row in the gallery, −1 for none; None: there is no gallery,
+    or no query is in it. `ids` (Q,): of the queries. `names`: the labels (Q, L), (G, L) of queries
+    and gallery by name, where the released evaluators see them otherwise than the tree.
     """
 
     queries: Side
@@ -80,8 +81,9 @@ def scorers_of(
     then under `also`. Of partial labels each metric of all levels also gets two bounds, with all
     that is unknown taken as wrong, and as right.
 
-    `labels` (Q, L): those of the queries; `all_pairs`: whether queries and gallery are the same
-    items; `names` (Q, L): the queries' labels by name, where labels form no tree.
+    `labels` (Q, L): those of the queries; `all_pairs`: whether released evaluators keep the item
+    that is ranked last: they do where queries and gallery are the same items; `names` (Q, L): the
+    queries' labels by name, where labels form no tree.
     """
     setting = Setting(
         conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names
@@ -108,15 +110,16 @@ def job_of(
     own gallery.
     """
     names = None if test.names is None else test.names[0]
-    all_pairs = test.gallery is None if all_pairs is None else all_pairs
+    keeps_last = test.gallery is None if all_pairs is None else all_pairs
     scorers = scorers_of(
-        conditions, test.queries.labels, all_pairs=all_pairs, also=also, names=names
+        conditions, test.queries.labels, all_pairs=keeps_last, also=also, names=names
     )
     results = 8 * len(scorers) * len(test.queries.labels)  # bytes of the values, float64
     queries = test.queries
     gallery = test.gallery
 
-    # where only another test of the dataset has partial labels, these are known to the end
+    # where only another test of the dataset has partial labels, these are known to the end, which
+    # both sides must say
     if conditions.words.partial and queries.known is None:
         queries = _fully_known(queries)
         gallery = gallery and _fully_known(gallery)
@@ -203,6 +206,7 @@ def measure(
     """
     ranker = job.ranker
     chosen = range(ranker.blocks) if blocks is None else blocks
+    # values of all queries, in the order of the input, NaN until their block is done
     result = job.nothing(len(ranker.queries))
     for done, (block, values) in enumerate(execute(job, chosen), start=1):
         result.put(ranker.rows(block), values)

@@ -120,6 +120,7 @@ def score(
             "a gallery needs its labels", expected="gallery and gallery_labels together, or neither"
         )
 
+    # the queries, then the gallery, if there is one
     given = [given_side(vectors, labels, "vectors", "labels")]
     if gallery is not None:
         given.append(given_side(gallery, gallery_labels, "gallery vectors", "gallery labels"))
@@ -134,8 +135,11 @@ def score(
     # the right paths of the item that has most
     most = max(Paths(side.labels, side.more).most for side in sides)
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
+    # what a report calls the dataset: a name, a version, and a digest by which labels are told
+    # apart, since arrays have none of the three
     subject = Subject("arrays", "1", _digest_of(tree, sides))
     execute = partial(on_threads, threads=threads)
+    # names are the queries: one test without a name, of the tree, whose items are all ranked
     if nodes is not None:
         by_name = conditions_by_name(conditions, metrics)
         asked = asked_of({"": (tree, _all_items(test))}, _vectors_of(nodes), by_name)
@@ -143,7 +147,9 @@ def score(
 
     measurement = measure(job_of(test, conditions, memory=memory), execute=execute)
     warnings = _remarks_on_names(tree, test) if given[0].are_names else []
-    if test.self_rows is not None:  # some items of the one array are no queries
+    # rows of their own in the gallery are stated only where some items of the one array are no
+    # queries (`_without_nameless_queries`)
+    if test.self_rows is not None:
         number = len(sides[-1].labels) - len(test.ids)
         warnings.append(
             f"{number:,} items without a label are distractors: only ranked, and right for no query"
@@ -208,6 +214,7 @@ def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
     """Say what is odd about the names of the labels, such as two spellings of one class; by how
     many items, of queries and gallery, each finest class has."""
     sides = [side for side in (test.queries, test.gallery) if side is not None]
+    # of all right paths: an item of several counts in each of its classes
     labels = np.concatenate([Paths(side.labels, side.more).all_labels()[0] for side in sides])
     items = tree.counts(labels)[-1].tolist()  # of the finest level
     return remarks_on(NameTable(tree.levels, dict(zip(class_rows(tree), items, strict=True))))
@@ -238,15 +245,17 @@ def _retrieval_of_arrays(
     the usual ones; `needs_direction`: whether vectors of length 0 are refused, which have no
     cosine. Labels that are names are mended by the `policies`, and numbered.
     """
-    names = None
+    sides = given
+    names = None  # of each level by number, where the labels are names
     if any(side.are_names for side in given):
-        given, names = sides_with_numbers(given, level_names, policies)
+        sides, names = sides_with_numbers(given, level_names, policies)
     elif policies:
         raise UsageError(
             "a policy mends names, not numbers", expected="labels of names", found="numbers"
         )
-    rows = [_vectors_of_side(side, needs_direction) for side in given]
-    paths = [as_labels(side.labels) for side in given]
+    rows = [_vectors_of_side(side, needs_direction) for side in sides]
+    # (N + E, L) each: the first paths of all items, then the further ones of some
+    paths = [as_labels(side.labels) for side in sides]
     _refuse_different([each.shape[1] for each in rows], [each.shape[1] for each in paths])
     numbers = np.concatenate(paths)
     _refuse_unknown(numbers)
@@ -255,11 +264,12 @@ def _retrieval_of_arrays(
     # paths that end early are known to fewer levels than the tree has
     known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
     # the queries' labels come first, then the gallery's
-    queries = given[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
+    queries = sides[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
     gallery = None
-    if len(given) > 1:
-        gallery = given[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
-    # arrays have no ids: the position of a row stands for one
+    if len(sides) > 1:
+        gallery = sides[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
+    # arrays have no ids: the position of a row stands for one. No self_rows (None): where the
+    # queries are the gallery, query q is its row q, and else nobody is in both
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
     return _without_nameless_queries(Retrieval(queries, gallery, None, ids), tree), tree
 
@@ -268,7 +278,7 @@ def _without_nameless_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
     """The test without queries whose item has no name at any level: it stays in the gallery alone,
     as a distractor. Raises SubmissionError for such queries against a gallery of its own.
     """
-    is_query = _is_named(tree, test.queries.labels)
+    is_query = _is_named(tree, test.queries.labels)  # (N,)
     if is_query.all():
         return test
     if test.gallery is not None:
@@ -339,7 +349,8 @@ def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
             fix="the vectors are transposed: give vectors.T" if rows.shape[1] == items else None,
         )
 
-    shortest = 1 / float(np.finfo(float_type(array)).max)  # a length below it has no reciprocal
+    # below it a length has no reciprocal in the type of the products, by which cosine divides
+    shortest = 1 / float(np.finfo(float_type(array)).max)
     zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)
     if needs_direction and len(zero):
         raise SubmissionError(

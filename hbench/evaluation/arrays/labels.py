@@ -21,9 +21,11 @@ from hbench.tree.several import MorePaths, split_first_paths
 
 
 class GivenSide(NamedTuple):
-    """Vectors and labels as they were given: `labels` (N + E, L), or of one dimension, the first
-    paths of the items before all further ones, whose items are `owners` (E,). `what`: how messages
-    call the vectors.
+    """Vectors and labels as they were given, of queries or of a gallery of N items.
+
+    `vectors`: anything that becomes (N, D). `labels` (N + E, L), or of one dimension for one level,
+    numbers or names: the first paths of the items, then the E further ones of items with several,
+    whose items are `owners` (E,), positions. `what`: how messages call the vectors.
     """
 
     vectors: Any
@@ -46,7 +48,8 @@ class GivenSide(NamedTuple):
         """
         items = len(labels) - len(self.owners)
         of_items = None if known is None else known[:items]
-        if not len(self.owners):
+        # None in third place: arrays state no groups that are left out of a list
+        if not len(self.owners):  # each item has one path
             return Side(vectors, labels, None, of_items)
         more = MorePaths(self.owners, labels[items:], None if known is None else known[items:])
         return Side(vectors, labels[:items], None, of_items, more)
@@ -58,11 +61,10 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
 
     Raises SubmissionError for paths of different lengths.
     """
-    if hasattr(labels, "detach"):  # a torch tensor
-        labels = as_array(labels, what)
-    paths = _paths_of_items(labels)
-    if paths is None:
-        return GivenSide(vectors, as_paths(labels, what), np.zeros(0, np.int64), whose)
+    given = as_array(labels, what) if hasattr(labels, "detach") else labels  # of torch: a tensor
+    paths = _paths_of_items(given)
+    if paths is None:  # one path of each item: nobody owns a further one
+        return GivenSide(vectors, as_paths(given, what), np.zeros(0, np.int64), whose)
     if empty := sum(not of_item for of_item in paths):
         raise SubmissionError(
             f"{empty:,} items have no path",
@@ -78,6 +80,7 @@ def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
     Raises SubmissionError for a column that is never a level in a table either, and for a gallery
     with other columns than the queries.
     """
+    # `labels`: of the queries, then of the gallery, None where there is none
     found = [named for given in labels if (named := _columns_of(given)) is not None]
     if not found:
         return None
@@ -106,19 +109,20 @@ def _columns_of(labels: Any) -> tuple[str, ...] | None:
 def _paths_of_items(labels: Any) -> list[list[Any]] | None:
     """The paths of every item, where the labels give several: an array (N, P, L), or for each item
     a list of paths, [[("Birds", "Owl"), ("Pets", "Owl")], …]. None where each has one path."""
-    if hasattr(labels, "to_numpy"):
-        labels = labels.to_numpy()
-    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype == object:
-        labels = labels.tolist()  # a column of lists
-    if isinstance(labels, np.ndarray) and labels.ndim == 3:
-        return [list(map(tuple, of_item)) for of_item in labels.tolist()]
-    if not isinstance(labels, list | tuple) or not labels:
+    given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels  # of pandas
+    if isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype == object:
+        given = given.tolist()  # a column of lists
+    if isinstance(given, np.ndarray) and given.ndim == 3:
+        return [list(map(tuple, of_item)) for of_item in given.tolist()]
+    # any other array has one path of each item, (N,) or (N, L)
+    if not isinstance(given, list | tuple) or not given:
         return None
-    if not all(isinstance(of_item, list | tuple) for of_item in labels):
+    # names or numbers, one of each item: labels of one level
+    if not all(isinstance(of_item, list | tuple) for of_item in given):
         return None
     # one path of an item is a list of names; several are a list of lists
-    is_several = all(isinstance(path, list | tuple) for of_item in labels for path in of_item)
-    return [list(of_item) for of_item in labels] if is_several else None
+    is_several = all(isinstance(path, list | tuple) for of_item in given for path in of_item)
+    return [list(of_item) for of_item in given] if is_several else None
 
 
 def as_paths(labels: Any, what: str) -> Any:
@@ -128,6 +132,7 @@ def as_paths(labels: Any, what: str) -> Any:
 
     Raises SubmissionError for paths of different lengths.
     """
+    # a single value, also as an array without an axis, has no row for each item
     if not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0:
         raise SubmissionError(
             f"the {what} are not names or numbers of a row for each item",
@@ -159,7 +164,8 @@ def as_paths(labels: Any, what: str) -> Any:
                 "known below",
             )
 
-    # `given` itself goes back: in an array numbers and missing names would have become texts
+    # `given` itself goes back: in an array numbers and missing names would have become texts. Kind
+    # S are bytes
     array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
@@ -173,7 +179,7 @@ def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
     """Raise SubmissionError where queries and gallery, the `sides` (N, L) of names, share no finest
     class and their labels are of different kinds, such as 7 and "7": that is most likely a slip.
     """
-    kinds, names = [], []
+    kinds, names = [], []  # of each side: its kinds of labels, and its finest names as texts
     for side in sides:
         # 7 and "7" are other classes, though they read alike
         finest = side[:, -1].tolist()
@@ -224,7 +230,8 @@ def sides_with_numbers(
     _refuse_what_holds_names(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
-    # an item without a name at any level is a distractor; where no item has any, all are missing
+    # an item without a name at any level is a distractor; where no item has any, all are missing,
+    # which is refused below
     if any(map(any, rows)):
         rows = [row if any(row) else (NO_CLASS,) * len(levels) for row in rows]
     if policies:
@@ -237,7 +244,7 @@ def sides_with_numbers(
             "what is known",
         )
 
-    # one numbering for both sides, then each side's own rows again
+    # one numbering for both sides, then each side's own rows again, split where the gallery's begin
     tree, numbers = LabelTree.from_names(rows, levels=levels)
     parts = np.split(numbers, np.cumsum([len(names) for names in columns])[:-1])
     return [side._replace(labels=part) for side, part in zip(given, parts, strict=True)], tree.names
@@ -263,6 +270,7 @@ def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[l
     named = [row for row in rows if row[0] != NO_CLASS]
     # `final`: what every row became, None where a policy left it out
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
+    # a row without a class took no part, and stays
     final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}
     kept = [after for row in rows if (after := final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:

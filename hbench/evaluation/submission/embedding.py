@@ -40,8 +40,11 @@ HIGHEST_BIT = 128  # of a byte
 
 
 class EmbeddingSubmission:
-    """Embeddings of the queries and of the gallery, from one file or from a file each. `movable`:
-    evaluation may reorder and scale an array in memory in place, since nobody uses it afterwards.
+    """Embeddings of the queries and of the gallery, from one file or from a file each.
+
+    `queries`, `gallery`: the same object where one file has all; `parts`: that one, or both.
+    `movable`: evaluation may reorder and scale an array in memory in place, since nobody uses it
+    afterwards.
     """
 
     understood: tuple[Understood, ...] = ()  # a file of vectors is what its suffix says
@@ -56,7 +59,8 @@ class EmbeddingSubmission:
 
     @property
     def source(self) -> SubmittedFile:
-        """The file or files, for the report's head; of two files, the digest of their digests."""
+        """The file or files, for the report's head; of two files, the digest of their digests.
+        What cannot differ, such as the dimension, is that of the queries' file."""
         joined = hashlib.sha256("".join(part.sha256 for part in self.parts).encode()).hexdigest()
         return SubmittedFile(
             file=" + ".join(part.source for part in self.parts),
@@ -83,10 +87,12 @@ class EmbeddingSubmission:
         Raises SubmissionError where the files of queries and gallery are swapped.
         """
         tests = data.tests.values()
-        known = data.known_items
+        known = data.known_items  # of all splits: an item of another one is no unknown id
+        # the ids of all tests' queries and of all their galleries
         asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
         ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
         if len(self.parts) == 1:
+            # each id once, in order: most datasets ask for what they rank
             needed = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
             return embedding_files.problems(self.queries, wanted=needed, known=known, cosine=cosine)
 
@@ -165,10 +171,12 @@ class EmbeddingSubmission:
     ) -> dict[str, Job]:
         """The jobs of the dataset's tests, by name, each with how a worker of a cluster makes it
         again from the files. `also`: the name of a second protocol; `memory`: bytes to hold."""
-        movable = self.movable and len(data.tests) == 1  # several share the vectors
+        # the job of a test may move the vectors, which several tests share
+        movable = self.movable and len(data.tests) == 1
         of_all = partial(build_job, conditions=conditions, also=also, memory=memory)
         jobs = {}
         for name, test in data.tests.items():
+            # positives that are listed pair by pair, as in revisited Oxford, in place of labels
             if name in data.lists:
                 lists = pair_labels.lists_of(
                     data.lists[name], test.items[test.query], test.items[test.gallery]
@@ -176,6 +184,8 @@ class EmbeddingSubmission:
                 build = partial(of_all, test=test, names=None, lists=lists)
             else:
                 build = partial(of_all, test=test, names=data.labels_by_name(test))
+            # a worker calls `build` with the files that it read; `movable` stays False there, since
+            # jobs of one worker share them
             jobs[name] = replace(build(self.parts, movable=movable), rebuild=build)
         return jobs
 
@@ -200,7 +210,8 @@ def build_job(
     """
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:
-        # means are summed in the order of the ids, as those of a ranking are
+        # `all_pairs`: the evaluators of judged lists keep the item that is ranked last. Means are
+        # summed in the order of the ids, as those of a ranking are
         by_id = np.argsort(test.items[test.query].astype(str))
         job = job_of(
             retrieval,
@@ -228,9 +239,11 @@ def retrieval_of(
     Where the queries are the whole gallery they are ranked among themselves; a query is never in
     its own list.
     """
+    # the rows of the manifest that ask, and those that are ranked
     asked = np.flatnonzero(manifest.query)
     ranked = np.flatnonzero(manifest.gallery)
     side = _side(manifest, queries, asked, movable)
+    # from one file, and all items ask: ranked among themselves, each without itself
     if gallery is None and np.array_equal(asked, ranked):
         return Retrieval(side, None, None, manifest.items[asked])
     # from an item of the manifest to its row in the gallery, −1 for what is not there
@@ -247,12 +260,14 @@ def retrieval_of(
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], movable: bool) -> Side:
     """The queries or the gallery: these items (n,), positions in a manifest, with their vectors out
     of a file, found by id. `movable`: whether the vectors may be reordered in place."""
-    rows = embedding_files.align(source, manifest.items[items])
+    rows = embedding_files.align(source, manifest.items[items])  # (n,): of the file's vectors
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
     more = None if manifest.more is None else manifest.more.of(items)
     known: NDArray[np.uint8] | None = None
-    if is_partial(manifest.tree):  # some paths end early: how many levels of each class are known
+    # some paths end early: how many levels of each class are known, and so of each item, by its
+    # class at the finest level
+    if is_partial(manifest.tree):
         of_class = known_levels(manifest.tree)
         known = of_class[manifest.labels[items, -1]]
         more = None if more is None else more._replace(known=of_class[more.labels[:, -1]])

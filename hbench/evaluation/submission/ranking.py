@@ -100,6 +100,7 @@ class RankingSubmission:
         tests = data.tests.values()
         if all(run_levels.is_full(self.ranking, test) for test in tests):
             return tuple(names), []
+        # lists that lack a positive are cut: then it matters how long they are, and which are none
         missing = [
             query
             for test in tests

@@ -58,7 +58,7 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
     if not first_rows or len(first_rows[0]) < 2:
         return None
 
-    header, *rows = first_rows
+    header, *rows = first_rows  # the first rows alone: they tell what the table is
     if any(folded(name) in words.VECTORS for name in header):  # embeddings
         return None
     # a run without a header, a row for each item, a row for each query; else perhaps a mistake
@@ -159,22 +159,24 @@ def _read_text_rows(
 ) -> Lines:
     """The lines of a table of text with a row for each item; `roles`: which of its columns hold
     what; `names`: of the columns, where it has no header. Decimal commas become points."""
-    table = text.texts(names or text.dialect.rows[0], header=not names)
-    values = table[roles.value].combine_chunks()
+    cells = text.texts(names or text.dialect.rows[0], header=not names)
+    values = cells[roles.value].combine_chunks()  # texts, as all cells
+    # what the table was taken for, in words
     said = f"rows of {roles.said}"
     if text.dialect.delimiter != ",":
         said += f" between {CALLED.get(text.dialect.delimiter, repr(text.dialect.delimiter))}"
 
+    # where a comma parts the columns none is in a number
     has_commas = (
         text.dialect.delimiter != ","
         and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
     )
     has_points = pc.any(pc.match_substring(values, ".")).as_py()
     if has_commas and not has_points:  # beside points, commas are not decimal: they stay
-        place = table.column_names.index(roles.value)
-        table = table.set_column(place, roles.value, pc.replace_substring(values, ",", "."))
+        place = cells.column_names.index(roles.value)
+        cells = cells.set_column(place, roles.value, pc.replace_substring(values, ",", "."))
         said += ", decimal commas"
-    return _lines_of_rows(path, table, roles, said)
+    return _lines_of_rows(path, cells, roles, said)
 
 
 def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
@@ -189,6 +191,8 @@ def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Line
         pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
     )
     found = lines_with_scores(path, query, item, values if roles.order == BY_SCORE else -values)
+    # scores that rise from line to line may be distances; stated ranks tell it more surely, and by
+    # a rank or a distance nothing can be mistaken
     if roles.ranks:
         remarks = remark_on_ranks(found, _as_floats(table[roles.ranks]))
     else:
@@ -242,7 +246,7 @@ def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles
         np.arange(len(queries)),
         pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False),
     )
-    named = pc.not_equal(items, "")
+    named = pc.not_equal(items, "")  # a place that was not filled is no item
     kept = of[named.to_numpy(zero_copy_only=False).astype(bool)]
 
     return Lines(
@@ -292,10 +296,11 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
     None for any other file.
     """
     fields = _parquet_fields(path)
-    names = list(fields)
+    names = list(fields)  # of the columns; none where it is no parquet file
     if any(folded(name) in words.VECTORS for name in names):  # embeddings
         return None
 
+    # whatever is no number may hold names
     texts = [
         name
         for name, kind in fields.items()
@@ -310,11 +315,13 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         if folded(name) in words.LISTS and _is_list_of_names(kind)
     ]
     asked = [name for name in names if asks(name)]
+    # with several columns of either kind it is not known which counts
     if len(lists) == len(asked) == 1:
         others = tuple(name for name in names if name not in (asked[0], lists[0]))
         found = Roles(asked[0], lists[0], others=others)
         return partial(_read_parquet_lists, roles=found)
 
+    # a manifest of a dataset has a query and an item, too
     is_labels = {"query", "gallery", "item"} <= set(map(folded, names))
     is_ranking = first_of(names, (*words.RETRIEVED, *ORDERS)) and not is_labels
     if first_of(names, words.QUERIES) and is_ranking:

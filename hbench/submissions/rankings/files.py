@@ -107,13 +107,16 @@ def read(path: Path) -> Ranking:
 def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
     """The ranking that lines, one per listed item, make: a list for each query, by descending
     score and then by name; where there are no scores, in the order of the lines."""
+    # each name once, and of every line which of these it has
     encoded = lines.items.dictionary_encode()
     names = encoded.dictionary
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    # stable: without scores each list stays in the order of its lines
     order = np.argsort(lines.of, kind="stable")
 
     if lines.scores is not None:
-        # by query, then by score, then by name; lexsort takes its last key first
+        # by query, then by score, then by name; lexsort takes its last key first. `by_name` (M,):
+        # the place of each name in the alphabet
         by_name = np.empty(len(names), np.int64)
         by_name[pc.sort_indices(names).to_numpy()] = np.arange(len(names))
         order = np.lexsort((by_name[codes], -lines.scores, lines.of))

@@ -110,6 +110,7 @@ def _lines(path: Path, content: Lists) -> Lines:
     items with scores; `path` is for errors."""
     pairs = [(query, str(item)) for query, held in content.items() for item in held]
     items = pa.chunked_array([pa.array([item for _, item in pairs], pa.large_string())])
+    # all lists are of one kind (`_as_run`): names in order, or scores by name
     if isinstance(next(iter(content.values())), list):
         queries = pa.array(list(content), pa.large_string())
         of = np.repeat(np.arange(len(content)), [len(held) for held in content.values()])

@@ -55,6 +55,7 @@ def levels_of(
     and a query without a list has no ranks.
     """
     tie_key = ties(manifest.tree.depth)
+    # one line for each listed item: (n,), as rows of the manifest, −1 for what it does not have
     queries, items = _lines(ranking, manifest)
     levels = _levels_of_lines(manifest, queries, items, repeats(ranking))
     scores = _scores(ranking)
@@ -74,7 +75,9 @@ def named_levels_of(
 
     `names` (N, L): the labels of the manifest's items by name, numbered.
     """
+    # one line for each listed item: (n,), as rows of the manifest, −1 for what it does not have
     queries, items = _lines(ranking, manifest)
+    # a repeat, and an item outside of the gallery, hold their rank and count for nothing
     counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
     scores = _scores(ranking)
     lines_of = _lines_by_query(ranking, manifest, queries, items)
@@ -87,6 +90,7 @@ def named_levels_of(
         lines = lines_of(manifest.items[query])
         # an unknown item, −1, has the names of the last row here, and is not counted
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
+        # what could stand in this query's list, by which positives are counted
         listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
         sequences[position] = named_sequences(
             scores[lines], equal, names[listable] == names[query], ties
@@ -112,6 +116,7 @@ def _lines_by_query(
     `queries`, `items` (n,): of every line, as rows of the manifest, −1 for unknown ones.
     """
     kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~padding(ranking, items)
+    # the lines of list i are those from offsets[i] to offsets[i + 1]
     bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
     list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
 
@@ -174,6 +179,7 @@ def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[Submissio
     asked = manifest.items[manifest.query]
     missing = without_list(ranking, manifest)
     unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
+    # such as another spelling of the ids; None where none is seen
     cause = likely_cause(missing.tolist(), unknown.tolist())
     fatal = cause is not None or len(unknown) == len(ranking)
 
@@ -203,7 +209,7 @@ def _problems_of_items(
     other = outside[elsewhere]
     # -1 may be the name of an item of the dataset, which then is no padding
     is_padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
-    list_of = _list_of_line(ranking)
+    list_of = _list_of_line(ranking)  # (n,): the number of the list that each line is in
     again = np.flatnonzero(repeats(ranking) & ~is_padding)
     own_list = rows_in(ranking.names, ranking.queries)[ranking.items]  # −1: the item asks nothing
     in_own_list = np.flatnonzero(own_list == list_of)
@@ -268,6 +274,7 @@ def _levels_of_lines(
     `again` (n,): the repeats. LINES_AT_ONCE at a time, for their labels are gathered.
     """
     levels = np.zeros(len(items), np.uint8)
+    # an unknown item, −1, looks the last row of the mask up here, which `items >= 0` outvotes
     counted = np.flatnonzero(~again & (items >= 0) & (queries >= 0) & manifest.gallery[items])
     for start in range(0, len(counted), LINES_AT_ONCE):
         lines = counted[start : start + LINES_AT_ONCE]
@@ -282,8 +289,9 @@ def _left_out(
     one of its ignore group. `queries`, `items` (n,): rows of the manifest, −1 for unknown ones;
     what is found for an unknown query means nothing."""
     out = np.asarray(queries == items)
-    if manifest.ignore is None:
+    if manifest.ignore is None:  # no groups are ignored
         return out
+    # −1: of no group, whose members are not left out
     group = manifest.ignore[queries]
     return np.asarray(out | ((group >= 0) & (items >= 0) & (group == manifest.ignore[items])))
 
@@ -314,7 +322,8 @@ def _counts_of_all(
 ) -> NDArray[np.int64]:
     """How many gallery items each query has at each level, (Q, L+1), from level 0, itself counted.
     `asked` (Q,), `gallery` (G,): rows of the manifest."""
-    if manifest.more is not None:  # items of several paths are at no range of an order
+    # items of several paths are at no range of an order; None: all paths are known to the finest
+    if manifest.more is not None:
         nothing = np.zeros(0, np.int64)
         queries, ranked = (KnownPaths(manifest.paths, items, None) for items in (asked, gallery))
         return PathLists(queries, ranked, lambda _first, _last: (nothing, nothing)).counts
@@ -325,5 +334,6 @@ def _counts_of_all(
     starts, ends = level_ranges(manifest.labels[asked], labels[order])  # (Q, L)
     all_items = np.full(len(asked), len(gallery), np.int64)
     beyond_finest = np.zeros(len(asked), np.int64)
+    # items of level ≥ 0, 1, … L, L + 1; those of exactly l are the differences
     at_least = np.column_stack([all_items, ends - starts, beyond_finest])  # (Q, L + 2)
     return at_least[:, :-1] - at_least[:, 1:]

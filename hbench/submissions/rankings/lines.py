@@ -26,11 +26,12 @@ BY_DISTANCE = "nearest first"
 
 @dataclass(frozen=True)
 class Lines:
-    """One row per returned item: its query (a row of `queries`), its name, and its score, None
-    where the lists are in order.
+    """One row per returned item, in the order of the file.
 
-    `form`: what the file was taken for, in words; `order`: by what its lists are ordered;
-    `left_out`: what does not count.
+    `queries` (Q,): the ids, each once. `of` (n,): the query of each line, by its place among these.
+    `items` (n,): the names of the items. `scores` (n,): higher is better; None where the lists are
+    in order. `form`: what the file was taken for, in words; `order`: by what its lists are ordered;
+    `left_out`: what of the file does not count, in words; `remarks`: what contradicts itself.
     """
 
     queries: pa.Array
@@ -85,6 +86,7 @@ def remark_on_rising_scores(lines: Lines) -> tuple[SubmissionProblem, ...]:
     if lines.scores is None or len(lines.of) < 2:
         return ()
     is_within = np.diff(lines.of) == 0  # whether a line is of the same query as the one before it
+    # queries are numbered by their first line, so they ascend where each one's lines are together
     is_grouped = bool((np.diff(lines.of) >= 0).all())
     rises = np.diff(lines.scores)[is_within]
     # lines that are not query by query were not written list by list, and their order says nothing
@@ -100,9 +102,11 @@ def remark_on_rising_scores(lines: Lines) -> tuple[SubmissionProblem, ...]:
 def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[SubmissionProblem, ...]:
     """A remark where the stated ranks (n,) contradict the scores in every list that has several of
     both: by distances, which grow with the rank, or otherwise."""
+    # no scores, no ranks, or ranks that are no numbers: nothing to compare
     if lines.scores is None or not len(ranks) or not np.isfinite(ranks).all():
         return ()
 
+    # queries are numbered by their first line, so they ascend where each one's lines are together
     steps = np.diff(lines.of)  # from line to line: 0 within a list
     are_grouped = bool((steps >= 0).all())
     sorted_already = are_grouped and bool((np.diff(ranks)[steps == 0] >= 0).all())
@@ -111,17 +115,17 @@ def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[Submissio
     order = np.arange(len(ranks)) if sorted_already else np.lexsort((ranks, lines.of))
     of = lines.of[order]
     scores = lines.scores[order]
-    ranks = ranks[order]
-    first = np.flatnonzero(np.diff(of, prepend=-1))
+    by_rank = ranks[order]
+    first = np.flatnonzero(np.diff(of, prepend=-1))  # −1 is no query: the first line begins a list
     last = np.append(first[1:], len(of)) - 1
     low = np.minimum.reduceat(scores, first)
     high = np.maximum.reduceat(scores, first)
     # lists of one score, or of one rank, contradict nothing
-    telling = np.flatnonzero((low < high) & (ranks[first] < ranks[last]))
+    telling = np.flatnonzero((low < high) & (by_rank[first] < by_rank[last]))
     if not len(telling):
         return ()
 
-    names = lines.queries.take(pa.array(of[first[telling[:5]]])).to_pylist()
+    names = lines.queries.take(pa.array(of[first[telling[:5]]])).to_pylist()  # a message shows 5
     if ((scores[first] == low) & (scores[last] == high))[telling].all():
         kind = "lists, all that tell, in which rank 1 has the lowest score"
         fix = "are these distances? The scores decide: negate them if they are"

@@ -21,8 +21,12 @@ NUMBERS = re.compile(r"^[\[\](),;|\s\d.eE+-]*\.[\[\](),;|\s\d.eE+-]*$")  # vecto
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of a ranking by what they hold, and the others. `items` are lists where there is
-    no `value`, which orders the rows; `ranks` are stated beside scores."""
+    """The names of the columns of a ranking by what they hold, and the others; "": there is none.
+
+    `query`; `items`: an item in each row, or its whole list where there is no `value`, the column
+    that orders the rows; `order`: in words, how (by score, by rank, nearest first); `ranks`: stated
+    beside scores, which order; `others`: columns that are left out.
+    """
 
     query: str
     items: str
@@ -62,14 +66,14 @@ def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     another table. `texts`: the columns of texts; if no column has a usual name for items, they are
     in the only one of these beside the query."""
     query = first_of(names, words.QUERIES)
-    item = first_of(names, words.RETRIEVED)
     value, order = _column_that_orders(names)
     others = [name for name in texts if name not in (query, value) and not _is_index(name)]
     # without a usual name the items are in the only other column of texts
-    item = item or (others[0] if len(others) == 1 else "")
+    item = first_of(names, words.RETRIEVED) or (others[0] if len(others) == 1 else "")
     if not (query and item and value):
         return None
 
+    # ranks beside scores or distances are only compared with them; alone they are the value
     ranks = first_of(names, words.POSITIONS) if order != BY_RANK else ""
     used = [query, item, value]
     if ranks:
@@ -112,14 +116,16 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
     of_lists = sure or several
     others = [(place, name) for place, name in enumerate(header) if place not in of_lists]
     # the query: a column with a usual name, else any other one
-    asked = [name for _, name in others if asks(name)]
-    asked = asked or [name for _, name in others if not _is_index(name)]
+    usual = [name for _, name in others if asks(name)]
+    asked = usual or [name for _, name in others if not _is_index(name)]
 
     # a first row of names that are not known may be a header, unless one of its cells is a list
     has_known_name = any(asks(name) or folded(name) in words.LISTS for name in header)
     is_header = has_known_name or not any(map(are_several, header))
     if not is_header or len(of_lists) != 1:
         return None
+    # of several columns that may name the query it is not known which does, but in a file headed
+    # id,images: there the first one does
     if not asked or (len(asked) > 1 and not is_usual):
         return None
 

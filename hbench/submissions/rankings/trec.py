@@ -66,11 +66,13 @@ def read(path: Path) -> Lines:
     """The lines of a TREC run; a header, and empty lines, are passed over. Raises SubmissionError
     for lines without six columns, and for scores that are no numbers."""
     lines = pc.ascii_trim_whitespace(TextTable(path).lines())
+    # (n,): the number in the file of each line that is not empty, for errors
     filled = pc.not_equal(lines, "")
     numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1  # as an editor counts
     fields = pc.ascii_split_whitespace(
         lines if len(numbers) == len(lines) else lines.filter(filled)
     )
+    # a header alone is refused below as a line without numbers
     if len(fields) > 1 and _is_header(fields[0].as_py()):
         fields = fields.slice(1)
         numbers = numbers[1:]
