@@ -63,7 +63,7 @@ class LossBatch(NamedTuple):
         mask = torch.zeros(
             len(self.labels), len(self.ref_labels), dtype=torch.bool, device=self.labels.device
         )
-        # (query, positive, query, negative), or triplets (query, positive, negative)
+        # pairs in four tensors, (query, positive, query, negative), or triplets in three
         query, positive = self.pairs[:2]
         against, negative = self.pairs[-2:] if len(self.pairs) == 4 else (query, self.pairs[2])
         mask[query, positive] = mask[against, negative] = True
@@ -212,8 +212,8 @@ def require_positive(**values: float) -> None:
 
 
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L) that agree until one
-    of them ends, in −1.
+    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L), coarse to fine, that
+    agree until one of them ends, in −1; from there on they may agree or not.
     """
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
     unknown = torch.zeros_like(agree)

@@ -42,11 +42,11 @@ MOST_ITEMS = 1 << 24  # columns that fit into a key next to score and level
 
 class SortedLists(NamedTuple):
     """Q lists by rank: column, score, level and exp((score − highest)/τ + SPAN) of every item (Q,
-    N).
+    N); the last are empty (Q, 0) where no sigmoid is asked for.
 
-    `places` (Q,) are the places of the lists' first positives; `relevance` (Q, L+1) is that of the
-    levels; `weights` (Q, L+1, L+2) are by level of k and level of j, where L+1 is outside of the
-    list.
+    `places` (Q,) are the places of the lists' first positives among all P positives, which lie
+    query by query; `relevance` (Q, L+1) is that of the levels; `weights` (Q, L+1, L+2) are what an
+    item j weighs for a positive k, by level of k and level of j, where L+1 is outside of the list.
     """
 
     columns: Integers
@@ -75,7 +75,8 @@ def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
     """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general
     code, which keeps NaN and ∞. `levels` (Q, N): of the items; `depth`: L. A column takes 24 bits
     of a key, hence MOST_ITEMS."""
-    # a sum is finite only where all scores are
+    # a sum is finite only where all scores are; where that of finite ones overflows, the general
+    # code gives the same
     fits = (
         scores.device.type == "cpu"
         and scores.dtype == torch.float32
@@ -88,6 +89,9 @@ def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
 class CompiledLists(Lists):
     """Lists with sums over pairs in compiled code, except for steps without a sigmoid; positives
     are in order of rank.
+
+    `scores` float32, `levels` (Q, N) in the order of the columns; `sorted_scores` float64,
+    `sorted_levels` uint8 (Q, N) and `by_rank`, their columns, in order of rank.
     """
 
     def arrange(self) -> tuple[Tensor, Tensor]:
@@ -101,6 +105,7 @@ class CompiledLists(Lists):
         pack(scores.numpy().view(np.uint32), levels, keys, counts)
         # a key is the score, the level and, in its low 24 bits, the column: one sort of numbers
         keys.sort(axis=1)
+        # uint8 keeps the 8 bits of the level, and drops those of the score above them
         self.sorted_levels = (keys >> np.uint64(24)).astype(np.uint8)
         keys &= np.uint64((1 << 24) - 1)
         by_rank = torch.from_numpy(keys.view(np.int64))
@@ -108,6 +113,8 @@ class CompiledLists(Lists):
         return torch.from_numpy(counts[:, :-1]), by_rank
 
     def find_positives(self, table: Tensor) -> Positives:
+        """As of `Lists`, but list by list in order of rank; table (Q, L+1): the relevance of every
+        level."""
         number = int((self.counts * (table > 0)).sum())
         query, item, level = columns = torch.empty((3, number), dtype=torch.int64)
         list_positives(self.by_rank.numpy(), self.sorted_levels, table.numpy(), columns.numpy())
@@ -122,7 +129,7 @@ class CompiledLists(Lists):
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
         """As of `Lists`; compiled for the two steps that are sigmoids around 0."""
-        if not isinstance(step, Sigmoid | SupRank):
+        if not isinstance(step, Sigmoid | SupRank):  # the general code, tile by tile
             return super().step_sums(positives, table, step)
         rows = self._rows(positives, table)
         shape = shape_of(step, self.scores.shape[1])
@@ -167,8 +174,12 @@ class _CompiledSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        factors = upstream[0].double().numpy()
-        factors = np.stack([factors, -factors * ctx.slopes])
+        """The gradient to the scores (Q, N), from that of the sums, `upstream[0]` (P,); None for
+        what is no tensor of scores."""
+        of_sums = upstream[0].double().numpy()
+        # (2, P): of each sum, and what of it reaches the positive's own score; a slope was kept as
+        # −slope in s_k
+        factors = np.stack([of_sums, -of_sums * ctx.slopes])
         gradient = np.empty(ctx.rows.scores.shape, np.float32)
         _by_threads(lambda part, to: step_slopes(part, ctx.shape, factors, to), ctx.rows, gradient)
         return torch.from_numpy(gradient), None, None, None
@@ -178,7 +189,7 @@ def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
     """Compute the numbers of a step; beyond its reach, the sum of the sigmoids of all items is
     below float32's precision: `items` times e^(−reach/τ) is e^(−17), or 4·10⁻⁸.
     """
-    reach = step.tau * (math.log(max(2, items)) + 17)
+    reach = step.tau * (math.log(max(2, items)) + 17)  # 2: of no items there is no logarithm
     if isinstance(step, Sigmoid):  # it has no straight part: that begins where all is in reach
         return StepShape(step.tau, reach, 0.0, 1.0, 0.0, reach)
     beyond = 1 / (1 + math.exp(-step.delta / step.tau)) + step.start + step.jump
@@ -187,7 +198,8 @@ def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
 
 def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any]) -> None:
     """Call work(part of the rows, parts of the other arrays by list) on as many threads as torch
-    uses.
+    uses. `rows`: Q lists, of which each thread gets neighbours; `more`: arrays of Q rows, cut
+    alike. A kernel writes to the places of its own lists alone.
     """
     threads = min(torch.get_num_threads(), len(rows.scores))
     if threads < 2:
@@ -195,7 +207,7 @@ def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any
         return
     edges = [len(rows.scores) * part // threads for part in range(threads + 1)]
     parts = []
-    for start, end in itertools.pairwise(edges):
+    for start, end in itertools.pairwise(edges):  # views: `work` writes to the arrays themselves
         part_of_rows = SortedLists._make(array[start:end] for array in rows)
         parts.append((part_of_rows, *(array[start:end] for array in more)))
     with ThreadPoolExecutor(threads) as pool:
@@ -234,7 +246,7 @@ def list_positives(
     """Write query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list,
     in order of rank.
     """
-    at = 0
+    at = 0  # positives written so far
     for row in range(levels.shape[0]):
         for item in range(levels.shape[1]):
             level = levels[row, item]  # L + 1 is outside of the list
@@ -247,10 +259,10 @@ def list_positives(
 def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
     """Write sums[place] = Σ_{j before k} weight of every positive k: as many items of each level as
     stand before it, times what such an item weighs for a positive of its level."""
-    depth = rows.weights.shape[1]
+    depth = rows.weights.shape[1]  # L + 1, the level of what is outside of a list
     for row in range(len(rows.scores)):
-        before = np.zeros(depth + 1)
-        place = rows.places[row]
+        before = np.zeros(depth + 1)  # items of each level so far
+        place = rows.places[row]  # of the next positive, among all
         for item in range(rows.levels.shape[1]):
             level = np.uint64(rows.levels[row, item])
             if level < depth and rows.relevance[row, level] > 0:
@@ -281,7 +293,7 @@ def step_slopes(
     part in s_k.
     """
     buffers = make_buffers(rows)
-    gradient = np.empty(rows.scores.shape[1])
+    gradient = np.empty(rows.scores.shape[1])  # of one list, by rank
     for row in range(len(rows.scores)):
         gradient[:] = 0
         list_slopes(enter(rows, row, buffers), shape, factors, gradient)
@@ -294,9 +306,10 @@ def make_buffers(rows: SortedLists) -> OneList:
     """Allocate buffers for any one of the lists; they go on behind it by LANES places, to which
     windows are filled up."""
     longer = rows.scores.shape[1] + LANES
-    depth = rows.relevance.shape[1]
+    depth = rows.relevance.shape[1]  # L + 1 levels
     weight = np.zeros((depth, longer))
-    work = np.empty((max(2, depth), longer))
+    work = np.empty((max(2, depth), longer))  # two rows for the windows' sums, L + 1 for slopes
+    # the first list stands for any; exponentials of 1 and weights of 0 add nothing
     return OneList(
         rows.scores[0], rows.levels[0], 0, rows.relevance[0], np.ones(longer), weight, work
     )

@@ -15,11 +15,12 @@ SPAN = 300.0
 
 
 class OneList(NamedTuple):
-    """A list by rank: scores and levels (N,), the place of its first positive, `relevance` (L+1,),
-    exponentials (N + LANES,).
+    """A list by rank: `scores` and `levels` (N,), falling scores; the `place` of its first positive
+    among those of all lists; `relevance` (L+1,) of each level.
 
-    `weight` (L+1, N + LANES) are the weights of all items for the positives of every level, 0 in
-    the last LANES; `work` of that size is a buffer.
+    `exponential` (N + LANES,): e^((s − c)/τ) of the scores s, around a centre c. `weight` (L+1, N +
+    LANES) are the weights of all items for the positives of every level, 0 in the last LANES;
+    `work`, at least of that size, is a buffer.
     """
 
     scores: Floats
@@ -42,10 +43,12 @@ def first_within(scores: Floats, score: float, start: int, beyond: float) -> int
 @compiled_part
 def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
     """Return the centre of the exponentials; compute them anew around a positive that is too far
-    below it. `tau`: of the step; `centre`: around which the exponentials are so far."""
+    below it, before its own becomes 0. `score`: the positive's; `tau`: of the step; `centre`:
+    around which the exponentials are so far."""
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
+        # those of scores far above are cut off, so that none is infinite: their sigmoid is 1 anyway
         one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
     return score
 

@@ -70,7 +70,8 @@ class RankLoss(BatchLoss):
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            """The sum over a block of queries, by their scores (b, N); counts them in `defined`."""
+            """The sum of 1 − score over the queries of a block that have a positive, by their
+            scores (b, N); counts these queries in `defined`."""
             values, counted = self.per_list(
                 scores, self.levels(batch, block), batch.labels.shape[1]
             )
@@ -78,7 +79,7 @@ class RankLoss(BatchLoss):
             return ((1 - values) * counted).sum()
 
         total = sum_over_blocks(missing, batch.embeddings, batch.ref_embeddings)
-        return total / defined.clamp(min=1)
+        return total / defined.clamp(min=1)  # 0, and no NaN, of a batch without positives
 
     def levels(self, batch: LossBatch, block: slice) -> Tensor:
         """Compute the levels (Q, N) of all items for a block of queries; L+1 for items outside of
@@ -87,13 +88,14 @@ class RankLoss(BatchLoss):
         depth = batch.labels.shape[1]
         listed = batch.listed(block)
         levels = shared_levels(batch.labels[block], batch.ref_labels)
-        if listed is not None:
+        if listed is not None:  # some references are not in every list: mined pairs, or unknown
             levels = levels.masked_fill_(~listed, depth + 1)
+        # a loss decides what the query itself is: mostly outside, too, in released code a positive
         return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores
-        and the levels (Q, N).
+        and the levels (Q, N), 0 … `depth`, depth + 1 outside of the list.
         """
         # columns that a loss adds to its lists, as SupRank's mixed positives
         if self.extra is not None:
@@ -179,6 +181,7 @@ def graded(
     if callable(relevance):
         return relevance
     factory = relevances[relevance]
+    # `chosen` takes of these what the factory has a parameter for
     offered: dict[str, Any] = {"exponent": alpha}
     if weights is not None:
         offered |= {"weights": weights, "values": weights}  # as the one or the other calls them
@@ -283,11 +286,13 @@ RANK_LOSSES: dict[str, RankRow] = {
 def rank_entry(row: RankRow) -> LossEntry:
     """Make the entry of a row: its parameters are those of its parts and of its module."""
     parts = (row.score, row.steps, row.relevance)
-    # the module takes what the parts build first; the rest are parameters of its own
+    # the module takes what the parts build first; the rest are parameters of its own:
+    # {name: default}
     options = dict(list(parameters_of(row.module).items())[len(parts) :])
     parameters = parameters_of(*parts) | options
 
     def build(params: Mapping[str, Any]) -> nn.Module:
+        """The loss with these parameters, by name: each part takes those that are its own."""
         score, steps, relevance = (part(**chosen(part, params)) for part in parts)
         return row.module(score, steps, relevance, **{name: params[name] for name in options})
 

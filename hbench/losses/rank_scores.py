@@ -15,8 +15,8 @@ from hbench.losses.rank_sums import Lists, Positives, sum_by_query
 
 
 class RankEstimates(NamedTuple):
-    """Lists, their positives, and each positive's rank and H-rank, float (P,); H-rank is None for
-    scores without it.
+    """Q lists, their P positives, and each positive's `rank`, from 1, and `h_rank`, float (P,),
+    estimated by steps and differentiable; H-rank is None for scores without it.
     """
 
     lists: Lists
@@ -46,7 +46,7 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
     discount = torch.cat(
         [table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)]
     )
-    gains, best_first = table.sort(dim=1, descending=True)
+    gains, best_first = table.sort(dim=1, descending=True)  # (Q, L+1): relevances, and their levels
     # the ideal list has the items of highest relevance first: each level takes a stretch of places
     until = lists.counts.gather(1, best_first).cumsum(1).long()
     reached = discount[until]
@@ -80,9 +80,11 @@ def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:
+            # how many positives are among the first k, each counted by a sigmoid of its rank
             reached = sum_by_query(
                 torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists
             )
+            # min(k, number), and 1 of a query without positives, whose sum is 0
             total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
         return total / len(at)
 

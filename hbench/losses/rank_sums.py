@@ -39,15 +39,17 @@ class Positives(NamedTuple):
 
 
 class Lists:
-    """The ranked lists of Q queries: scores float (Q, N); levels int64 (Q, N), 0 … L, or L+1
-    outside of the list.
+    """The ranked lists of Q queries: `scores` float (Q, N); `levels` int64 (Q, N), 0 … L, or L+1
+    outside of the list, such as the query itself; `depth`: L.
 
     `counts` float (Q, L+1) are the items of each level. `by_rank` int64 (Q, N) are the columns of
     every list by score down, level up, column up, which is pessimistic at ties.
     """
 
     def __init__(self, scores: Tensor, levels: Tensor, depth: int) -> None:
-        self.scores, self.levels, self.depth = scores, levels.long(), depth
+        self.scores = scores
+        self.levels = levels.long()
+        self.depth = depth
         self.counts, self.by_rank = self.arrange()
 
     def arrange(self) -> tuple[Tensor, Tensor]:
@@ -56,7 +58,7 @@ class Lists:
         Columns are put in order of level first, and then sorted by score stably: so of equal scores
         the lower level comes first, which is pessimistic, as the metrics are.
         """
-        # bincount would wait for a GPU
+        # bincount would wait for a GPU. What is outside of a list, of level L + 1, is not counted
         counts = torch.stack(
             [(self.levels == level).sum(1) for level in range(self.depth + 1)], dim=1
         ).to(self.scores)
@@ -67,7 +69,8 @@ class Lists:
         return counts, by_level.gather(1, by_score)
 
     def find_positives(self, table: Tensor) -> Positives:
-        """Find the items of positive relevance; table (Q, L+1)."""
+        """Find the items of positive relevance, list by list; table (Q, L+1): the relevance of
+        every level in every list, 0 of the distractors."""
         # items outside of a list have level L+1, which is no positive
         is_positive = torch.cat(
             [table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1
@@ -78,23 +81,23 @@ class Lists:
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
         """Compute Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), no
-        gradient; table (Q, L+1, L+1).
+        gradient; table (Q, L+1, L+1): what an item of one level weighs for a positive of another.
         """
         column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
         # (P,): the place of every positive in its list, from 0
         place = torch.empty_like(column).scatter(1, self.by_rank, column)[
             positives.query, positives.item
         ]
-        sorted_levels = self.levels.gather(1, self.by_rank)
-        weights = with_outside(table)
+        sorted_levels = self.levels.gather(1, self.by_rank)  # (Q, N), by rank
+        weights = with_outside(table)  # (Q, L+1, L+2): 0 for what is outside of a list
         # Apple's GPUs lack float64
         exact = torch.float32 if table.device.type == "mps" else torch.float64
         result = torch.zeros_like(positives.relevance)
 
-        for level in range(1, table.shape[1]):
+        for level in range(1, table.shape[1]):  # of the positives; distractors have no sum
             # the weights of all items up to each place, as a positive of this level weighs them
             so_far = weights[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
-            itself = table[positives.query, level, level]
+            itself = table[positives.query, level, level]  # it is in its own running sum
             result = torch.where(
                 positives.level == level, so_far[positives.query, place].to(itself) - itself, result
             )
@@ -107,6 +110,7 @@ class Lists:
 
         table (Q, L+1, L+1). The sums are differentiable in the scores, by the slope of the step.
         """
+        # columns by level: the items that weigh something for a positive lie side by side
         by_level = sort_levels(self.levels, self.depth)
         pairs = _Pairs(self.levels, by_level, positives, with_outside(table), step)
         result: Tensor = _StepSums.apply(self.scores, pairs)
@@ -156,7 +160,7 @@ class RelevanceSplit(NamedTuple):
 
 def split_by_relevance(table: Tensor) -> RelevanceSplit:
     """Compare items by relevance (HAPPIER, Eq. 5), the same as by level if relevance increases with
-    the level.
+    the level. `table` (Q, L+1): the relevance of every level in every list.
     """
     of_k = table[:, :, None]
     of_j = table[:, None, :]
@@ -197,7 +201,9 @@ def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: Rank
 
 
 def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """Compute H-rank(k) of every positive: float (P,), differentiable in the scores."""
+    """Compute H-rank(k) of every positive: float (P,), differentiable in the scores. Its own
+    relevance is what the sums over the others start with."""
+    # (Q, L+1, L+1): min(rel(k), rel(j)) by level of k and of j
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
     return _sum_terms(
@@ -219,18 +225,20 @@ def _sum_terms(
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
         by_step[step] = by_step[step] + table if step in by_step else table
+    total = start
     for step, table in by_step.items():
         sums = (
             lists.exact_sums(positives, table)
             if step is None
             else lists.step_sums(positives, table, step)
         )
-        start = start + sums
-    return start
+        total = total + sums
+    return total
 
 
 def with_outside(table: Tensor) -> Tensor:
-    """Add a column of 0 to the table for the items outside of the list: (Q, L+1, L+2)."""
+    """Add a column of 0 to a table (Q, L+1, L+1) of weights, by level of k and of j, for the items
+    outside of the list, whose level is L + 1: (Q, L+1, L+2)."""
     return torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
 
 
@@ -239,7 +247,7 @@ def sort_levels(levels: Tensor, depth: int) -> Tensor:
     is what is outside of a list."""
     # a column goes behind all of lower level, and behind those of its own level before it
     place = torch.zeros_like(levels)
-    before = torch.zeros_like(levels[:, :1])
+    before = torch.zeros_like(levels[:, :1])  # (Q, 1): the items of lower levels
     for level in range(depth + 2):
         at_level = levels == level
         place = torch.where(at_level, at_level.cumsum(1) - 1 + before, place)
@@ -249,8 +257,9 @@ def sort_levels(levels: Tensor, depth: int) -> Tensor:
 
 
 class _Pairs(NamedTuple):
-    """The input of step sums: levels and columns by level (Q, N), the positives, the table (Q, L+1,
-    L+2), the step.
+    """The input of step sums: `levels` (Q, N), in the order of the columns; `by_level` (Q, N), the
+    columns by level; the `positives`; the `table` (Q, L+1, L+2) of weights, by level of the
+    positive and of the item; the `step`.
     """
 
     levels: Tensor
@@ -269,7 +278,8 @@ class _StepSums(torch.autograd.Function):
         """The sums (P,), one for each positive: its list is compared with it, and itself, which the
         tiles hold, is taken off again."""
         ctx.save_for_backward(scores)
-        ctx.pairs, ctx.layout, positives = pairs, _layout(pairs), pairs.positives
+        ctx.pairs, ctx.layout = pairs, _layout(pairs)
+        positives = pairs.positives
         # the last place receives the sums of the padding
         sums = scores.new_zeros(len(positives.query) + 1)
         for tile in _tiles(scores, pairs, ctx.layout):
@@ -332,6 +342,7 @@ def _layout(pairs: _Pairs) -> _Layout:
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
     depth = table.shape[1] - 1
+    # positives of every level, from 1, and query, flat: level by level, query by query
     number = levels.new_zeros(depth * queries)
     number.index_add_(
         0, (positives.level - 1) * queries + positives.query, torch.ones_like(positives.level)
@@ -360,17 +371,17 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     sorted_scores = scores.gather(1, pairs.by_level)
     most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
 
-    first = 0
+    first = 0  # of the places of this level's positives
     for level, (reach, sizes) in enumerate(zip(layout.reach, layout.sizes, strict=True), start=1):
         places = layout.places[first : first + sum(sizes)]
         first += len(places)
-        if reach == 0:
+        if reach == 0:  # no item weighs anything for them: their sums stay 0
             continue
         weight = pairs.table[:, level].gather(1, sorted_levels)
         for query, place in _padded(
             places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)
         ):
-            # padding takes item 0, whose sums are cut off
+            # a place behind the last positive is padding: it takes item 0, whose sums are cut off
             item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
             own = scores[query].gather(1, item)
             yield Tile(
@@ -390,9 +401,11 @@ def _padded(
     """Yield queries (q,) with the places of their positives (q, k), q·k ≤ most unless q = k = 1,
     filled up with `absent`.
 
-    Queries with similar numbers of positives share a tile, so that there is little padding. `sizes`
-    is `number` on the host.
+    Queries with similar numbers of positives share a tile, so that there is little padding.
+    `places` (P',): of one level's positives, query by query; `number` (Q,): how many each query
+    has; `sizes` is `number` on the host.
     """
+    # where the places of each query begin, and the queries, those with most positives first
     first = number.cumsum(0) - number
     larger = number.argsort(descending=True, stable=True)
     padded = torch.nn.functional.pad(places, (0, 1), value=absent)
@@ -400,8 +413,9 @@ def _padded(
 
     start = 0
     while start < len(wide):
-        end = start + max(1, most // wide[start])
+        end = start + max(1, most // wide[start])  # the first has most: as many fit as of its size
         query = larger[start : min(end, len(wide))]
+        # more than once only for a single query with more positives than a tile holds
         for begin in range(0, wide[start], most):
             k = torch.arange(begin, min(begin + most, wide[start]), device=places.device)
             yield (

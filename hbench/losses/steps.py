@@ -79,6 +79,7 @@ class SupRank:
         """The jump at δ, added to σ(δ/τ) + start + ρ(t−δ) for t > δ: 0 unless `offset` makes the
         step discontinuous.
         """
+        # what the equation has just above δ, where `offset` stands in for it, whatever `start` is
         continuous = 1 / (1 + math.exp(-self.delta / self.tau)) + 0.5
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 

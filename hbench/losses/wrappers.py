@@ -54,7 +54,8 @@ class CrossBatchMemory(nn.Module):
         batch_weight: float = 1.0,
         memory_weight: float = 1.0,
     ) -> None:
-        """The queue gets its width, and its place, from the first batch."""
+        """The queue, `embeddings` (size, D) and `labels` (size, L), gets its width, and its place,
+        from the first batch; `stored`, `batches`: how many of either went into it so far."""
         super().__init__()
         if (
             size < 1
@@ -84,6 +85,7 @@ class CrossBatchMemory(nn.Module):
         """The loss of the batch and, after the warm-up, also of the batch against what is
         stored."""
         labels = wide_labels(labels, embeddings, "labels", "embeddings")
+        # (B,): where each query stands in the memory, so that it does not rank itself there
         place = self._enqueue(embeddings.detach(), labels)
         within: Tensor = self.loss(embeddings, labels)
         if int(self.batches) <= self.warm_up:
@@ -113,6 +115,7 @@ class CrossBatchMemory(nn.Module):
 
         # those that are finite, and of a batch larger than the queue the last ones
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
+        # the queue is a ring: behind its end the next ones go to its start, over the oldest
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
         self.embeddings[place] = embeddings[kept].to(self.embeddings)
         self.labels[place] = labels[kept]
@@ -212,6 +215,7 @@ class SiMix(BatchLoss):
         """The loss of the batch and of random mixtures of its pairs, as queries and as items."""
         (embeddings,), labels = full_precision(batch.embeddings), batch.labels
         # all pairs of one class, each once: their mixtures are virtual items of that class
+        # (triu(1): above the diagonal)
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
@@ -240,7 +244,7 @@ def mix_positives(
         query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)
         share = draw(len(query)).to(scores)
         mixed = share * scores[query, first] + (1 - share) * scores[query, second]
-        number = torch.bincount(query, minlength=len(scores))
+        number = torch.bincount(query, minlength=len(scores))  # (Q,): pairs of each query
         # pairs come query by query: each is numbered from where those of its query begin
         column = torch.arange(len(query), device=query.device) - (number.cumsum(0) - number)[query]
         width = int(number.max()) if len(query) else 0

@@ -69,16 +69,18 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
 
     # classes of both sides by one numbering from 0
     numbers = np.unique(np.concatenate([of_items, query_classes]), return_inverse=True)[1]
-    of_items, query_classes = numbers[: len(of_items)], numbers[len(of_items) :]
+    item_numbers = numbers[: len(of_items)]
+    query_numbers = numbers[len(of_items) :]
     values = np.full(len(rows), np.nan)
     for query, row in enumerate(rows):
-        listed = np.flatnonzero(row > -np.inf)
-        equal = of_items[listed] == query_classes[query]
-        if equal.any():  # else no vote could be right: NaN
-            first = _classes_of_first(of_items[listed], row[listed], query_classes[query], k)
+        own = query_numbers[query]
+        listed = np.flatnonzero(row > -np.inf)  # −inf leaves an item out
+        classes_listed = item_numbers[listed]
+        if (classes_listed == own).any():  # else no vote could be right: NaN
+            first = _classes_of_first(classes_listed, row[listed], own, k)
             votes = np.bincount(first)
             # votes[first] (k,): of each item's class; argmax takes the first item of the most
-            values[query] = first[np.argmax(votes[first])] == query_classes[query]
+            values[query] = first[np.argmax(votes[first])] == own
 
     return values
 
@@ -114,7 +116,8 @@ def _classes_of_first(
     order = np.lexsort((classes == own, -scores))
     ranked = classes[order]
     falling = scores[order]
-    # more items share the k-th score than there are places left: which classes get them?
+    # more items share the k-th score than there are places left: which classes get them? Those
+    # that make a vote against the own class most likely to win
     if k < len(ranked) and falling[k - 1] == falling[k]:
         above = ranked[falling > falling[k]]
         tied = ranked[falling == falling[k]]

@@ -77,7 +77,7 @@ def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
     """AP whose positives are the items of exactly this level, 1 … L; items of higher levels are
     removed from the list first (HAPPIER's evaluator). A sequence has the ranks, from 1, and the
     levels of all positives (P,)."""
-    higher = sequence.levels > level
+    higher = sequence.levels > level  # (P,)
     # without the higher ones before it an item moves up by as many ranks
     ranks = (sequence.ranks - np.cumsum(higher))[sequence.levels == level]
     return float((np.arange(1, len(ranks) + 1) / ranks).mean()) if len(ranks) else NAN
@@ -118,7 +118,7 @@ def h_ranks(
     by default), (P,): like a rank among the positives, in which each counts by its relevance. `rel`
     (L+1,): of each level, from 0; a sequence has the levels of the positives in ranked order.
     """
-    levels = sequence.levels[:first, None]
+    levels = sequence.levels[:first, None]  # (P, 1)
     # (P, L+1), by positive k and level: how many of that level stand at k or before
     so_far = np.cumsum(np.arange(len(rel)) == levels, axis=0)
     # each of them adds min(rel(k), relevance of that level)
@@ -137,8 +137,8 @@ def h_pr_curve(
     area under the curve (rank losses, Eq. 30–32). A positive of relevance 0 adds no recall, and so
     no area; its H-P is 0 here. Two empty arrays where no positive has a relevance.
     """
-    gains = rel[sequence.levels]
-    total = (rel * sequence.counts)[1:].sum()
+    gains = rel[sequence.levels]  # (P,): of each positive
+    total = (rel * sequence.counts)[1:].sum()  # [1:]: without distractors
     if not total:
         return np.zeros(0), np.zeros(0)
     precision = np.divide(
@@ -217,7 +217,7 @@ def _set_intersection(
 
     `ranks`, `levels` (P,): of the positives; `counts` (L+1,): the items of each level.
     """
-    total = int(counts[1:].sum())
+    total = int(counts[1:].sum())  # |Ω+|; level 0 are distractors
     if total == 0:
         return NAN
     depth = len(counts) - 1
@@ -225,7 +225,8 @@ def _set_intersection(
     at_rank = np.zeros((total, depth))  # 1 where the item of this rank is of this level
     within = ranks <= total
     at_rank[ranks[within] - 1, levels[within] - 1] = 1
-    # the ideal list has the finest first: those of a level begin behind all higher ones, (L,)
+    # the ideal list has the finest first: those of a level begin behind all higher ones, (L,).
+    # counts[:0:-1] runs from the finest down to level 1
     higher = np.cumsum(counts[:0:-1])[::-1] - counts[1:]
     # (total, L): how many items of each level are among its first n
     ideal = np.clip(n[:, None] - higher, 0, counts[1:])
@@ -255,7 +256,8 @@ def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
         return NAN
     first = sequence.ranks <= cut
     dcg = (gains[sequence.levels[first]] / np.log2(1 + sequence.ranks[first])).sum()
-    return float(dcg / (ideal / np.log2(np.arange(2, len(ideal) + 2))).sum())
+    ranks_and_one = np.arange(2, len(ideal) + 2)  # 1 + rank, for ranks 1, 2, …
+    return float(dcg / (ideal / np.log2(ranks_and_one)).sum())
 
 
 @metric("R", "cut", "level")
@@ -388,6 +390,7 @@ def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
     all items are right.
     """
     depth = len(sequence.counts) - 1
+    # no item of the own class, as for HD@k; or none of another class, so that nothing is wrong
     if not sequence.counts[-1] or not sequence.counts[:-1].sum():
         return NAN
     right = positives(sequence, depth)

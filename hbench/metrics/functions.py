@@ -76,7 +76,7 @@ def evaluate(
         UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
         UnknownName: a metric, a relevance or an order of ties that does not exist.
     """
-    rows, of_items = _arrays(scores, levels)
+    rows, of_items = _arrays(scores, levels)  # (Q, G) each
     # max of no levels, or of zeros alone: a tree has one level at least
     highest = int(of_items.max(initial=1))
     if depth is not None and not 0 < depth <= MOST_LEVELS:
@@ -527,7 +527,7 @@ def sequences_of(
     """Yield the level sequence, ranks and levels of the positives, of every row of scores and
     levels (Q, G) on a tree of `depth` levels; a score of −inf leaves an item out. `ties`: the name
     of the order of equal scores."""
-    tie_key = ties_policies[ties](depth)
+    tie_key = ties_policies[ties](depth)  # (depth + 1,): lower comes first among equal scores
     for row, of_items in zip(scores, levels.astype(np.uint8), strict=True):
         listed = row > -np.inf
         counts = np.bincount(of_items[listed], minlength=depth + 1).astype(np.int64)
@@ -546,12 +546,12 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
         )
 
     # float32 is ranked as it is; float64 would hold the same order in twice the memory
-    rows = rows if rows.dtype == np.float32 else real_scores(rows)
-    if np.isnan(rows).any():
+    real = rows if rows.dtype == np.float32 else real_scores(rows)
+    if np.isnan(real).any():
         raise UsageError(
             "some scores are NaN", expected="numbers, or −inf for an item that is left out"
         )
-    if of_items.dtype.kind not in "iufb":
+    if of_items.dtype.kind not in "iufb":  # integers, floats and booleans
         raise UsageError(
             "the levels are not numbers",
             expected="0 for unrelated items, up to L for the finest class",
@@ -561,7 +561,7 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
     if (
         (of_items != of_items.astype(np.int64)).any()
         or of_items.min(initial=0) < 0
-        or of_items.max(initial=0) > 255
+        or of_items.max(initial=0) > 255  # levels are held as uint8
     ):
         raise UsageError(
             "some levels are not whole numbers from 0 to 255",
@@ -569,7 +569,7 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
             found=f"{of_items.dtype} from {of_items.min()} to {of_items.max()}",
         )
 
-    return rows, of_items.astype(np.int64)
+    return real, of_items.astype(np.int64)
 
 
 def real_scores(scores: NDArray[Any]) -> NDArray[np.float64]:
@@ -585,7 +585,7 @@ def real_scores(scores: NDArray[Any]) -> NDArray[np.float64]:
 
     # float64 holds whole numbers exactly up to 2^53 only: larger ones may become equal
     rounded = scores.astype(np.float64)
-    is_finer = scores.dtype.kind == "f" and scores.dtype.itemsize > 8
+    is_finer = scores.dtype.kind == "f" and scores.dtype.itemsize > 8  # float128 and its kin
     if is_finer or (
         scores.dtype.kind in "iu"
         and scores.dtype.itemsize == 8

@@ -60,10 +60,11 @@ def named_sequences(
 
 @dataclass(frozen=True)
 class NameColumns:
-    """Labels by name of the queries (Q, L) and of the gallery (G, L), in the canonical order of a
-    ranker.
+    """Labels by name of the `queries` (Q, L) and of the `gallery` (G, L), numbered alike, in the
+    canonical order of a ranker.
 
-    `affected` (Q,): the queries whose levels are not those of the tree.
+    `affected` (Q,): the queries whose levels are not those of the tree. `ties`: from a number of
+    levels to the keys by which equal scores are ordered.
     """
 
     queries: Labels

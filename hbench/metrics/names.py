@@ -72,7 +72,7 @@ class MetricName:
         if cut and len(cut) > MOST_DIGITS:  # it would not fit into 64 bits
             raise UnknownName("metric", text, spellings(), meant="a cut that a list may have")
 
-        if cut == "R":
+        if cut == "R":  # part of the name: the rank is each query's number of positives
             base = base + "@R"
             cut = None
 
@@ -86,6 +86,7 @@ class MetricName:
             raise _unknown(text)
 
         definition = metrics[base]
+        # a metric with a cut must state it, one without must not, and a level is for metrics of one
         if ("cut" in definition.takes) != (cut is not None) or (
             level and "level" not in definition.takes
         ):
@@ -232,10 +233,11 @@ def parse_metrics(
     ... ]
     ['H-AP(alpha=3,relevance=alpha)', 'AP']
     """
-    # a comma within brackets is between parameters, not between metrics
+    # a comma within brackets is between parameters, not between metrics: one behind which no
+    # bracket closes before another opens
     texts = re.split(r",(?![^(]*\))", metrics) if isinstance(metrics, str) else metrics
-    parsed: dict[MetricName, None] = {}
-    problems: dict[str, UsageError] = {}
+    parsed: dict[MetricName, None] = {}  # in order, each once
+    problems: dict[str, UsageError] = {}  # by their text, each once
     for text in filter(None, texts):
         try:
             name = (text if isinstance(text, MetricName) else MetricName.parse(text)).at(levels)

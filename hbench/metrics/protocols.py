@@ -47,12 +47,13 @@ class Scorer:
     """One metric under one protocol: a function of a query and its level sequence, and the same in
     parts that can be computed for many queries at once.
 
-    `arguments`: the keywords of the metric's function. `grade`: for H-AP, the relevance and the
-    weight (Q, L+1) of the levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the
-    item ranked last is dropped first. `by_name`: the value of a query that is ranked by name; None
-    where the protocol goes by the tree. Under partial labels (hbench.metrics.readings) a sequence
-    holds codes, of which `reading` makes the levels that the function takes; queries whose label
-    ends above `level_required` are skipped.
+    `function`: of a query, by its position in the input, and its level sequence. `arguments`: the
+    keywords of the metric's function. `grade`: for H-AP, the relevance and the weight (Q, L+1) of
+    the levels for queries (Q,) with level counts (Q, L+1). `loses_last`: the item ranked last is
+    dropped first, as released evaluators do where queries are apart from the gallery. `by_name`:
+    the value of a query that is ranked by name; None where the protocol goes by the tree. Under
+    partial labels (hbench.metrics.readings) a sequence holds codes, of which `reading` makes the
+    levels that the function takes; queries whose label ends above `level_required` are skipped.
     """
 
     name: MetricName
@@ -120,7 +121,7 @@ def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
     last positive.
     """
     functions: dict[str, Callable[..., float]] = {"AP": trapezoid_ap, "P": p_at_last}
-    if name.base not in functions:
+    if name.base not in functions:  # it has these two metrics alone; others go by the equations
         return paper(name, setting)
     arguments = name.arguments(setting.levels)  # level, and the cut of P@k
     return lambda query, sequence: functions[name.base](sequence, **arguments)
@@ -178,12 +179,13 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         equal_levels = (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
         return rel.astype(np.float64), equal_levels
 
-    by_name = None
+    by_name = None  # where the names form a tree, the tree has the same levels
     if setting.names is not None:
         # names are counted where levels are: in the query set, or in each list
         own_names = None if own_counts is None else setting.names
         by_name = _by_name(name, setting, own_names, exponent if by_value else None)
     grades = grade if by_value else _by_level(arguments)
+    # queries apart from the gallery: the released code loses the item that is ranked last
     return Scorer(name, arguments, score, grades, loses_last=not setting.all_pairs, by_name=by_name)
 
 
@@ -223,7 +225,8 @@ def _by_name(
         return h_ap_by_value(whole, counts, exponent)
 
     def listed(sequence: LevelSequence) -> LevelSequence:
-        """The list as the released evaluator has it: it loses the last of a gallery of its own."""
+        """The list as the released evaluator has it: without the item ranked last, where the
+        queries have a gallery apart from themselves."""
         return sequence if setting.all_pairs else without_last(sequence)
 
     # AP# has a level, too, but is of a number of equal columns
@@ -303,6 +306,7 @@ def query_set_counts(labels: Labels) -> Counts:
     of the labels (Q, L) of all queries."""
     # equal labels side by side; their order among themselves (the keys, all 0) changes no count
     order = canonical_order(labels, np.zeros(len(labels), np.uint64))
+    # (Q, L) each: from where to where the queries lie that share at least l levels with each
     starts, ends = level_ranges(labels, labels[order])
     # (Q, L + 2): all share at least 0 levels, none at least L + 1
     at_least = np.column_stack(

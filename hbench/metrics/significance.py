@@ -57,12 +57,12 @@ class UnitSums(NamedTuple):
     def of(cls, values: Values, units: Units, tests: Units | None = None) -> UnitSums:
         """Sum the values (M, Q), NaN where undefined, by the units (Q,), 0 … G − 1. The mean is
         over the queries of a test, then over the tests (Q,); NaN where a test defines none."""
-        tests = np.zeros_like(units) if tests is None else tests
-        groups = int(units.max(initial=-1)) + 1
-        several = int(tests.max(initial=0)) + 1
+        of_tests = np.zeros_like(units) if tests is None else tests
+        groups = int(units.max(initial=-1)) + 1  # 0 where there are no queries
+        several = int(of_tests.max(initial=0)) + 1
         # (M, tests, G): how many values a unit has in a test, and their sum; one bincount of the
         # pairs of a test and a unit gives a row
-        cell = tests * groups + units
+        cell = of_tests * groups + units
         cells = several * groups
         shape = (len(values), several, groups)
         defined = ~np.isnan(values)
@@ -75,13 +75,15 @@ class UnitSums(NamedTuple):
             queries = counts.sum(axis=2, keepdims=True)
             means = sums.sum(axis=2, keepdims=True) / queries
             weight = 1 / (several * queries)
-            shares = (counts * weight).sum(1)
+            shares = (counts * weight).sum(1)  # (M, G), like the others: summed over the tests
             return cls(
-                means.mean(axis=(1, 2)),
-                (sums * weight).sum(1),
-                ((sums - counts * means) * weight).sum(1),
-                shares,
-                _trials(values, units, shares=shares, counts=counts.sum(1), sums=sums.sum(1)),
+                means=means.mean(axis=(1, 2)),
+                parts=(sums * weight).sum(1),
+                errors=((sums - counts * means) * weight).sum(1),
+                shares=shares,
+                trials=_trials(
+                    values, units, shares=shares, counts=counts.sum(1), sums=sums.sum(1)
+                ),
             )
 
     @classmethod
@@ -99,8 +101,8 @@ class UnitSums(NamedTuple):
             shares = counts * weight
         trials = np.full(len(counts), np.nan)
         for row, of_row in enumerate(counts):
-            has = of_row > 0
-            if has.sum() > 1:
+            has = of_row > 0  # (G,): units that have values
+            if has.sum() > 1:  # of one unit nothing tells how much units vary
                 own = ones[row][has]
                 trials[row] = trials_of(shares[row][has], of_row[has], sums=own, squares=own)
         errors = (ones - counts * means) * weight
@@ -164,7 +166,8 @@ def _trials(
     """
     found = np.full(len(values), np.nan)
     for row, of_queries in enumerate(np.where(np.isnan(values), 0, values) ** 2):
-        has = counts[row] > 0
+        has = counts[row] > 0  # (G,): units that have values
+        # of one unit nothing tells how much units vary; NaN: a test defines no value of this metric
         if has.sum() > 1 and not np.isnan(shares[row]).any():
             squares = np.bincount(units, of_queries, len(has))[has]
             own = shares[row][has], counts[row][has]  # of the units that have values
@@ -253,7 +256,7 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
     low_high = np.full((len(sums.means), 2), np.nan)
     columns = zip(sums.means, sums.variance, sums.effective_units, sums.freedom, strict=True)
     for row, (mean, variance, units, freedom) in enumerate(columns):
-        if sums.units[row] < 2 or np.isnan(mean):
+        if sums.units[row] < 2 or np.isnan(mean):  # nothing tells how much units vary
             continue
         t = _t_quantile(freedom, normal)
         inside = mean * (1 - mean)  # the variance of a value that is 0 or 1
@@ -277,7 +280,7 @@ def _of_trials(mean: float, n: float, t: float) -> tuple[float, float]:
     """Agresti and Coull's interval, low and high, of a mean of n trials of 0 or 1, `t` standard
     errors wide on each side: cut to [0, 1], and widened to hold the mean itself. As if t²/2 trials
     of each kind were added, so that it does not collapse at a mean of 0 or 1."""
-    if math.isinf(n):
+    if math.isinf(n):  # of trials without end the mean is known
         return mean, mean
     n_more = n + t**2
     p = (n * mean + t**2 / 2) / n_more
@@ -311,6 +314,7 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
     parts = sums.parts[:, (np.nan_to_num(sums.parts) != 0).any(axis=0)].T
     # sums that differ by rounding alone count as equal
     observed = np.abs(parts.sum(axis=0)) * (1 - 1e-12)
+    # (M,): how many patterns give a sum as far from 0
     extreme = np.zeros(len(sums.means))
     patterns = 0
     units = len(parts)
@@ -364,6 +368,7 @@ def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
     """
     z = normal
     nu = max(freedom, 1.0)  # below 1 the quantile would explode
+    # of few degrees the series is wrong: the integral itself, which takes longer
     if nu < SERIES_FROM:
         return _small_t_quantile(nu, BESIDE_MEDIAN[normal])
     terms = (

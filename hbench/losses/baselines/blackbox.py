@@ -69,12 +69,14 @@ def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Te
     """
     rank = blackbox_rank(scores, lam)[chosen]
     number = chosen.sum(-1)
+    # (P,): the row of each chosen item
     row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
     # by row, then by rank, in one sort: a rank is at most n, so rows do not mix
-    rank = rank[(row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()]
+    best_first = (row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()
     # where the row of each item begins, from which places are counted
     first = (number.cumsum(0) - number).repeat_interleave(number)
-    return rank, torch.arange(1, len(rank) + 1, device=rank.device) - first, number
+    place = torch.arange(1, len(rank) + 1, device=rank.device) - first
+    return rank[best_first], place, number
 
 
 def descending_ranks(scores: Tensor) -> Tensor:

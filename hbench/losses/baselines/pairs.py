@@ -46,7 +46,7 @@ class ChosenPairs(BatchLoss):
         ref_fine = batch.ref_labels[:, -1]
         with torch.autocast(query.device.type, enabled=False):
             chosen = batch.pairs
-            if chosen is None:
+            if chosen is None:  # nobody mined pairs; the choice itself has no gradient
                 cosines = (functional.normalize(query) @ functional.normalize(others).T).detach()
                 chosen = self.choose(cosines, *batch.split_pairs())
             result: Tensor = self.loss(query, fine, chosen, ref_emb=others, ref_labels=ref_fine)
@@ -66,6 +66,7 @@ def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
     `positive`, `negative` bool (Q, N); returns queries, positives and negatives, (T,) each, of T
     triplets.
     """
+    # (Q,): the cosine of each query's nearest positive, and its place
     nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)
     farther = negative & (cosines < nearest[:, None])
     query = (positive.any(1) & farther.any(1)).nonzero().squeeze(1)

@@ -136,6 +136,7 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
         to_class = cosine.gather(1, target[:, None])
         # cos(θ + m) = cos θ cos m − sin θ sin m, and sin θ > 0; the slope of √ is infinite at 0
         sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()
+        # where θ + m would exceed π, the cosine would rise again: a line goes on in its place
         beyond = to_class - margin * math.sin(margin)
         within = to_class * math.cos(margin) - sine * math.sin(margin)
         turned = torch.where(to_class > math.cos(math.pi - margin), within, beyond)

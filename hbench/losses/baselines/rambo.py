@@ -107,7 +107,8 @@ class ScoreMemory(nn.Module):
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and flags with those of past batches before them along `dim`, 0 for rows, that is
         lists, or 1 for columns, that is items; only those of this batch carry a gradient."""
-        # After a resume, the memory may be on another device than the scores.
+        # scores and flags (Q, n) of each past batch, oldest first; after a resume the memory may be
+        # on another device than the scores
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
         # rows (or columns) that are finite but for −∞, which stands for an item outside of the list
@@ -158,8 +159,9 @@ class Rambo(BatchLoss):
         with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
             positive = batch.same_class()
+            # bool (B, N): what is not in a query's list; None: nothing is left out
             outside = None if self.keep_self else batch.is_self()
-            listed = batch.listed()
+            listed = batch.listed()  # None: mined pairs and partial labels leave nothing out
             if listed is not None:
                 outside = ~listed if outside is None else outside | ~listed
             if outside is not None:
@@ -205,6 +207,7 @@ class RamboClasses(nn.Module):
         """The AP loss of scores and targets (detections, classes): class by class and, by the share
         `joint`, of all classes in one list."""
         (scores,) = full_precision(scores)
+        # a row for each class, with the examples of this batch and of those before: (C, n)
         rows, positive = self.memory(scores.T, targets.T.bool())
         with torch.autocast(scores.device.type, enabled=False):
             by_class = ap_loss(
@@ -212,6 +215,7 @@ class RamboClasses(nn.Module):
             )
             if self.joint == 0:
                 return by_class
+            # one list of all pairs of an example and a class, example by example
             flat = rows.T.reshape(1, -1)
             flags = positive.T.reshape(1, -1)
             joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)
