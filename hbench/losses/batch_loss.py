@@ -240,10 +240,10 @@ def batch_of_arguments(
     their labels. Without references, the queries rank the batch itself.
     """
     pairs, refs, ref_labels, self_index = _pairs_or_references(third, fourth, fifth)
-    labels = wide_labels(labels, embeddings, "labels", "embeddings")
+    wide = wide_labels(labels, embeddings, "labels", "embeddings")
     if refs is None and ref_labels is None:
-        everyone = torch.arange(len(labels), device=labels.device)
-        return LossBatch(embeddings, labels, embeddings, labels, everyone, pairs)
+        everyone = torch.arange(len(wide), device=wide.device)
+        return LossBatch(embeddings, wide, embeddings, wide, everyone, pairs)
     if refs is None or ref_labels is None:
         present, absent = (
             ("ref_embeddings", "ref_labels")
@@ -256,18 +256,18 @@ def batch_of_arguments(
             fix=f"pass {absent}",
         )
 
-    ref_labels = wide_labels(ref_labels, refs, "ref_labels", "ref_embeddings")
-    if ref_labels.shape[1] != labels.shape[1] or refs.shape[1:] != embeddings.shape[1:]:
+    wide_refs = wide_labels(ref_labels, refs, "ref_labels", "ref_embeddings")
+    if wide_refs.shape[1] != wide.shape[1] or refs.shape[1:] != embeddings.shape[1:]:
         raise ConfigError(
             "the shapes of references and batch do not fit",
-            expected=f"dimension {embeddings.shape[-1]}, {labels.shape[1]} levels",
-            found=f"dimension {refs.shape[-1]}, {ref_labels.shape[1]} levels",
+            expected=f"dimension {embeddings.shape[-1]}, {wide.shape[1]} levels",
+            found=f"dimension {refs.shape[-1]}, {wide_refs.shape[1]} levels",
         )
 
     # where each query stands among the references: nowhere, if nobody says so
-    none = torch.full((len(labels),), -1, device=labels.device)
+    none = torch.full((len(wide),), -1, device=wide.device)
     return LossBatch(
-        embeddings, labels, refs, ref_labels, none if self_index is None else self_index, pairs
+        embeddings, wide, refs, wide_refs, none if self_index is None else self_index, pairs
     )
 
 
@@ -359,12 +359,10 @@ def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) 
     only scales it.
     """
     among_themselves = references is embeddings
-    embeddings, references = full_precision(embeddings, references)
-    with torch.autocast(embeddings.device.type, enabled=False):
+    queries, ranked = full_precision(embeddings, references)
+    with torch.autocast(queries.device.type, enabled=False):
         # None: the batch ranks itself, and gets one gradient for both of its roles
-        result: Tensor = _BlockSum.apply(
-            embeddings, None if among_themselves else references, function
-        )
+        result: Tensor = _BlockSum.apply(queries, None if among_themselves else ranked, function)
     return result
 
 

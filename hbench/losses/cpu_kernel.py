@@ -137,13 +137,13 @@ class CompiledLists(Lists):
         below = self.sorted_scores - self.sorted_scores[:, :1]
         below /= step.tau
         below += SPAN
-        rows = rows._replace(exponentials=np.exp(below, out=below))
-        result: Tensor = _CompiledSums.apply(self.scores, rows, shape, len(positives.query))
+        lists = rows._replace(exponentials=np.exp(below, out=below))
+        result: Tensor = _CompiledSums.apply(self.scores, lists, shape, len(positives.query))
         return result
 
     def _rows(self, positives: Positives, table: Tensor) -> SortedLists:
-        """The lists for the kernels, without exponentials; table (Q, L+1, L+1): the weight of an
-        item of one level for a positive of another."""
+        """The lists for the kernels, in order of rank and without exponentials; table (Q, L+1,
+        L+1): the weight of an item of one level for a positive of another."""
         # positives are in order of queries: where those of each query begin
         places = np.searchsorted(positives.query.numpy(), np.arange(len(table)))
         by_rank = (
@@ -321,6 +321,7 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
     items of others are no positives."""
     levels = rows.levels[row]
     relevance = rows.relevance[row]
+    # what goes on behind the list, by LANES places, keeps weights of 0
     buffers.exponential[: len(levels)] = rows.exponentials[row]
     for level in range(1, len(relevance)):
         if relevance[level] > 0:
@@ -343,7 +344,8 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
     next, so that each item is passed once.
     """
     number = len(one.scores)
-    place = one.place
+    place = one.place  # of the next positive, among those of all lists
+    # around which the exponentials were made: that of the best score is e^SPAN
     centre = one.scores[0] - SPAN * shape.tau
     first = 0  # of the window
     below = 0  # the first item whose score is below the positive's
@@ -377,6 +379,7 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         line = shape.beyond * beyond[level] + shape.rho * (
             moment[level] - beyond[level] * (score + shape.delta)
         )
+        # `start` for each item not below k, but for those on the line, which has it already
         jump = shape.start * (above[level] - beyond[level])
         itself = one.weight[level, item] * (0.5 + shape.start)  # the window includes k
         sums[0, place], sums[1, place] = (
@@ -394,13 +397,13 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
     the step is a line, is the same for all: it is noted where they end, and summed up at last.
     """
     number = len(one.scores)
-    place = one.place
-    centre = one.scores[0] - SPAN * shape.tau
-    first = 0
+    place = one.place  # of the next positive, among those of all lists
+    centre = one.scores[0] - SPAN * shape.tau  # around which the exponentials were made
+    first = 0  # of the window, and its end
     last = 0
     # by level of k: what applies to all items before a place
     lines = np.zeros((len(one.relevance), number + 1))
-    one.work[:] = 0
+    one.work[:] = 0  # by level of k and item: the slopes of sigmoids
 
     for item in range(number):
         level = np.int64(one.levels[item])
@@ -417,6 +420,7 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
         gradient[item] += factors[1, place]
         place += 1
 
+    # upwards: `line` sums up what the positives add of whose windows an item lies above
     for other in range(1, len(one.relevance)):
         line = 0.0
         for item in range(number - 1, -1, -1):

@@ -52,6 +52,7 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
                 found="labels that end early",
                 fix="leave out their items (--policy drop), or choose another loss",
             )
+    # those that wrap others, too, which then refuse mined pairs as these do
     for module in loss.modules():
         if isinstance(module, BatchLoss):
             module.partial = True

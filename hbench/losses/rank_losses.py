@@ -83,7 +83,7 @@ class RankLoss(BatchLoss):
 
     def levels(self, batch: LossBatch, block: slice) -> Tensor:
         """Compute the levels (Q, N) of all items for a block of queries; L+1 for items outside of
-        their lists.
+        their lists. `own_level`: from L to the level of the query itself in its list.
         """
         depth = batch.labels.shape[1]
         listed = batch.listed(block)
@@ -95,12 +95,13 @@ class RankLoss(BatchLoss):
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores
-        and the levels (Q, N), 0 … `depth`, depth + 1 outside of the list.
+        and the levels (Q, N), 0 … `depth`, depth + 1 outside of the list. `steps`: what stands in
+        for the step in a rank; `relevance`: of the levels; `split`: which items are more relevant
+        than a positive.
         """
-        # columns that a loss adds to its lists, as SupRank's mixed positives
-        if self.extra is not None:
-            scores, levels = self.extra(scores, levels, depth)
-        lists = cpu_kernel.make_lists(scores, levels, depth)
+        # with columns that a loss adds to its lists, as SupRank's mixed positives
+        columns = (scores, levels) if self.extra is None else self.extra(scores, levels, depth)
+        lists = cpu_kernel.make_lists(*columns, depth)
         table = rank_sums.relevance_table(lists.counts, self.relevance)  # (Q, L+1)
         positives = lists.find_positives(table)
         ranked = lists, positives, self.split(table), self.steps
@@ -220,7 +221,7 @@ def rank_loss(
     compared by level. `mix_scores`: also rank mixtures of positives."""
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
-    # the query's own level in its list: the finest one, or one below it, which is outside
+    # the query's own level in its list: L, the finest one, or L + 1, which is outside of the list
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
     return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 

@@ -298,6 +298,7 @@ class _StepSums(torch.autograd.Function):
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
         for tile in _tiles(scores, ctx.pairs, ctx.layout):
+            # (q, k, n), by query, positive and item
             slope = ctx.pairs.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
             of_tile = upstream[tile.place]
             to_items = torch.einsum("qkj,qk->qj", slope, of_tile) * tile.weight

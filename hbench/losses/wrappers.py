@@ -82,17 +82,17 @@ class CrossBatchMemory(nn.Module):
 
     @uncompiled
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The loss of the batch and, after the warm-up, also of the batch against what is
-        stored."""
-        labels = wide_labels(labels, embeddings, "labels", "embeddings")
+        """The loss of the batch and, after the warm-up, also of the batch against what is stored:
+        the first `stored` of at most `size` `embeddings` (size, D); the weighted mean of both."""
+        wide = wide_labels(labels, embeddings, "labels", "embeddings")  # (B, L)
         # (B,): where each query stands in the memory, so that it does not rank itself there
-        place = self._enqueue(embeddings.detach(), labels)
-        within: Tensor = self.loss(embeddings, labels)
+        place = self._enqueue(embeddings.detach(), wide)
+        within: Tensor = self.loss(embeddings, wide)
         if int(self.batches) <= self.warm_up:
             return within
         filled = min(int(self.stored), self.size)
         across: Tensor = self.loss(
-            embeddings, labels, self.embeddings[:filled], self.labels[:filled], place
+            embeddings, wide, self.embeddings[:filled], self.labels[:filled], place
         )
         return (self.batch_weight * within + self.memory_weight * across) / (
             self.batch_weight + self.memory_weight
@@ -100,7 +100,7 @@ class CrossBatchMemory(nn.Module):
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Store the batch in place of the oldest entries and return its places, int64 (B,), −1 for
-        what is not stored.
+        what is not stored. `size`: of the queue.
         """
         if self.embeddings.shape[0] == 0:  # the first batch tells dimension and levels
             try:
@@ -155,6 +155,7 @@ class PerLevel(BatchLoss):
     def compute(self, batch: LossBatch) -> Tensor:
         """The sum of the losses of all levels, each of which sees the labels down to its own."""
         depth = batch.labels.shape[1]
+        # `every`: one loss for all levels, None where each has its own
         losses = list(self.losses) if self.every is None else [self.every] * depth
         if depth != len(losses):
             raise ConfigError(
@@ -237,8 +238,8 @@ def mix_positives(
     """
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """The lists with virtual positives behind them: each a random mixture of two positives of
-        its query."""
+        """The lists, scores and levels (Q, N), with virtual positives behind them: each a random
+        mixture of two positives of its query at the finest level, `depth`."""
         fine = levels == depth
         # triu(1): each pair once, and no item with itself
         query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)

@@ -76,7 +76,8 @@ class NameColumns:
         self, query: int, scores: NDArray[np.floating], left_out: NDArray[np.int64]
     ) -> NamedSequences:
         """The level sequences by name of one query, its number in canonical order, from its row of
-        `scores` (G,); `left_out` (n,): the columns of items that are not in its list.
+        `scores` (G,); `left_out` (n,): the columns of items that are not in its list. `queries` (Q,
+        L), `gallery` (G, L): their labels by name, numbered alike.
         """
         # after that all items are in the list, so they are also those that are counted
         equal = np.delete(self.gallery == self.queries[query], left_out, axis=0)

@@ -66,16 +66,13 @@ class MetricName:
 
         # A registered name ends in what tells it from another function of the same letters: NDCG@
         # of a cut, mAP@R, AP# of exactly a level, ASI/ of a level.
-        base = match["base"]
-        cut = match["cut"]
         level = match["level"]
-        if cut and len(cut) > MOST_DIGITS:  # it would not fit into 64 bits
+        if match["cut"] and len(match["cut"]) > MOST_DIGITS:  # it would not fit into 64 bits
             raise UnknownName("metric", text, spellings(), meant="a cut that a list may have")
 
-        if cut == "R":  # part of the name: the rank is each query's number of positives
-            base = base + "@R"
-            cut = None
-
+        # R is part of the name: the rank is each query's number of positives
+        cut = None if match["cut"] == "R" else match["cut"]
+        base = match["base"] + ("@R" if match["cut"] == "R" else "")
         if match["mark"] == "#":
             base += "#"
         if base + "@" in metrics and cut:

@@ -106,7 +106,7 @@ class UnitSums(NamedTuple):
                 own = ones[row][has]
                 trials[row] = trials_of(shares[row][has], of_row[has], sums=own, squares=own)
         errors = (ones - counts * means) * weight
-        return cls(means[:, 0], ones * weight, errors, shares, trials)
+        return cls(means[:, 0], parts=ones * weight, errors=errors, shares=shares, trials=trials)
 
     @property
     def units(self) -> Units:

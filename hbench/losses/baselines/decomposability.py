@@ -38,7 +38,8 @@ class Calibration(BatchLoss):
         empty batch. Cosines are computed block by block of queries."""
 
         def excess(scores: Tensor, block: slice) -> Tensor:
-            """The sum over the queries of a block, with their cosines to all references."""
+            """The sum over the queries of a block, with their cosines (b, N) to all references; a
+            positive should reach `alpha`, a negative stay below `beta`."""
             positive, negative = batch.split_pairs(block)
             below = (self.alpha - scores).clamp(min=0)
             above = (scores - self.beta).clamp(min=0)

@@ -82,7 +82,8 @@ class ProxySoftmax(BatchLoss):
         self.logits = logits
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The cross-entropy of the logits (B, C) with the fine classes; 0 of an empty batch."""
+        """The cross-entropy of the logits (B, C) with the fine classes; 0 of an empty batch.
+        `weight` (C, D): the proxies, one for each class, which learn."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
@@ -177,7 +178,7 @@ class CompositeSoftTriplet(BatchLoss):
     def compute(self, batch: LossBatch) -> Tensor:
         """The sum over the levels of a soft triplet loss of logits (B, C), s x·p̂ for each class:
         at a level, the own class is compared with the classes outside of its group, the margin
-        apart.
+        apart. `weight` (C, D): the proxies, which learn.
         """
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)

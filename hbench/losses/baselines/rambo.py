@@ -206,10 +206,10 @@ class RamboClasses(nn.Module):
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The AP loss of scores and targets (detections, classes): class by class and, by the share
         `joint`, of all classes in one list."""
-        (scores,) = full_precision(scores)
+        (exact,) = full_precision(scores)
         # a row for each class, with the examples of this batch and of those before: (C, n)
-        rows, positive = self.memory(scores.T, targets.T.bool())
-        with torch.autocast(scores.device.type, enabled=False):
+        rows, positive = self.memory(exact.T, targets.T.bool())
+        with torch.autocast(exact.device.type, enabled=False):
             by_class = ap_loss(
                 self.shift(rows, positive), positive, self.lam, smoothing=self.smoothing
             )

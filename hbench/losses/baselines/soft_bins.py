@@ -60,9 +60,10 @@ class SoftBinAP(BatchLoss):
         def missing(scores: Tensor, block: slice) -> Tensor:
             """The sum of 1 − AP over a block of queries, by their scores (b, N), of those that have
             a positive; these are counted in `defined`."""
+            # bool (b, N): in the released code a query stands in its own list, as a positive
             present = ~batch.is_self(block) | self.released
             listed = batch.listed(block)
-            if listed is not None:
+            if listed is not None:  # mined pairs, or levels that are known
                 present = present & listed
             positive = present & batch.same_class(block)
             counted = positive.any(1)
@@ -78,7 +79,7 @@ class SoftBinAP(BatchLoss):
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
         """AP (Q,) of scores (Q, N) that fall into bins instead of ranks. `present`, `positive` bool
         (Q, N): which items are in a query's list, and which of them are right."""
-        items = []
+        items = []  # of each bin, (Q,): the shares of all items in it, and of the right ones
         hits = []
         for share in self._shares(scores):
             items.append((share * present).sum(1))
@@ -86,6 +87,7 @@ class SoftBinAP(BatchLoss):
         # (Q, bins), the highest scores first
         total = torch.stack(items, dim=1)
         positives = torch.stack(hits, dim=1)
+        # tiny: no division by 0 before the first item
         precision = positives.cumsum(1) / (total.cumsum(1) + torch.finfo(total.dtype).tiny)
         return (precision * positives).sum(1) / positives.sum(1).clamp(
             min=torch.finfo(total.dtype).tiny
@@ -93,9 +95,11 @@ class SoftBinAP(BatchLoss):
 
     def _shares(self, scores: Tensor) -> Iterator[Tensor]:
         """For every bin, from the highest scores down, the share (Q, N) of each item in it: a
-        triangle around the bin's middle, so that an item moves from bin to bin with a gradient."""
+        triangle around the bin's middle, so that an item moves from bin to bin with a gradient. The
+        middles of all `bins` go from `upper` to `lower`."""
         # Each triangle is two lines, so that the subgradient at a score of exactly 1 is that of the
-        # released code.
+        # released code: both are 1 at the bin's middle and 0 at the next one's. The first bin does
+        # not fall, the last does not rise: they also have the scores beyond.
         slope = (self.bins - 1) / (self.upper - self.lower)
         one = torch.ones_like(scores)
         for bin_ in range(self.bins):
