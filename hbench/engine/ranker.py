@@ -280,7 +280,8 @@ class Ranker:
 
     def level_counts(self, first: int, last: int) -> NDArray[np.int64]:
         """Count the items of every level, (n, L+1), in the lists of the queries from `first` to
-        `last` in canonical order; level 0 are those that share no level.
+        `last` in canonical order; level 0 are those that share no level. `sizes` (Q,): the items of
+        each list; `starts`, `ends` (Q, L): the columns of those of level ≥ l.
         """
         # pairs of a query, counted from `first`, and the column that it leaves out
         rows, columns = self.left_out(first, last)
@@ -307,7 +308,8 @@ class Ranker:
         if self.known is None:  # labels are not partial: codes are levels
             return counts
         rows, columns = self.left_out(first, last)
-        # every second range is that of the items that may be finer than their level: (n, L − 1)
+        # every second range of `coded` is that of the items that may be finer than their level, of
+        # levels 1 … L − 1: (n, L − 1)
         starts, ends = (bounds[first:last, 1::2] for bounds in self.coded)
         unknown = ends - starts
         # an item that is left out of a list is not counted
@@ -354,7 +356,8 @@ class Ranker:
         in its list by code.
         """
         codes = np.zeros(len(row), np.uint8)
-        # each range is written over those before: an item has the last code whose range holds it
+        # (Q, K − 1) each; a range is written over those before: an item has the last code whose
+        # range holds it
         starts, ends = self.coded
         # code 0 stands for distractors, which have no range
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):

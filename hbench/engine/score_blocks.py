@@ -100,7 +100,8 @@ class Scores:
     @property
     def chunk_size(self) -> int:
         """The number of gallery items that are multiplied at once, a multiple of PANEL. The data
-        alone decide, for it is part of what defines the last bits of a score."""
+        alone decide, for it is part of what defines the last bits of a score. `block_size`: the
+        queries of a block; `width`: the numbers of a vector."""
         # bytes: at most what the cache holds; a small gallery is cut into CHUNKS, but not too
         # small. With few queries the chunk is the left side of the product, and half of it is best
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
@@ -187,7 +188,8 @@ class Scores:
     @contextmanager
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
         """The vectors (n, D) of the gallery's chunk that begins at position `start` in canonical
-        order; valid only inside of `with`, for the array is used again afterwards."""
+        order; valid only inside of `with`, for the array is used again afterwards (`spare`).
+        `kept`: the gallery in the order of `columns`, None where it must be gathered."""
         if self.kept is not None:  # the gallery lies in this order: a view is enough
             yield self.kept[start : start + self.chunk_size]
             return

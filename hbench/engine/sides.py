@@ -34,8 +34,8 @@ class Side:
 
     def of(self, items: NDArray[np.int64]) -> Side:
         """The side that consists of some of the items, by their positions (n,)."""
-        # rows selected from a larger array are selected once more, and not copied yet; `known` and
-        # `more` are None where labels are not partial, or no item has several paths
+        # rows selected from a larger array are selected once more, and not copied yet. None stands
+        # for no groups, for labels that are not partial, and where no item has several paths
         vectors: Any = (
             self.vectors.of(items)
             if isinstance(self.vectors, SelectedRows)

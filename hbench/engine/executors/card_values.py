@@ -42,10 +42,10 @@ class CardLists(NamedTuple):
         """Room for the lists of n queries of up to this many positives."""
         shape = (queries, positives)
         return cls(
-            torch.empty(shape, dtype=torch.int32, device=device),
-            torch.empty(shape, dtype=torch.uint8, device=device),
-            torch.empty(queries, dtype=torch.int32, device=device),
-            torch.empty(queries, dtype=torch.uint8, device=device),
+            ranks=torch.empty(shape, dtype=torch.int32, device=device),
+            levels=torch.empty(shape, dtype=torch.uint8, device=device),
+            sizes=torch.empty(queries, dtype=torch.int32, device=device),
+            first=torch.empty(queries, dtype=torch.uint8, device=device),
         )
 
     def of_kernel(self) -> reading.Listed:
@@ -137,6 +137,8 @@ class GroupSums:
         """Start the kernel that takes all sums of the queries of a batch, and their copy to the
         host; return that copy, which is complete once the card has finished. `lists`: the positives
         of these queries; `spare`: room on the card that the kernel may write over.
+
+        `out` is the memory of `flat`, as kernels take it, and `request` has that of `staged`.
         """
         self.staged.fill(_of_queries(batch.request))
         self.flat.zero_()  # the kernel writes no sum of a query without positives
@@ -196,7 +198,8 @@ class CardView:
 
     def _stage_ranges(self) -> None:
         """Make room on the card for where the positives of the queries lie: for every code the
-        range of columns, from start to end, that holds its items."""
+        range of columns, from start to end, that holds its items. `staged`: the arrays that travel
+        there for every share; `ranges`: the same, as kernels take them, with what is constant."""
         # the ranges of no queries tell the types and widths: begins and sizes (n,), starts and ends
         # (n, K), K the codes but 0
         self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
@@ -245,7 +248,11 @@ class CardView:
 
     def rank(self, rows: Tensor, first: int) -> None:
         """Start the kernels that rank the positives of n queries, in canonical order from `first`
-        on. `rows` (n, G): their finished scores, −inf where an item is left out of the list."""
+        on. `rows` (n, G): their finished scores, −inf where an item is left out of the list.
+
+        `ranges`: where the positives lie, the memory of `staged`; `slots`, `of_found`: where the
+        kernels write, which is the memory of `of_lists`, too.
+        """
         self.staged.fill(self._ranges(first, first + len(rows)))
         scores = on_card(rows)
         # one block of threads for each query
@@ -298,7 +305,8 @@ class CardValues:
         ]
 
     def _start(self, group: GroupSums, batch: Batch) -> Tensor:
-        """Start to take the sums of one group of metrics; return them as they are fetched."""
+        """Start to take the sums of one group of metrics; return them as they are fetched. The
+        lists are the view's own, or those that the group's reading made of them."""
         lists = self.view.lists if group.read is None else group.read.lists
         of_kernel = self.view.of_lists if group.read is None else group.read.of_kernel
         if group.group.loses_last:  # some released evaluators drop the last item of every list
@@ -328,8 +336,8 @@ class CardValues:
             group.take(flat, batch)
         if self.lists:
             ranks_of, levels, sizes = (each.numpy() for each in self.lists)
-            # whole rows came back, of which the first `sizes` places are filled;
-            # laid out flat, each query's row of (n, P) begins P places behind the one before
+            # laid out flat, each query's row of (n, P) begins P places behind the one before; its
+            # first `sizes` places are filled
             starts = np.arange(len(sizes)) * ranks_of.shape[1]
             ranked = RankedPositives(
                 ranks_of.reshape(-1), levels.reshape(-1), starts, starts + sizes, values.tied

@@ -186,7 +186,7 @@ class Opened(WorkerPlugin):
     def embedded(self, contents: Sequence[Content] = ()) -> list[Any]:
         """The embeddings of all files, read once; made of `contents`, the ids and vectors of each
         file, where these were sent because this worker does not see the files."""
-        with self.lock:
+        with self.lock:  # other threads of the worker wait for what is being read
             if self.read is None:
                 read, join = self.reader
                 sent = [join(*content) for content in contents]
@@ -194,9 +194,9 @@ class Opened(WorkerPlugin):
             return self.read
 
     def job(self, contents: Sequence[Content]) -> Job:
-        """The job, made once from the embeddings; the same as the client's, or IntegrityError.
-        `contents`: as at `embedded`."""
-        with self.lock:
+        """The job, made once from the embeddings; the same as the client's, whose `digest` came
+        with the plugin, or IntegrityError. `contents`: as at `embedded`."""
+        with self.lock:  # other threads of the worker wait for what is being made
             if self.made is None:
                 made = self.rebuild(self.embedded(contents))
                 if made.digest != self.digest:

@@ -166,7 +166,7 @@ class CardJob:
     @cached_property
     def fitting(self) -> int:
         """How many blocks can be ranked at once; a multiple of `gallery.group`, the blocks that are
-        multiplied together, and one group at least."""
+        multiplied together, and one group at least. `plans`: of the metrics, one for each view."""
         scores = self.job.ranker.scores
         # other views of the labels, and lists, copy the rows into another order of columns
         copies = 1 if len(self.plans) == 1 and self.job.ranker.arrange is None else 2
@@ -261,8 +261,9 @@ class _Share(NamedTuple):
 
     def finish(self) -> Iterator[tuple[int, Values]]:
         """Wait for the card, then yield the number and values of each block. Raises SubmissionError
-        where a score is beyond the largest float."""
-        if self.done is not None:
+        where a score is beyond the largest float. `others`: of further views, which go by other
+        labels of the same items."""
+        if self.done is not None:  # the simulator has done all at once
             self.done.synchronize()
         scores = self.own.block.ranker.scores
         # one view tells: all have the same scores

@@ -250,7 +250,8 @@ class Triangle:
         return range(first, int((parts.begins + parts.sizes).max()), size)
 
     def _parts_in(self, chunks: range, queries: slice) -> Parts:
-        """Where the positives of n queries lie in rows that hold the scores of these chunks alone.
+        """Where the positives of n queries lie in rows that hold the scores of these chunks alone;
+        `parts` says so of all queries, for rows of the whole gallery.
 
         `begins`, `sizes` (n,): the columns of all positives of a query, counted from the first
         chunk. `starts`, `ends` (n, K): inside of these the columns of each level or finer, or under

@@ -263,12 +263,13 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
         range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True
     ):
         scores = rows[row, begin : begin + size]
-        ties = tie_keys(parts, row, coding.of_level)
+        by_column = tie_keys(parts, row, coding.of_level)
         # lexsort takes its last key first: the highest score, then the tie key
-        by_rank = np.lexsort((ties, -scores))
+        by_rank = np.lexsort((by_column, -scores))
         kind = to.keys.dtype.type
         at = slice(first, first + size)
-        to.scores[at], ties = scores[by_rank], ties[by_rank]
+        ties = by_column[by_rank]
+        to.scores[at] = scores[by_rank]
         # a score by how many distinct ones are better, which fits where the score does not
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])

@@ -73,7 +73,7 @@ class ListedItems:
         # (Q, K − 1): items of this code or a higher one, which come first in an arranged row
         at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
         self.numbers = at_least[:, 0]  # code 1 or higher: all positives
-        self.starts = np.full_like(at_least, size)
+        self.starts = np.full_like(at_least, size)  # positives begin where the gallery ends
         self.ends = size + at_least
         # a level's range holds all finer items, too; "may be finer" (even) holds its own alone.
         # Column c is code c + 1, so 1::2 are the even codes
@@ -86,8 +86,9 @@ class ListedItems:
         return int(self.numbers.max(initial=0))
 
     def arranged(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
-        """Rows of scores (n, G + P) with each query's positives moved behind the G gallery items,
-        the highest code first, and −inf in their place; P: the most positives of these queries.
+        """Rows of scores (n, G + P) with each query's positives moved behind the G gallery items
+        (`size`), the highest code first, and −inf in their place; P: the most positives of these
+        queries. `numbers` (Q,): how many each query has.
 
         `scores` (n, G): of the queries from `first` on in canonical order.
         """

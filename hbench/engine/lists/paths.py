@@ -125,7 +125,11 @@ class PathLists:
     def codes(self, paths: Sequence[int]) -> Known:
         """The code (G,) of every gallery item for a query that has all of these paths, numbers
         among the queries' different ones. A code is the level of the best pair of paths; under
-        partial labels two codes per level."""
+        partial labels two codes per level.
+
+        `starts`, `ends` (P, L): the paths of the gallery, in canonical order, that share at least l
+        levels with each path; `items`: whose those are, as columns.
+        """
         levels = np.zeros(self.size, np.uint8)
         # coarse ranges first: a finer one is written over them, so the best path decides
         for level in range(self.depth):
@@ -149,6 +153,7 @@ class PathLists:
         """Count the items of every code in the list of each query, (Q, K).
 
         Codes are computed once for a set of paths, not for each of the many queries that have it.
+        `sets`: the different sets, as numbers of paths; `set_of` (Q,): which of them a query has.
         """
         # levels from 0 to L, or under partial labels two codes for each but the finest, and 0
         number = self.depth + 1 if self.unknown is None else 2 * self.depth
@@ -185,6 +190,7 @@ class PathLists:
         """The columns of the positives of a query, given by its canonical number; the highest code
         first. The list of its set of paths is kept, for the next query mostly has the same set; so
         it is not changed here: what this query leaves out is taken from a copy."""
+        # of its set of paths, by number
         listed = self._positives_of(int(self.set_of[query]))
         out = self.left_out(query)
         if not len(out):

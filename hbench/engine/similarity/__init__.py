@@ -136,8 +136,8 @@ def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Ro
     """Rows whose products are s = q·g − |g|²/2, of queries (Q, D) and gallery (G, D), which ranks
     as −|q − g| does; the second term rides along as one more dimension, times 1 in the queries.
 
-    Vectors far from 0 are moved there first, which no distance notices: float32 would lose their
-    differences.
+    Vectors far from 0 are moved there first, by `shift` (D,), which no distance notices: float32
+    would lose their differences.
     """
     shift = far_centre(gallery)  # (D,), None where the vectors are not far from 0
     halves = (

@@ -43,8 +43,8 @@ class SelectedRows:
             self.scan = whole.of(rows)  # in place of the cached property, which would read again
         self.dtype = vectors.dtype
         self.shape = (len(rows), vectors.shape[1])
-        # of a mapped file every page that is written to would become memory; a view's owner, a row
-        # that is selected twice or rows that are not contiguous forbid it as well
+        # of a mapped file every page that is written to would become memory; of a view the array
+        # belongs to another one, which must not change; a row that is selected twice has two places
         in_memory = vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
         self.movable = movable and in_memory and len(np.unique(rows)) == len(rows)
 

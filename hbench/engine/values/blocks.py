@@ -195,7 +195,8 @@ class FastColumns:
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         """Rank the positives of the queries from `start` on, and compute their metrics.
 
-        `scores` (n, G): their rows. As many queries at once as have room in a workspace.
+        `scores` (n, G): their rows. As many queries at once as have room in a workspace. `plan`:
+        what is ranked and summed; `block`: where the results go.
         """
         first = self.block.first + start
         last = self.block.first + start + len(scores)

@@ -272,7 +272,7 @@ class MetricPlan:
     @property
     def workspace_bytes(self) -> int:
         """Bytes of one thread's workspace, as `workspace` makes it, with the tables in which a
-        kernel looks distractors up."""
+        kernel looks distractors up, a portion of the positives (`rule.portion`) at a time."""
         most = self.most_positives
         items = max(most + 1, ITEMS)
         lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
@@ -285,7 +285,9 @@ class MetricPlan:
 
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:
-        """A workspace for one thread, for use inside of `with`; other threads use it afterwards."""
+        """A workspace for one thread, for use inside of `with`; other threads use it afterwards.
+        `spare`: those that nobody uses. Only partial labels (`ranker.known`) need room for what a
+        reading makes of codes."""
         try:
             workspace = self.spare.pop()
         except IndexError:  # rather than looking first, for another thread may take it meanwhile

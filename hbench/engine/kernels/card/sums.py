@@ -271,6 +271,7 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
     above = counted(request.counts, query.number, items.level + 1)
     for item in range(items.span.begin, items.span.end):
         if query.levels[item] > items.level:
+            # `item` − `exactly`: how many of the upper levels come before it
             upper.ranks[item - exactly] = query.ranks[item]
             upper.levels[item - exactly] = query.levels[item]
         else:
