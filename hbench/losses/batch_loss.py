@@ -384,7 +384,7 @@ class _BlockSum(torch.autograd.Function):
         total = embeddings.new_zeros(())
         # one block holds all pairs: its gradient is written once, and nothing is added up
         whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
-        grads = [
+        grads = [  # of the embeddings in both of their roles, or of them and of the references
             _zeros_for(tensor, written=not whole) if needed else None
             for tensor, needed in zip((embeddings, ranked), needs_grad, strict=True)
         ]

@@ -128,7 +128,7 @@ def _classes_of_first(
         # backwards, so that the first one stays
         earliest = np.full(len(votes), k)
         earliest[above[::-1]] = np.arange(len(above))[::-1]
-        # the own class last, before it the class that has most votes
+        # the own class last, the class that has most votes first, the items of each side by side
         ranked[falling == falling[k]] = tied[
             np.lexsort((tied, earliest[tied], -votes[tied], tied == own))
         ]

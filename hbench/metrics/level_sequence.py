@@ -105,12 +105,13 @@ def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], N
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):
         labels = gallery[:, level]
-        # where the run of each label begins; runs are in the order of the tree, labels need not be
+        # where the run of each label begins; runs are in the order of the tree, labels need not be.
+        # What is prepended differs from the first label, which so begins a run
         first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
         # the runs ordered by their label, in which each query's label is looked up
         of_label = np.argsort(labels[first])
         places = np.searchsorted(labels[first], queries[:, level], sorter=of_label)
-        run = of_label[np.minimum(places, len(first) - 1)]
+        run = of_label[np.minimum(places, len(first) - 1)]  # behind all labels: the last run
         # a label that the gallery lacks is sorted beside another one, and gets an empty range
         present = labels[first][run] == queries[:, level]
         starts[:, level] = np.where(present, first[run], 0)

@@ -270,7 +270,8 @@ def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[l
     named = [row for row in rows if row[0] != NO_CLASS]
     # `final`: what every row became, None where a policy left it out
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
-    # a row without a class took no part, and stays
+    # a row without a class took no part, and stays. The table knows a row without the empty names
+    # at its fine end
     final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}
     kept = [after for row in rows if (after := final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:

@@ -87,7 +87,7 @@ class SoftBinAP(BatchLoss):
         # (Q, bins), the highest scores first
         total = torch.stack(items, dim=1)
         positives = torch.stack(hits, dim=1)
-        # tiny: no division by 0 before the first item
+        # tiny: no division by 0 before the first item, nor of a query without positives
         precision = positives.cumsum(1) / (total.cumsum(1) + torch.finfo(total.dtype).tiny)
         return (precision * positives).sum(1) / positives.sum(1).clamp(
             min=torch.finfo(total.dtype).tiny

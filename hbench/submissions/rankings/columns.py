@@ -54,11 +54,11 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
     """The reader of a table of text that is a ranking, or was meant as one; None for any other
     table.
     """
-    first_rows = text.dialect.rows
-    if not first_rows or len(first_rows[0]) < 2:
+    first_rows = text.dialect.rows  # as many as tell what the table is
+    if not first_rows or len(first_rows[0]) < 2:  # one column holds no query and its list
         return None
 
-    header, *rows = first_rows  # the first rows alone: they tell what the table is
+    header, *rows = first_rows
     if any(folded(name) in words.VECTORS for name in header):  # embeddings
         return None
     # a run without a header, a row for each item, a row for each query; else perhaps a mistake
@@ -209,8 +209,9 @@ def _as_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
-    """Google Landmarks' submission and its kin: no value is ever "missing" ("NA" is an id), an
-    empty list is allowed.
+    """The lines of a table of text with a row for each query, as Google Landmarks' submission:
+    no value is ever "missing" ("NA" is an id), an empty list is allowed. `roles`: which columns
+    hold the queries and their lists.
     """
     table = text.texts(text.dialect.rows[0])  # by the names in the header
     cells = table[roles.items].combine_chunks()

@@ -54,8 +54,9 @@ def lines_with_scores(
     expected: str | None = None,
     fix: str | None = None,
 ) -> Lines:
-    """The lines of a file with a score each. `numbers`: the number of each line in the file; `fix`:
-    what may be wrong with scores that are no finite numbers, for which SubmissionError is raised.
+    """The lines of a file with a score each; `query`, `item`, `scores` (n,), in its order.
+    `numbers`: the number of each line in the file, None: they count from 1. SubmissionError is
+    raised for scores that are no finite numbers, and says what was `expected` and how to `fix` it.
     """
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):

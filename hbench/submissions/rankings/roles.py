@@ -110,7 +110,9 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
         if folded(name) not in words.VECTORS and has_several(place)
     ]
     named = [place for place, name in enumerate(header) if folded(name) in words.LISTS]
-    # a file headed id,images is a ranking even where every list has one item
+    # a column that is called as lists are, and has several names in a cell, is surely that of the
+    # lists; without one it may be any that has several. A file headed id,images is a ranking even
+    # where every list has one item
     is_usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
     sure = named if is_usual else [place for place in several if place in named]
     of_lists = sure or several
