@@ -90,8 +90,8 @@ class TopResults:
             # |q − g|² = |q|² − 2s, and |q|² is that of the row less its additional 1; rounding may
             # leave a difference below 0, which has no root
             return -np.sqrt(np.maximum(query_squares - 1 - 2 * self.scores, 0))
-        # item 0 stands in for NO_ITEM, whose score is no number anyway
-        # each item that is shown is read once: `place` leads from (Q, k) to its row among them
+        # each item that is shown is read once: `place` leads from (Q, k) to its row there. Item
+        # 0 stands in for NO_ITEM, −1, whose score is no number anyway
         shown, place = np.unique(np.maximum(self.items, 0), return_inverse=True)
         item_squares = ranker.scores.gallery_rows.squared_norms(shown)
         lengths = np.sqrt(query_squares * item_squares[place.reshape(self.items.shape)])

@@ -322,6 +322,7 @@ def leave_out(
         place = np.uint64(ranked.starts[query])
         for item in range(np.uint64(ranked.starts[query]), np.uint64(ranked.ends[query])):
             code = np.uint64(ranked.levels[item])
+            # every item is written, and one that is not listed is written over by the next
             out.ranks[place], out.levels[place] = ranked.ranks[item] - removed, level[code]
             place += np.uint64(stays[code] * np.uint8(level[code] > 0))
             removed += np.int32(1) - np.int32(stays[code])

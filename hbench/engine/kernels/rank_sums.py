@@ -132,6 +132,7 @@ def sum_up(
                 break  # no level above the finest: nothing is to be split
             # how many lie above the level, and how many of exactly it come early enough for ASI
             higher, early = split(ranks, levels, lowest, total, buffers)
+            # column 0: the ASI of all levels, to which each level adds
             if request.overlap:
                 overlap = intersection_sum(
                     buffers.others[:early], higher, total, request.tables.harmonic

@@ -171,6 +171,7 @@ class PathLists:
             codes = self.codes(paths)
             queries = queries_by_set[query_bounds[place] : query_bounds[place + 1]]
             counts[queries] = np.bincount(codes, minlength=number)
+            # pairs of this set's queries and what they leave out, whose codes are taken off
             out = out_by_set[out_bounds[place] : out_bounds[place + 1]]
             # .at: a query may leave out several items of one code
             np.subtract.at(counts, (rows[out], codes[columns[out]]), 1)

@@ -295,11 +295,11 @@ class MetricPlan:
             read = 0 if self.ranker.known is None else size
             workspace = Workspace(
                 # one more, for the −inf behind a row's positives
-                self._by_score(max(self.most_positives + 1, ITEMS)),
-                np.empty(size, np.int32),
-                np.empty(size, np.uint8),
-                rank_sums.scratch(self.most_positives),
-                (np.empty(read, np.int32), np.empty(read, np.uint8)),
+                by_score=self._by_score(max(self.most_positives + 1, ITEMS)),
+                ranks=np.empty(size, np.int32),
+                levels=np.empty(size, np.uint8),
+                sums=rank_sums.scratch(self.most_positives),
+                read=(np.empty(read, np.int32), np.empty(read, np.uint8)),
             )
         yield workspace
         self.spare.append(workspace)

@@ -172,6 +172,7 @@ def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
         whole = sum_level(query, level, higher, work)
         for each in range(work.request.graded):
             add_graded(query, Graded(each, level, whole), work)
+        # all positives above this level are listed, so their number is that of the counts
         size = int32(counted(work.request.counts, number, level + 1))
         query = SummedQuery(number, query.all, size, higher.ranks, higher.levels)
 
