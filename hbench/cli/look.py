@@ -138,7 +138,7 @@ def command(
     from hbench.look.strips.results import browse
 
     if out is not None:
-        if out.suffix not in SUFFIXES:
+        if out.suffix.lower() not in SUFFIXES:
             raise click.UsageError(
                 f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}."
             )

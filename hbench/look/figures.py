@@ -89,7 +89,7 @@ class Drawing:
         path = Path(path)
         refuse_suffix(path)
         with replacing(path) as temporary:
-            temporary.write_bytes(self.as_bytes(path.suffix[1:]))
+            temporary.write_bytes(self.as_bytes(path.suffix.lower()[1:]))
 
     def as_bytes(self, kind: str) -> bytes:
         """Return the figure as a file of type png, svg or pdf."""
@@ -121,7 +121,7 @@ def bytes_of(
 
 def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise UsageError unless a picture can be written to this path, by its suffix."""
-    if path.suffix not in suffixes:
+    if path.suffix.lower() not in suffixes:
         raise UsageError(
             f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}"
         )

@@ -189,13 +189,13 @@ def test_csv_has_a_line_per_result_and_no_formula(folder):
     )
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".html"])
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".html", ".HTML", ".PNG"])
 def test_strips_of_two_models_are_written_as_asked_and_the_same_again(folder, tmp_path, suffix):
     paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
     for path in paths:
         look(folder, folder / "two.npz", "--random", 2, "-k", 3, "-o", path)
     assert paths[0].read_bytes() == paths[1].read_bytes()
-    if suffix == ".png":
+    if suffix.lower() == ".png":
         with Image.open(paths[0]) as image:
             assert image.size[0] > 500
 

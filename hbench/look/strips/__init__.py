@@ -97,7 +97,7 @@ def write_strips(sheet: StripSheet, path: Path) -> None:
     another suffix.
     """
     refuse_suffix(path, SUFFIXES)
-    if path.suffix == ".html":
+    if path.suffix.lower() == ".html":
         write_text(path, page_of(sheet))
         return
     from matplotlib import rc_context
@@ -106,7 +106,7 @@ def write_strips(sheet: StripSheet, path: Path) -> None:
         "svg": {"Date": None},
         "pdf": {"CreationDate": None},
     }  # the same bytes every time
-    kind = path.suffix[1:]
+    kind = path.suffix.lower()[1:]
     # names are no formulas, though they may hold $
     with (
         rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}),
