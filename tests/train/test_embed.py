@@ -324,6 +324,13 @@ def offline(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
+def test_several_processes_are_refused_before_anything_is_loaded(letters, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="one process"):
+        embedding.embed("torchvision:nothing", letters, tmp_path / "two.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
     ("name", "words"),

@@ -5,6 +5,7 @@ embeddings.
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -42,7 +43,7 @@ from hbench.train.models.backbones import build_backbone, shape_of_features
 from hbench.train.models.embed_images import Views, embeddings_of_images
 from hbench.train.models.model import build_model
 from hbench.train.models.weights import weights_digest
-from hbench.train.processes import join_processes
+from hbench.train.processes import chosen_device
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.own_code import OwnCode, is_own_code
@@ -221,24 +222,22 @@ def embed(
     file = Path(out)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    # first, so that a device that is not there is refused before any work; only the device is used:
-    # embedding is the work of one process, which also joins the parts and removes them
-    with join_processes(device) as processes:
-        if isinstance(model, str):
-            model = embedder(model, size=size, weights=weights, key_map=key_map)
-        manifest = items_of(data, split)
-        images = _images(model, data.name, manifest, options)
-        request = _request(model, manifest, split, options)
-        parts = take_parts(file, request)
-        _embed_the_rest(
-            parts,
-            model,
-            images,
-            options,
-            number=len(manifest),
-            device=processes.device,
-            on_row=lambda row: on_progress(row, len(manifest)),
-        )
+    chosen = _only_device(device)  # first, so that an absent one is refused before any work
+    if isinstance(model, str):
+        model = embedder(model, size=size, weights=weights, key_map=key_map)
+    manifest = items_of(data, split)
+    images = _images(model, data.name, manifest, options)
+    request = _request(model, manifest, split, options)
+    parts = take_parts(file, request)
+    _embed_the_rest(
+        parts,
+        model,
+        images,
+        options,
+        number=len(manifest),
+        device=chosen,
+        on_row=lambda row: on_progress(row, len(manifest)),
+    )
 
     on_progress(len(manifest), len(manifest))
     how = {
@@ -248,6 +247,19 @@ def embed(
     join_parts(parts, file, manifest, request | how)
     shutil.rmtree(parts)
     return file
+
+
+def _only_device(device: str) -> torch.device:
+    """Return the device of this name. Raises UsageError where it is not there, and for one of
+    several processes of torchrun: each would embed all images, and join the same parts."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world > 1:
+        raise UsageError(
+            "embeddings are made by one process",
+            found=f"{world} processes of torchrun",
+            fix="leave torchrun out; hbench train embeds by all of its processes",
+        )
+    return chosen_device(device)
 
 
 def _images(
