@@ -14,6 +14,7 @@ from hbench.look.figures import draw_figure
 from hbench.look.inputs import ranked_tests, trace_queries
 from hbench.look.plots import PlotRequest, draw, kinds, plot
 from hbench.look.plots.mistakes import levels_at
+from hbench.look.plots.sizes import SizeScores, draw_sizes
 from hbench.submissions import embeddings
 from tests.command_line import call, refusal
 from tests.look.plotting import (
@@ -252,3 +253,12 @@ def test_reports_whose_levels_do_not_fit_are_refused_in_words(tmp_path):
         file = tmp_path / f"{name}.json"
         file.write_text(json.dumps(document | changed), encoding="utf-8")
         assert "evaluate" in refusal("plot", "mistakes", file, "-o", tmp_path / "x.png")
+
+
+@pytest.mark.parametrize(("metric", "best"), [("R@1", [50, 60, 60]), ("HD@1", [50, 50, 40])])
+def test_the_line_of_sizes_follows_the_smallest_distance(metric, best):
+    scores = {2: 50.0, 4: 60.0, 8: 40.0}
+    of_sizes = [SizeScores(size, 8, {metric: value}) for size, value in scores.items()]
+    drawing = draw_sizes("signature", of_sizes, [metric])
+    drawing.as_bytes("svg")
+    np.testing.assert_array_equal(drawing.figure.axes[0].lines[0].get_ydata(), best)

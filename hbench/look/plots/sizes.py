@@ -18,7 +18,7 @@ from hbench.look.figures import (
 )
 from hbench.look.palette import series_color
 from hbench.look.plots import PlotRequest, kind
-from hbench.metrics.names import factor_of
+from hbench.metrics.names import factor_of, goodness
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,9 @@ def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: st
     scored = sorted(
         (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
     )
-    best = list(accumulate((value for _, value, _ in scored), max))
+    # the largest so far, or of a distance the smallest: twice negated
+    goods = accumulate((goodness(metric, value) for _, value, _ in scored), max)
+    best = [goodness(metric, good) for good in goods]
     panel.plot(
         [each[0] for each in scored],
         best,
