@@ -292,8 +292,11 @@ def h_ap_by_value(sequence: LevelSequence, counts: Counts, exponent: float) -> f
 
 def without_last(sequence: LevelSequence) -> LevelSequence:
     """The sequence of a list (ranks and levels of its positives, counts of all its items by level)
-    without its last item, which the released evaluators lose; it is taken off the counts, too."""
+    without its last item, which is taken off the counts, too: the evaluators that were released
+    with the papers of H-AP lose it. An empty list has no last item, and stays as it is."""
     size = int(sequence.counts.sum())
+    if size == 0:
+        return sequence
     # its level: that of the last positive if this has the last rank, else 0
     lost = int(sequence.levels[-1]) if len(sequence.ranks) and sequence.ranks[-1] == size else 0
     counts = sequence.counts - (np.arange(len(sequence.counts)) == lost)

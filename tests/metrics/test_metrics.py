@@ -13,6 +13,7 @@ import hbench
 from hbench.core.errors import UnknownName, UsageError
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName, default_metrics
+from hbench.metrics.protocols import without_last
 from hbench.metrics.relevance import alpha, has_inversion, sum_wap, table
 from tests import oracle
 
@@ -384,3 +385,10 @@ def test_the_relevance_of_pairs_is_that_of_each_querys_counts():
     assert hbench.levels_of_pairs(queries, gallery).tolist() == [
         [oracle.level_of(q, g) for g in gallery] for q in queries
     ]
+
+
+def test_an_empty_list_loses_no_item():
+    empty = LevelSequence(np.empty(0, np.int64), np.empty(0, np.uint8), np.zeros(3, np.int64))
+    assert without_last(empty).counts.tolist() == [0, 0, 0]
+    of_one = LevelSequence(np.ones(1, np.int64), np.ones(1, np.uint8), np.array([0, 1, 0]))
+    assert without_last(of_one).counts.tolist() == [0, 0, 0]
