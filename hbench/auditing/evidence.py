@@ -151,6 +151,7 @@ class Evidence:
         tree, and of siblings. `items` (m,): places among all items; `classes` (m,): the class that
         each is taken to have, which need not be its own."""
         votes = self.votes
+        # (pairs,) each: the place in `items`, and another class that it may have
         row, other = self._candidates(items)
         common = votes.common(other, classes[row])
         known = votes.known[classes[row]]
@@ -158,7 +159,9 @@ class Evidence:
         differs = common < np.minimum(known, votes.known[other])
         is_near = common == known - 1  # they part at the label's last known level: siblings
 
-        # evidence for a class is the logarithm of a ratio of likelihoods
+        # evidence for a class is the logarithm of a ratio of likelihoods. Of each there are two,
+        # for far alternatives and for near ones: siblings share the parent, by which the first is
+        # smoothed. `of_own` (m,) twice, `of_other` (pairs,) twice
         of_own = self.log_likelihood(items, classes)
         of_other = self.log_likelihood(items[row], other)
         best = []

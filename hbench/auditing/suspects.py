@@ -198,6 +198,7 @@ def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Tab
                     "item": str(ids[item]),
                     "split": str(pool.split[item]),
                     "list": each.kind,
+                    # the first level at which label and proposal differ
                     "level": levels[int(votes.common(own, proposed))],
                     "label": labels[own],
                     "proposed": labels[proposed],

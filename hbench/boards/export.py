@@ -240,6 +240,7 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
             row.backbone,
             row.dim,
         ]
+        # None for a row without such a table: all of its cells are empty
         tables = [(getattr(row, name), model) for name, model in inner.items()]
         details = [
             getattr(values, field, None) for values, model in tables for field in model.model_fields

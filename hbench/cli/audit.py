@@ -78,6 +78,7 @@ def command(
         show_json(found.summary())
         return
 
+    # one decision may settle a whole group, so these come first
     groups = [
         [group["label"], group["proposed"], f"{len(group['items']):,}"]
         for group in found.summary()["groups"][:SHOWN_SUSPECTS]

@@ -133,6 +133,7 @@ def terminal_table(
     if watched(sys.stdout):  # by somebody at a terminal
         width = shutil.get_terminal_size((100, 24)).columns
     # `shown` stays 1 where not even the first metric fits
+    # one metric fewer until it fits
     for shown in range(len(metrics), 0, -1):
         content = exports.table(
             standings, metrics[:shown], board.citations, board.levels_of_one_test

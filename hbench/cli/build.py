@@ -231,6 +231,7 @@ def command(
             expected="NAME and --from-scratch, or --from with your own",
             found="--from and --from-scratch",
         )
+    # labels are made by the pipeline of the paper, and not read from the release
     if name is not None and from_scratch is not None:
         dataset = _from_scratch(specs[name], root, from_scratch, contact)
         folder = out or writable_folder(dataset.name)

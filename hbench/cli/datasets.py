@@ -46,6 +46,7 @@ def _list_datasets(*, as_json: bool, as_csv: bool) -> None:
     if as_json:
         terminal.show_json(rows)
         return
+    # {key of a row: head of its column}
     columns = {
         "name": "name",
         "title": "title",

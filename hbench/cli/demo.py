@@ -60,6 +60,7 @@ def command(out: Path, dim: int) -> None:
     from hbench.look.report.runs import read_runs, with_embeddings
     from hbench.submissions import embeddings
 
+    # before anything is computed
     refuse_folder(out / "pages", "report")
     say(
         "glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a "

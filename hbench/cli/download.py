@@ -143,6 +143,7 @@ def command(
     if not spec.markers:  # no path says that its raw files are here: it is drawn, and has none
         terminal.say(f"{name} needs no files")
         return
+    # files that lie elsewhere already; all are there once they are an unpacked dataset
     if adopt is not None and _adopt(spec, sources, folder, adopt):
         return
     if offline:

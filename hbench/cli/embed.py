@@ -160,6 +160,7 @@ def _embed_names(
     from hbench.train.embedding.other_names import read_names
 
     data = datasets.load(dataset)
+    # each name is put into these sentences, by default one about a photo
     sentences = naming.templates or (PHOTO,)
     with progress() as bars:
         task = bars.add_task(f"embedding names of {data.name}", total=None)
@@ -176,11 +177,13 @@ def _embed_names(
             device=model.device,
             on_progress=lambda done, number: bars.update(task, completed=done, total=number),
         )
+    # read once more, to say for how many nodes the file was of use
     others = None
     if naming.other_names is not None:
         tree = items_of(data, split).tree
         others = read_names(naming.other_names, tree, naming.language)
         say(f"{len(others):,} of {len(paths_of(tree)):,} nodes have other names")
+    # a few sentences as they were embedded, so that a wrong template is seen
     first = first_sentences(data, split, sentences[0], others)
     shown = ", ".join(f"“{text}”" for text in first)
     say(f"embedded sentences such as {shown}")

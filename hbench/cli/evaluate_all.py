@@ -99,6 +99,7 @@ def command(
         try:
             scored = report_of(file, report, data, settings=scoring.settings, machine=machine)
             documents[report] = scored.document
+            # a report may have more metrics than were asked for
             asked |= dict.fromkeys(scored.metrics)
         except HBenchError as error:
             refused[file.name] = error

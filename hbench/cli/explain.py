@@ -64,6 +64,7 @@ def command(
             return execution.report(examined, execute, on_test)
 
         found = list(conventions.tried(given, data, name, report))
+    # conventions that print the value, and the nearest others
     explained = conventions.explained(printed, found, str(name))
     if as_json:
         show_json(_document(explained, len(found), printed))

@@ -107,11 +107,13 @@ def command(
                 found=f"{batch}",
             )
         with bar(f"batches of {name}") as on_batch:
+            # so many random queries; `retrieval_of`: vectors and labels of both sides
             drawn = sampled(retrieval_of(manifest, given.queries), queries, seed)
             gap = gap_of(
                 drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch
             )
         drawn_queries = len(drawn.queries.labels)
+        # the signature says of which queries and batches the gap is
         conditions = f"queries:{drawn_queries}|batch:{batch}|seed:{seed}"
         signature = f"{examined.signature([name])}|{conditions}"
         documents.append(_json_document(gap, signature))

@@ -83,6 +83,7 @@ def list_(as_json: bool, as_csv: bool) -> None:
             broken.append(error)
             continue
         runs = sum(row.run is not None for row in board.rows)
+        # method and score; a dash each where no row has the score
         best, score = leader(board)
         lines.append((name, len(board.rows), board.metric, score, best, runs, board.protocol))
     if as_json:

@@ -97,6 +97,7 @@ def command(
     if (is_one and as_csv) or (changes and not is_one):
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
 
+    # each recipe belongs to a book, which knows how to read and print it
     books = _books()
     if is_one:
         book = books.get(name, files)  # a recipe of one's own, or an unknown name

@@ -127,6 +127,7 @@ def command(
     # model by model: a net is loaded once, and one of them is in memory at a time
     for model in dict.fromkeys(models):
         with _told(model, failed):
+            # a model to embed with, or a file of embeddings
             source = _source_of(model, loading)
             for data, documents in scored:
                 # within the model's own block: one dataset that fails does not stop the others

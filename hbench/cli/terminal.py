@@ -99,6 +99,7 @@ def show_table(
     from rich.table import Table
 
     console = Console(highlight=False, markup=False)
+    # as many columns as fit, from the left
     number = columns_that_fit(header, cells, console.width)
     table = Table(title_justify="left", caption_justify="left")
     table.title = title and visible(title)

@@ -99,6 +99,7 @@ def problem_lines(
         yield from _first([" ".join(filter(None, each)) for each in words], most)
         for policy in policies_for(kind):
             yield f"  --policy {policy.name}: {policy.text}"
+    # read the other way the table has less than half as many problems
     if runs_backwards(table):
         yield "\nthe columns seem to run from fine to coarse: --levels " + ",".join(
             reversed(table.levels)

@@ -187,6 +187,7 @@ def verify_fetched(
     verdicts: list[RowVerdict] = []
     if name is None and revision:  # what is not in this folder has no revisions
         paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
+        # a row that was taken out is a change to be seen
         verdicts += _verdicts_on_deleted(revision)
     else:
         paths = _board_files(name)
@@ -198,6 +199,7 @@ def verify_fetched(
         for path in paths:
             try:
                 board = leaderboard.read_board_file(path)
+                # numbers of the rows to verify, and verdicts on those that need no file
                 asked = _rows_to_verify(path, board, revision, method)
             except ConfigError as error:
                 why = fetched.one_line(error)
@@ -342,6 +344,7 @@ def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
                 escaped(f"{verdict.method}: {verdict.detail}") for verdict in differing[:3]
             ),
         )
+    # the rest could not be had: reasons are counted, since many rows share a server
     if verified < len(verdicts):
         reasons = Counter(
             verdict.detail for verdict in verdicts if verdict.verdict == fetched.ABSENT

@@ -235,6 +235,7 @@ def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
         # `Report | Path` is left to the function, which knows better what to say of an array;
         # `Report | None` is checked here
         is_optional = len(members) == 2 and types.NoneType in members
+        # WORDS are plain types (texts, numbers, paths, None), which can be told by looking
         has_class = any(isinstance(member, type) and member not in WORDS for member in members)
         if has_class and not is_optional:
             return ()

@@ -324,6 +324,7 @@ def _remarks_on_own_files(
     root = dataset.root or Path()
     # files of copies, and of items that are used for nothing, are none without a label
     known = [*dataset.dropped, *(copies.items if copies else ())]
+    # which pictures are missing, and which files are of no item
     joined = compare_with_files(dataset.manifests.values(), root, known)
     yield str(joined)
     # there are pictures, but not one where an item says: the folder is another one
@@ -333,6 +334,7 @@ def _remarks_on_own_files(
         yield f"note: --root names the folder of the images{where}: paths are below it"
     if source.folder is not None and (others := not_taken(source.folder)):
         yield others
+    # every picture is opened: training would stop at a damaged one after hours
     reasons = []
     for item in (
         item for manifest in dataset.manifests.values() for item in manifest.items.tolist()
@@ -352,6 +354,7 @@ def _remarks_on_own_files(
     if copies is not None:
         yield from copies.remarks()
         tested = {item for test in dataset.tests.values() for item in test.items.tolist()}
+        # a picture that is trained on is no test
         if both := copies.in_both(
             set(dataset.train.items.tolist() if dataset.train else ()), tested
         ):

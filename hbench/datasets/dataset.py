@@ -267,6 +267,7 @@ def save(dataset: Dataset, folder: str | Path) -> None:
         manifest.write(folder / f"{name}.parquet")
     for test, table in dataset.lists.items():
         write_parquet(table, folder / f"{test}.list.parquet")
+    # `sizes` are for lists of datasets, which then need not read the manifests
     description = {
         "format": FORMAT,
         "name": dataset.name,
@@ -326,10 +327,12 @@ def read(folder: Path) -> Dataset:
     """
     path = folder / "dataset.json"
     description = _read_description(path)
+    # a manifest by split, each checked against the digest that dataset.json states
     splits = {
         name: manifests.read(folder / f"{name}.parquet", digest=digest)
         for name, digest in description.digests.items()
     }
+    # dataset.json is read by people, too: it must not say other levels than are there
     levels = {name: manifest.levels for name, manifest in splits.items()}
     if levels != description.levels:
         raise IntegrityError(
@@ -339,6 +342,7 @@ def read(folder: Path) -> Dataset:
             fix="build the dataset again",
         )
 
+    # what is not the training split is a test, "test-NAME"
     dataset = Dataset(
         name=description.name,
         version=description.version,
@@ -352,6 +356,7 @@ def read(folder: Path) -> Dataset:
         },
         card=description.card,
     )
+    # a path from the folder of the dataset, so that both can be moved together
     images = description.images
     return dataset.rooted(None if images is None else (folder / images).resolve())
 

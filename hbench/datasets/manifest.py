@@ -102,6 +102,7 @@ class Manifest:
     def __post_init__(self, text: pa.Array | None) -> None:
         """Raise DataError for columns of different lengths, items that occur twice or have no name,
         and levels with reserved names. `text`: the items as an Arrow array, if there is one."""
+        # the first level stands for all labels, which are one array (N, L)
         columns = (self.items, self.labels[:, 0], self.query, self.gallery)
         if {np.shape(column) for column in columns} != {(len(self.labels),)}:
             raise DataError("the columns of a manifest differ in length")
@@ -116,6 +117,7 @@ class Manifest:
                 expected=f"none of {', '.join(RESERVED)}",
             )
 
+        # in order of the alphabet equal items are neighbours
         twice = self._sorted_items[1:].filter(
             pc.equal(self._sorted_items[1:], self._sorted_items[:-1])
         )
@@ -326,6 +328,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
 
     _refuse_columns(path, table, levels)
     manifest = _from_table(table, levels)
+    # the file states its own digest, and the dataset may state it, too
     for expected in filter(None, (meta.get("hbench.digest"), digest)):
         if manifest.digest != expected:
             raise IntegrityError(
@@ -388,6 +391,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
 
     first = np.stack(columns, axis=1)
+    # of further paths: the row of the item (m,), and the names' numbers (m, L)
     owners, further = _further_paths(table, names)
     tree, labels = LabelTree.from_labels(
         np.concatenate([first, further]), levels=levels, names=names

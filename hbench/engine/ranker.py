@@ -383,8 +383,10 @@ class Ranker:
         It takes rows of scores that this ranker's `mask` finished, and puts their columns in the
         order of its own labels. Items of one class keep their order, which is by content: so that
         order is the one of a ranker made of these labels.
+
+        `tie_key`: makes, of a number of levels, the key of each by which equal scores are ordered.
         """
-        other = self._without_digest()
+        other = self._without_digest()  # a copy: it shares every array that is not set below
         # lexsort takes its last key first: the coarsest level; it is stable
         order = np.lexsort(gallery[self.columns].T[::-1])
         # its inverse: from a column of this ranker to the column of the other
@@ -398,13 +400,15 @@ class Ranker:
 
         other.depth = queries.shape[1]
         other.columns = self.columns[order]
-        other.left_out = left_out
+        other.left_out = left_out  # still asked for: its items are not counted in the lists
         other.known = None  # other trees are refused for partial labels
+        # without partial labels a code is a level: keys and ranges by code are those by level
         other.tie_key = other.code_ties = tie_key(other.depth)
         other.starts, other.ends = other.coded = level_ranges(
             queries[self.queries], gallery[other.columns]
         )
-        # copies and what is left out are finished by then: the columns are put in order, no more
+        # the scores of copies and of what is left out were written by `mask`: only the columns have
+        # to be put in order
         other.order = order
         other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other

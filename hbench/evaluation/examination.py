@@ -89,6 +89,7 @@ def examine(
     data, left_out = without_items(whole, given.source.left_out)
     _refuse_empty(data)
 
+    # sentences on labels that end above the finest level, none where all are whole
     partial = partial_labels_of(data)
     if partial:
         given.refuse_partial(data)
@@ -105,6 +106,8 @@ def examine(
     problems = given.problems(data, cosine=conditions.words.similarity == "cosine")
     # before the metrics: an id that is misspelt makes lists look short
     refuse(given.source.file, problems)
+    # those that the submission can give, as a list that is cut cannot give AP; and remarks
+    # on the others
     possible, impossible = given.metrics(
         conditions.metrics, data, chosen=settings.metrics is not None
     )

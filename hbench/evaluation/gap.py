@@ -245,17 +245,19 @@ def _counts_beyond_margins(
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
     order = np.concatenate(batches)  # batches side by side, so that each is a range to be summed
     precision = np.float64 if gallery.vectors.dtype == np.float64 else np.float32
+    # products of unit vectors are cosines
     ranked = unit_vectors(gallery.vectors[order], precision)
     fine = gallery.labels[order, -1]
     starts = np.cumsum([0, *map(len, batches[:-1])])
 
+    # (queries, batches) for each piece of the queries
     good = []
     bad = []
     for first in range(0, len(self_rows), QUERIES_AT_ONCE):
         rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(self_rows)))
         cosines = unit_vectors(test.queries.vectors[rows], precision) @ ranked.T
         same = test.queries.labels[rows, -1][:, None] == fine
-        itself = self_rows[rows][:, None] == order
+        itself = self_rows[rows][:, None] == order  # a query is no positive of its own
         good.append(
             np.add.reduceat(same & ~itself & (cosines > margins[0]), starts, axis=1, dtype=np.int64)
         )

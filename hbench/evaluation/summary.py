@@ -57,13 +57,16 @@ def report_of(
     """
     names = [str(name) for name in conditions.metrics]
     values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
+    # of each test the canonical order of its queries, in which their values are summed
     canonical = [measured.canonical for measured in measurements.values()]
     if is_pooled:
         canonical = [_one_order(canonical)]
     units = units_of(queries, conditions.unit)
+    # intervals of fractions stay within 0 and 1
     are_fractions = [factor_of(name) == 100 for name in names]
     scores = summarise(values, canonical, units, are_fractions=are_fractions)
     others = scores[len(names) :]  # zip, not strict, gives the names to the first ones
+    # under partial labels metrics of all levels are given twice more
     graded = []
     if conditions.words.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
@@ -100,7 +103,8 @@ def _few(
 ) -> list[str]:
     """Say where intervals are taken over too few units to be trusted.
 
-    `values` (M, Q), `units` (Q,): of each query; only queries with some value count.
+    `values` (M, Q), `units` (Q,): of each query; only queries with some value count. Under partial
+    labels (the flag `words.partial`) ends of paths above the level are units, too, and are named.
     """
     is_scored = ~np.isnan(values).all(axis=0)
     return list(few_units(units[is_scored], conditions.unit, partial=conditions.words.partial))

@@ -65,6 +65,7 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
     values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
     # without any truth there are no targets, and nothing that a line could be measured on
     by_target = answered_by_target(named)
+    # the line needs answers at some threshold: those asked for, else those of the first target
     measured = (chosen or by_target[0]) if by_target else None
     shared: dict[str, Any] = {
         "named": named,
@@ -186,6 +187,7 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
         wrong = np.flatnonzero((chosen.levels > 0) & chosen.known & ~chosen.right)
 
     found: dict[tuple[int, str], int] = {}
+    # the largest masses first; of a pair of label and answer the first one stays
     for row in wrong[np.argsort(-masses[wrong], kind="stable")].tolist():
         found.setdefault((truth[row], paths[row]), row)
     return [

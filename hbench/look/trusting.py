@@ -83,9 +83,11 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
     there is none."""
     manifest = named.manifest
     names = named.numbering.names[level]
+    # of each item at this level: 1 right, 0 wrong, NaN where nobody knows; and the node it is named
     right = named.judged.right[:, level]
     nodes = named.climb.nodes[:, level]
     labels = manifest.labels[manifest.query]
+    # items whose label goes down to this level, counted from 0
     is_labelled = known_levels(manifest.tree)[labels[:, -1]] > level
     is_labelled &= named.has_truth
 

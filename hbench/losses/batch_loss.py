@@ -323,7 +323,7 @@ def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
     if wide.is_floating_point() or wide.is_complex():
         raise ConfigError(f"the {what} are not classes", expected="integers", found=str(wide.dtype))
 
-    return wide.long()
+    return wide.long()  # kernels and masks expect int64
 
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -413,6 +413,8 @@ class _BlockSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients, which `forward` has computed, times that of the total; None for inputs
+        that need none, and for the last argument. Saved are the gradients, then as many inputs."""
         half = len(ctx.saved_tensors) // 2
         scaled = iter(
             _FirstOrder.apply(grad * upstream[0], source)

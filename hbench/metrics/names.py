@@ -60,6 +60,8 @@ class MetricName:
     def parse(cls, text: str) -> MetricName:
         """Parse a `text` such as "R@10/genus". Raises UnknownName, with suggestions, for an unknown
         metric, UsageError for wrong parameters."""
+        # groups of "H-AP(alpha=2)@10/genus": base "H-AP", parameters "alpha=2", cut "10" (or "R"),
+        # mark "/" (or "#", as in "AP#genus") and level "genus"; None for what is not there
         match = SPELLING.fullmatch(text.strip())
         if match is None:
             raise _unknown(text)

@@ -239,7 +239,11 @@ def upper_bounds(sums: UnitSums) -> Values:
 
 
 def bound_without_errors(units: float) -> float:
-    """The one-sided 95 % bound above a mean of as many equal units, all of whose values are 0.
+    """The one-sided 95 % bound above the mean of `units` equal units, all of whose values are 0.
+
+    The number is an effective one and may be a fraction: unequal units say as much as fewer equal
+    ones. The interval is that of a share of right answers, with the quantile of t in place of the
+    normal one, since there are few units; of fewer than 2 nothing is known.
 
     >>> round(bound_without_errors(60), 4)
     0.0533

@@ -219,7 +219,7 @@ def _differences(
     `first`, `second` (M, Q): values; `units`, `tests` (Q,): of every query.
     """
     difference = first - second
-    undefined = np.isnan(difference)
+    undefined = np.isnan(difference)  # one of the reports has no value there
     sums = UnitSums.of(difference, units, tests)
 
     def means(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -230,6 +230,7 @@ def _differences(
     second_means = means(second)
     p = sign_flip_p(sums)
     queries = np.logical_not(undefined).sum(axis=1)
+    # (M, 2): low and high of the 95 % intervals
     ends = difference_intervals(sums)
 
     found = [
@@ -241,7 +242,7 @@ def _differences(
             low=float(ends[n, 0]),
             high=float(ends[n, 1]),
             p=float(p[n]),
-            corrected=float(p[n]),
+            corrected=float(p[n]),  # until all are corrected together, below
             queries=int(queries[n]),
             units=int(sums.units[n]),
         )

@@ -50,7 +50,8 @@ def interval(metric: str, score: Score) -> str:
 
 
 def margin(metric: str, score: Score) -> str:
-    """A score, ± half its interval, or with its ends, or the one end of it.
+    """A score, ± half its interval; with both ends where the sides are too uneven for one ±; and
+    with the one end that says something where a share is 0 or 100 %.
 
     >>> margin("AP", Score(value=0.9886, low=0.75, high=0.9996, queries=90, skipped=0))
     '98.86 (75.00 … 99.96)'

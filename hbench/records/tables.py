@@ -93,6 +93,7 @@ def latex(content: PrintedTable, *, title: str) -> str:
         text = style.to_latex(hrules=True, column_format=columns)
         return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
 
+    # texts to the left, numbers to the right, as LaTeX calls it
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
     cells = pd.DataFrame(content.cells, columns=list(content.header))
     body = tabular(cells, aligned, {"textbf": content.bold, "underline": content.underlined})

@@ -85,9 +85,11 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     left_out = _columns_without_names(table, named)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
+    # a column that a program wrote, such as 0, 1, 2 …, unless the user named it
     index = {name: "an index" for name in values if name not in named and _is_index(values[name])}
     levels = frozenset(chosen.levels)
     free = [each for name, each in values.items() if name not in levels]
+    # in which the column of items is looked for first
     fitting = [each for each in free if each.name not in index]
     item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=chosen.several)
     if item is None and of_items:  # a column 0, 1, 2 … is that of ids only if no other can be

@@ -200,6 +200,7 @@ def _rows_of_detections(value: Mapping[str, Any]) -> Iterator[Row]:
         for number, chance in classes:
             yield item, str(names.get(str(number), number)), _as_chance(chance)
         if not classes:
+            # the chance of the box itself, None where it states none; a class always has one
             kind = str(surest.get("category", ""))
             yield item, str(kinds.get(kind, kind)), _score(surest)
 

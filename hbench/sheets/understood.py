@@ -50,7 +50,8 @@ class Understood:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Understood:
-        """The record that JSON values hold, as `document` wrote them."""
+        """The record that the JSON values `document` hold, as the method `document` writes them: it
+        leaves `options` out where the user said nothing."""
         listed = {name: tuple(document[name]) for name in ("facts", "hints")}
         return cls(
             document["source"],

@@ -32,9 +32,9 @@ THREADS = 8  # beyond which a disk is slower than they are
 
 def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
     """The sha256 of ids (N,) and their vectors (N, D), in whatever order they come."""
-    order = _by_name(ids)
+    order = _by_name(ids)  # (N,): so that the order of the file changes nothing
     named = np.asarray(ids, dtype=object)
-    dtype = vectors.dtype.newbyteorder("<")
+    dtype = vectors.dtype.newbyteorder("<")  # the same bytes on every machine
 
     def piece(start: int) -> bytes:
         """The digest of PIECE items, from this place in the order of ids on; the whole is a digest

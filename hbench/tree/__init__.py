@@ -192,6 +192,7 @@ class LabelTree:
         ids = []
         for level, column in zip(levels, columns, strict=True):
             values = names_in(column, level)
+            # names are numbered in order of the alphabet, whatever the order of the items
             known = sorted(set(values), key=str)  # a number counts as its digits
             place = {name: i for i, name in enumerate(known)}
             names.append([str(name) for name in known])

@@ -102,6 +102,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     if not chosen.levels and is_mapping(table):
         table, said = levels_in_mapping(table)
         facts.append(said)
+    # columns of parent and child; None where the table has a column for each level
     listed = None if chosen.levels else edge_columns(table, chosen.edges)
     if listed is not None:
         return replace(
@@ -119,6 +120,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
             paths = with_unique_names([split_path(value, mark) for value in values])
             names = NameTable.of(levels_of(values, mark), paths)
             facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
+    # nodes at each level, for the sentence on what was read
     sizes = _sizes(names)
     facts += [
         levels_in_words(TableColumns(None, names.levels), sizes),

@@ -157,6 +157,7 @@ class NameTable:
         # by level, the number of each name in order of first appearance
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
         ids = [_numbers_of(row, numbers) for row in self.rows]
+        # reshape gives a table without rows its shape, too
         array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
         tree, labels = LabelTree.from_labels(
             array, levels=self.levels, names=[list(number) for number in numbers]

@@ -355,6 +355,7 @@ def leave_out_faulty_rows(table: NameTable) -> NewRows:
     """Rows that are short or have a placeholder are left out, then those through a node of several
     parents.
     """
+    # it is applied last (stage 7): what the other policies have mended is no longer left out.
     # `rows`: from each row, names coarse to fine, to its number of items
     named = [
         row

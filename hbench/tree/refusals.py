@@ -22,7 +22,7 @@ def refuse_misfits(
     if not isinstance(names, Sequence):
         raise TreeError("names are no lists of names", found=type(names).__name__)
     for level, of_level in zip(levels, names, strict=False):
-        try:
+        try:  # a number is no text to join, and half of a surrogate pair has no bytes
             "".join(of_level).encode()
         except (TypeError, UnicodeEncodeError) as error:
             raise TreeError(

@@ -49,6 +49,7 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
         above = _described(tree, depth) if depth else np.ones(1, bool)  # the root alone
         nodes = np.flatnonzero(_described(tree, depth + 1))
+        # (parents,): of the parents that are described, how many described children each has
         children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]
         branching = Branching(int(children.min()), float(np.median(children)), int(children.max()))
         counts = items_of_level(tree, items, depth + 1)[nodes]

@@ -106,6 +106,7 @@ def read(path: Path) -> Taxonomy:
     parent = words.first_of(titles, words.PARENTS)
     rank = words.first_of(titles, words.TAXON_RANKS)
     by_word = {words.folded(title): title for title in titles}
+    # {rank: its column}, for tables with a lineage in each row
     by_rank = {each: by_word[each] for each in words.RANKS if each in by_word}
     if not taxon_id or not (by_rank or (name and parent and rank)):
         raise DataError(
@@ -122,11 +123,14 @@ def read(path: Path) -> Taxonomy:
         values = texts(table, title) if title else []
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
+    # the taxon that a synonym stands for
     accepted = _taxa_named(of_column(words.first_of(titles, words.ACCEPTED)))
     if not (name and parent and rank):  # the lineages are in the columns by rank
+        # a taxon in two rows is fine where both say the same: these are compared
         by_row = [", ".join(row) for row in text_rows(table, list(by_rank.values()))]
         _refuse_repeated(path.name, ids, by_row)
         rows = _lineages(table, ids, by_rank)
+        # neither names, ranks nor parents: the lineages of such a table say it all
         return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
 
     by_row = [f"{of} below {above or 'none'}" for above, of in text_rows(table, [parent, name])]
@@ -198,7 +202,9 @@ def rows_of(
             or "take the ids from the same release of the taxonomy",
         )
 
+    # names by rank of each taxon
     lineages = {taxon: taxonomy.lineage(taxon) for taxon in different}
+    # ranks that some taxon has a name at
     there = {rank for lineage in lineages.values() for rank, name in lineage.items() if name}
     chosen = tuple(levels) or tuple(rank for rank in words.MAIN_RANKS if rank in there)
     if not chosen:

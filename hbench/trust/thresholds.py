@@ -131,6 +131,7 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     `right` (N, L): whether each node on an item's path is right, NaN where nobody knows; `units`
     (N,): of the items. An item is counted from the first node of known truth that it reaches.
     """
+    # (N, L): the highest threshold at which a node is said; it falls along the path
     reach = climb.reach
     is_node = climb.nodes != BELOW
     falling = np.unique(reach[is_node])[::-1]
@@ -138,14 +139,17 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     every = np.sort(reach[is_node])[::-1]
     step = max(1, -(-len(every) // STEPS))  # rounded up, so that there are no more than STEPS
     tried = np.unique(every[step - 1 :: step])[::-1]
-    # the lowest is always among them: there every answer is said
+    # the lowest is always among them: there every answer is said. Fewer than STEPS were taken then,
+    # for the last full step ended above it
     if len(falling) and (not len(tried) or tried[-1] > falling[-1]):
         tried = np.append(tried, falling[-1])
 
     # the first of the thresholds, which fall, that a node reaches
     at = np.searchsorted(-tried, -reach, side="left")
     known = ~np.isnan(right)
-    # what changes from each node to the next below: an answer there takes the place of one above
+    # what changes from each node to the next below: an answer there takes the place of one above.
+    # +1 where the truth becomes known, −1 where it is unknown again below a known node: an item
+    # whose answer nobody can judge is not counted
     said = np.diff(np.where(known, 1.0, 0.0), prepend=0.0, axis=1)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)
     owners = np.broadcast_to(units[:, None], reach.shape)

@@ -47,6 +47,7 @@ class DetectionReport(Strict):
             "batch_size": self.batch_size,
             "trained_on": "VOC " + " + ".join(self.trained_on),
         }
+        # from which detections, by which program and data the scores are
         run = {
             **self.detections.model_dump(),  # file and sha256 of all detections
             "signature": f"{self.dataset}|test:{lists}|AP50:11-point|AP50:95:101-point|"

@@ -98,9 +98,11 @@ def learn(
     out: Path | None = None,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> list[float]:
-    """Train the model in place and return the loss of every step; with `out`, save every epoch
-    there, and resume the last.
+    """Train the model in place and return the loss of every step that is taken; with `out`, save
+    every epoch there, and resume the last. `on_epoch` is told each epoch, counted from 1, and its
+    mean loss.
     """
+    # what the recipe freezes has no gradient
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(
         weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
@@ -113,6 +115,7 @@ def learn(
     losses: list[float] = []
     for epoch in range(first, recipe.epochs):
         model.train()
+        # places of images in the part; their order goes by seed and epoch alone
         for step, places in enumerate(batches(len(part.files), recipe, epoch)):
             for group in optimizer.param_groups:
                 group["lr"] = rate(recipe, epoch, epoch * steps + step)
@@ -126,6 +129,7 @@ def learn(
             loss.backward()
             optimizer.step()
             losses.append(float(loss.detach()))
+        # the losses of this epoch: `losses` has those of all epochs since this start
         mean = sum(losses[-steps:]) / steps
         if out is not None:
             _save_epoch(model, optimizer, epoch + 1, mean, out)
@@ -200,6 +204,7 @@ def write_report(
     """
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
+    # other lists, classes or a part of the images cannot be compared with the leaderboard
     is_voc07 = (
         recipe.test == VOC07_LISTS and recipe.classes == CLASSES and len(test.files) == VOC07_IMAGES
     )
@@ -239,9 +244,11 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
             raise ValueError(f"{type(results).__name__} in place of a list")
         for each in results:
             number += 1
+            # COCO gives a corner and sides
             corners = _corners(each["bbox"])
             row = [*corners, float(each["category_id"]), float(each["score"])]
             rows[str(each["image_id"])].append(row)
+        # images without a detection have no row: reshape gives (0, 6)
         found = [
             _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes))
             for own in rows.values()

@@ -48,15 +48,17 @@ def scores_of(
         backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )
     predicted = [moved(each, torch.device("cpu")) for each in found]
+    # objects that are difficult are passed on, too: they are ignored, and not missed
     metric.update(
         predicted,
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],
     )
     result: dict[str, Any] = metric.compute()
     ap_of_number = _ap_of_numbers(result)
+    # AP of a class without objects is not defined
     with_objects = torch.cat([each.classes[~each.difficult] for each in truth]).unique().tolist()
     per_class = {}
-    for number, name in enumerate(classes, start=1):
+    for number, name in enumerate(classes, start=1):  # 0 is the background
         is_known = number in with_objects
         # a class that has objects, and is never detected, is not in the result
         per_class[name] = ap_of_number.get(number, 0.0) if is_known else float("nan")

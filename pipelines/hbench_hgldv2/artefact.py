@@ -144,8 +144,10 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     Raises DataError when it is missing or has other columns, IntegrityError when it differs from
     its record.
     """
+    # raises where the content is not that of its record
     checked(path)
     hints = get_type_hints(row_type)
+    # from the text of a cell to the type of its field, column by column
     parsers = [_PARSERS[hints[name]] for name in _columns(row_type)]
     with open_table(path) as lines:
         reader = csv.reader(lines)

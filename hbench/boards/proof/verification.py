@@ -226,7 +226,7 @@ def _checks(
             found=f"digest {document.dataset_digest}",
         )
 
-    if row.run:
+    if row.run:  # the head: levels and tests that the leaderboard states for all of its rows
         _refuse_other_head(board, document)
     # of another file the fields would differ for that reason alone
     if row.run and not row.run.is_of(*given):

@@ -93,6 +93,7 @@ def _is_ours(file: Path, mark: str) -> bool:
 def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
     """A saved dataset in the words of Croissant, as JSON values, with the checksums of the
     manifests in its `folder`."""
+    # the card cites its papers in BibTeX; authors and year are those of the first
     papers = cited(str(dataset.card.get("citation", "")))
     authors = papers[0].authors if papers else []
     sizes = ", ".join(

@@ -92,6 +92,7 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
         )
 
     paths = texts(table, item)
+    # an item that is a box is named by the path and the box
     items = [
         box_name(path, box) if has_box else path
         for path, box, has_box in zip(paths, boxes.tolist(), is_box.tolist(), strict=True)

@@ -27,12 +27,14 @@ def table_of(dataset: Dataset) -> OwnTable:
     manifests = [manifest for manifest in (dataset.train, test) if manifest is not None]
     items = [item for manifest in manifests for item in manifest.items.tolist()]
     rows = [row for manifest in manifests for row in _rows(manifest)]
+    # of a test: which items are queries, gallery or both
     splits = [TRAIN] * (len(items) - len(test)) + _sides(test)
 
     columns = dict(zip(dataset.levels, map(list, zip(*rows, strict=True)), strict=True))
     table = pa.table({"item": items, **columns, SPLIT: splits})
     named = TableColumns("item", tuple(dataset.levels), SPLIT)
     made_of = f"{dataset.name}@{dataset.version}"
+    # what the card says of origin and licence holds for the new dataset, too
     said = {key: dataset.card[key] for key in KEPT if key in dataset.card}
     return OwnTable(made_of, table, named, origin={"made of": made_of, **said})
 
@@ -55,6 +57,7 @@ def _sides(test: Manifest) -> list[str]:
 def _refuse_what_is_lost(dataset: Dataset) -> None:
     """Raise UsageError for a dataset of which a table of items and paths would lose something."""
     manifests = dataset.manifests.values()
+    # {what would be lost: whether the dataset has it}
     reasons = {
         f"{len(dataset.tests)} tests": len(dataset.tests) != 1,
         "lists of judged pairs": bool(dataset.lists),

@@ -173,6 +173,7 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
         for level, names in zip(levels, zip(*all_rows, strict=True), strict=True)
         if "" in names
     ]
+    # distractors have no class, and no policy is about them
     classed = [row for row in all_rows if row[0] != NO_CLASS]
     raise DataError(
         f"{len(incomplete)} items have no name at some level",

@@ -60,6 +60,7 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
         for row in names.rows
         for depth in range(1, len(row) + 1)
     }
+    # an empty cell, and a name where nothing separates paths, is no path
     given = [split_path(node, mark) if mark else () for node in nodes]
     paths = [known.get(path, ()) for path in given]
     if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
@@ -81,6 +82,7 @@ def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnT
     nodes = [row[0] for row in own.rows]
     if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
         raise UnknownName("node of the tree", unknown[0], list(paths))
+    # paths of the node of each row; an empty cell has the empty path
     found: list[list[Row]] = [paths[node] if node else [()] for node in nodes]
 
     numbers = list(map(len, found))

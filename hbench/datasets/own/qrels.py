@@ -96,6 +96,7 @@ def read_qrels(path: Path) -> Dataset:
             expected="0, 1, 2 …",
             found=examples(map(repr, bad)),
         )
+    # a dictionary has each pair once: fewer pairs than lines are repeated ones
     grades = {(query, item): int(grade) for query, item, grade in rows}
     if len(grades) < len(rows):
         times = Counter((query, item) for query, item, _ in rows)
@@ -111,6 +112,7 @@ def read_qrels(path: Path) -> Dataset:
         raise DataError(f"{path} judges nothing as relevant", expected="grades above 0")
     # grades 1 and 3 are levels 1 and 2: only their order counts
     level_of = {grade: level for level, grade in enumerate(steps, start=1)}
+    # grades of 0 and below are judged, and not relevant
     listed = [(query, item, level_of[g]) for (query, item), g in grades.items() if g > 0]
     return _dataset(path, grades, listed, tuple(f"grade{grade}" for grade in steps))
 

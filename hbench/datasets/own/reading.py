@@ -165,7 +165,9 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
         return own
     values = [row[0] for row in own.rows]
     levels = _named(levels_of(values, mark), chosen.level_names)
+    # one name below two parents becomes two names
     paths = with_unique_names([split_path(value, mark) for value in values])
+    # a distractor, without any name, has an empty path and is not partial
     ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
     rows = [path + ("",) * (len(levels) - len(path)) for path in ended]
     fact = f"{column} holds paths, separated by {mark}"
@@ -220,6 +222,7 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
     found: dict[str, int] = {}  # by column, how many cells are ids of the taxonomy
     sample: dict[str, list[str]] = {}  # by column, its first id, for advice
     for name in table.column_names:
+        # a column of items, and one of lists, cannot be ids of taxa
         if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
             continue
         values = [plain_id(text) for text in texts(table, name) if text]
@@ -232,6 +235,7 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
 
     order = sorted(found, key=known_first, reverse=True)
     if not order or found[order[0]] == 0:
+        # why the ids of a column may not be found, such as those of another release
         hints = [taxonomy.hint(taxa, values) for values in sample.values()]
         raise DataError(
             f"no column of the table holds ids of {taxa.source}",
@@ -258,7 +262,7 @@ def _refuse_several_labels(own: OwnTable) -> None:
     for level in own.columns.levels:
         refuse_several(level, pc.unique(own.text(level)).to_pylist())
     if pc.count_distinct(own.table[own.item]).as_py() == len(own.table):
-        return
+        return  # each item has one row
     labels = dict(zip(own.items, own.rows, strict=True))  # the last row of each item
     other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
     if other:

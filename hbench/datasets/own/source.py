@@ -182,10 +182,12 @@ def build_own(
 
     Raises UsageError, DataError and TreeError for a source that does not make a dataset.
     """
+    # the table, the folder of the pictures, and the bytes of pictures inside the table
     own, root, images = _read_table(source, built)
     root = folder / IMAGES if images else root
     understood = own.understood
     on_remark(str(understood))
+    # before any are left out: files of items that are used for nothing are not strange
     listed = own.items
 
     changed: dict[str, object] = {}
@@ -196,6 +198,7 @@ def build_own(
         own, numbers = apply_decisions(own, source.decisions, root)
         on_remark(in_words(numbers))
         changed |= numbers
+    # a row per path becomes an item with several paths
     if source.several:
         own = own.folded()
     # pictures that are there several times, byte for byte

@@ -149,9 +149,9 @@ class OwnTable:
         """The record of what the table was taken for, in words for people: its items, levels and
         splits, which columns are left out, and what might not be as it was meant."""
         columns = self.columns
-        sizes = self._nodes()
+        sizes = self._nodes()  # how many nodes each level has
         facts = [*self.facts, levels_in_words(columns, sizes)]
-        if columns.item != "item":
+        if columns.item != "item":  # another name was taken for it
             facts.append(f"items by {columns.item}")
         facts += self._of_several()
         facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
@@ -164,6 +164,7 @@ class OwnTable:
                 "right for no query"
             )
 
+        # of names, not of items: they are matched one by one in Python
         finest = pc.unique(self.text(columns.levels[-1])).to_pylist()
         unknown = pa.array([name for name in finest if is_unknown(name)], pa.string())
         if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
@@ -174,8 +175,10 @@ class OwnTable:
                 "(--policy unknown says that it is meant)"
             )
 
+        # only where columns were chosen among others may the choice be wrong
         hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
         facts += [*columns.notes, *remark_on_single_classes(columns.levels, sizes)]
+        # an item of several paths has several rows
         items = pc.count_distinct(self.table[self.item]).as_py()
         return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
 

@@ -358,7 +358,8 @@ def _of_queries(request: rank_sums.SumRequest) -> list[NDArray[Any]]:
 
 def _sizes_without_last(lists: CardLists, batch: Batch) -> Tensor:
     """The sizes (n,) int32, on the card, of the lists of positives without the last item of each
-    ranking; that item is taken off the batch's counts by level, too, in place.
+    ranking; that item is taken off the batch's counts by level, too, in place. Asked for by the
+    protocol "official": some released evaluators forget the item at the last rank.
 
     The last item is a positive only where the last positive has the last rank, which the host must
     know: so it waits for the card.

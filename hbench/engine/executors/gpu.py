@@ -235,8 +235,9 @@ class CardJob:
 
     def finished_rows(self, numbers: range) -> Tensor:
         """The rows (n, G) of scores of some blocks, finished as Ranker.arranged finishes them:
-        copies have the score of their original, items left out of a list −inf, and listed
-        positives are moved behind the gallery."""
+        copies have the score of their original, and items left out of a list −inf. Where positives
+        are listed the rows are (n, G + P): their scores stand in P columns behind the gallery, and
+        −inf where they were, so that the positives of each level lie side by side."""
         rows = self.gallery.rows(numbers)
         ranker = self.job.ranker
         # the canonical number of the first query

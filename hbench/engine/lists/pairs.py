@@ -34,10 +34,11 @@ class PairLists:
         """Put the pairs of all lists into the order of ranking.
 
         `lists`: in input order, the gallery rows of each query with their levels, −1 for what is
-        left out of its list; `queries` (Q,), `columns` (G,): the rows of the manifest in canonical
-        order, in which queries and gallery are ranked; `depth`: the highest level of a pair.
+        left out of its list; `queries` (Q,), `columns` (G,): the canonical order, in which they are
+        ranked, as permutations of the positions 0 … Q − 1 of queries and 0 … G − 1 of gallery rows
+        in the input; `depth`: the highest level of a pair.
         """
-        # their inverse: from a row of the manifest to the place where it is ranked
+        # their inverse: from a position in the input to the place where it is ranked
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))
         number = np.diff(lists.bounds)  # (Q,): how many pairs each query has

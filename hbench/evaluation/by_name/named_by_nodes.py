@@ -99,6 +99,7 @@ def _naming_of_readings(
     """
     tree = manifest.tree
     units = units_of(queries_of("test", manifest), examined.conditions.unit)
+    # how many nodes of each level, coarse to fine, have a vector
     depths = np.bincount(placed.depths, minlength=tree.depth + 1)[1:].tolist()
     numbers = zip(depths, tree.levels, strict=True)
     counted = ",".join(f"{number}@{level}" for number, level in numbers)
@@ -111,6 +112,7 @@ def _naming_of_readings(
             f"{without:,} of {len(of_finest):,} names of {tree.levels[-1]} have no vector, and no "
             "picture gets them"
         )
+    # {reader: {name of the value, such as hF1: values (Q,)}}
     values = _values_by_reader(manifest, readings)
     # the climb and the table are those of the reader SUM, whose masses are shares
     return NamedPictures(

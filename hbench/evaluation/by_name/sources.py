@@ -163,6 +163,7 @@ def _name_by_neighbours(
     refuse_vectors(source, embedded.dim, cosine=True)
     gallery, remarks = gallery_of(source, labelled, numbering, items)
     rows = embedding_files.align(embedded, items)
+    # (Q, D), in order of the names
     vectors = unit_vectors(embedded.vectors[rows], np.float32)
     climb = climb_by_neighbours(vectors, gallery, k=k, sharpness=sharpness).of(np.argsort(order))
     signature = (
@@ -213,6 +214,7 @@ def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPict
     """The names of a test's queries along the paths of the largest shares, and their scores, with
     intervals over the classes of the level `unit`, or over items for "query"."""
     units = units_of(queries_of("test", manifest), unit)
+    # {name of the value, such as hF1: values (Q,)}
     values = scores_of_path(manifest.levels, source.climb.nodes, *truth_of(manifest))
     means = summarise(np.stack(list(values.values())), [order_of_names(manifest)], units)
     nodes = source.climb.nodes

@@ -322,6 +322,7 @@ def _answer_at(
     of_tested = judged.of(tested)
     interval = np.full(2, np.nan)
     if tested.any():
+        # numbered from 0 among the tested items
         units = np.unique(named.units[tested], return_inverse=True)[1].ravel()
         interval = mean_intervals(UnitSums.of(answers[tested][None], units))[0]
     return Trusted(

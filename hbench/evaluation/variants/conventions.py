@@ -248,17 +248,25 @@ def _among_themselves(test: Manifest) -> bool:
 def _by_lists(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """Yield the conventions of what stands in a query's list: itself, or not even its first result,
-    or no more than the first 1,000; and of vectors from which their mean was taken. For tests whose
-    queries are their gallery."""
+    """Yield the values of the metric when lists are made in another way, each with what was changed
+    in words (Convention): somebody's number may be one of them.
+
+    The query may stand in its own list, or its first result may be missing there, or the list may
+    end after 1,000 results. The vectors may have been centred, too. `tried` calls this only where
+    the queries of every test are its gallery.
+    """
+    # by what is changed, in words: the values (Q,) of each test
     found: dict[Changes, list[Values]] = {}
+    # the metric itself, and others that go by its name
     formulas = _formulas(metric, data.levels)
     for test in data.tests.values():
+        # means of precisions count what is cut off as 0; other metrics are not tried on cut lists
         of_test = by_other_lists(
             test, given.queries, formulas, is_precision=metric.base in PRECISIONS
         )
         for changes, values in of_test.items():
             found.setdefault(changes, []).append(values)
+    # means over all queries; no option of `hbench evaluate` gives any of them
     yield from _without_options(found)
 
 

@@ -297,6 +297,7 @@ def _scores_under(
     """The scores under another tree, `found` as {test: measurement}, and their paired differences
     to those under the dataset's own tree, which the report has."""
     names = list(map(str, _graded(conditions)))
+    # (M, Q), of the metrics that go by all levels; the tests follow each other as in the table
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit
     scores = summarise(

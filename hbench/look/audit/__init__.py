@@ -129,6 +129,7 @@ def write_pages(audit: Audit, folder: Path) -> Path:
         styles = level_styles(audit.votes.depth)
         (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
         places = _write_pictures(audit, sections, temporary / "pictures")
+        # earlier decisions that are about something on this page; the rest is a remark
         found = decided_on(sections, earlier.decisions)
         remark = " ".join(filter(None, (earlier.remark, found.remark)))
         pages = _pages(audit, places)

@@ -45,6 +45,7 @@ def write_sizes_page(
     heading.
     """
     whole, *smaller = scores
+    # by the whole vectors: every size is scored by the same ones
     metrics = list(whole.report.document.scores)
     drawing = draw_sizes(
         whole.report.signature, [size_of(score.record()) for score in scores], metrics

@@ -120,12 +120,15 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
     numbered and named.
     """
     key = board.key(metric)
+    # rows that print the same result are one point; rows that are not ranked by the metric cannot
+    # hold a record
     rows = [
         row
         for row in map(as_one, joined(board.rows))
         if key in row.scores and key not in row.unranked
     ]
     scores = [(row, float(row.scores[key])) for row in rows]
+    # x is the year, of which nothing is better: only the goodness of the score counts
     points = [
         BoardPoint(row.year, score, row, (0, goodness(key, score)))
         for row, score in scores

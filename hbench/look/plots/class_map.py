@@ -136,6 +136,7 @@ def draw_map(
     by `group_of` (C,). `groups`: their names, by number; `level`: what they are; `about`: the small
     print."""
     sizes = np.bincount(group_of, minlength=len(groups))
+    # in the order of the tree, so that neighbours in it get neighbouring colours
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MAX_GROUPS])
     rest = ~np.isin(group_of, largest)
 
@@ -184,7 +185,7 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest = ranked.manifest
     examined = ranked.examined
     level = request.level or manifest.levels[0]
-    column = manifest.tree.level(level) - 1
+    column = manifest.tree.level(level) - 1  # levels are counted from 1, columns of paths from 0
     submission = examined.submission.embeddings("a map")
     found = map_of(
         manifest, submission, cosine=examined.conditions.words.similarity == "cosine", method=method
@@ -194,5 +195,6 @@ def _draw(request: PlotRequest) -> Drawing:
 
     classes = f"{found.number:,} classes ({manifest.levels[-1]})"
     about = f"{ranked.signature}\nmeans of {classes}, laid out by {method}"
+    # the node at that level above each class that is drawn
     group_of = manifest.tree.paths[found.nodes, column].astype(np.int64)
     return draw_map(found.places, group_of, manifest.tree.names[column], level=level, about=about)

@@ -137,10 +137,11 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest = ranked.manifest
     examined = ranked.examined
     level = request.level or manifest.levels[0]
-    column = manifest.tree.level(level) - 1
+    column = manifest.tree.level(level) - 1  # levels are counted from 1, columns of paths from 0
     queries = np.arange(int(manifest.query.sum()))
     top = first_results(
         manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1
     )
+    # counts (C, C): rows are classes of queries, columns those of their first results
     names, counts = largest_classes(manifest.tree.names[column], confusion(manifest, top, column))
     return draw_confusion(names, counts, level, ranked.signature)

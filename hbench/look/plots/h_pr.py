@@ -85,6 +85,7 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     def paint(figure: Figure) -> None:
         """A curve of steps for every run, within its interval: precision over classes of recall."""
         panel = figure.subplots()
+        # of the BINS equal classes of recall, in percent
         edges = np.linspace(0, 100, BINS + 1)
         for number, curve in enumerate(curves):
             color = series_color(number, len(curves))
@@ -123,6 +124,7 @@ def _draw(request: PlotRequest) -> Drawing:
     )
     relevance = ranked[0].examined.conditions.relevance
     units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]
+    # (Q, BINS) of each file: the precision of each query by classes of recall
     rows = [
         trace_queries(test.job, lambda sequence: precision_by_recall(sequence, relevance), BINS)
         for test in ranked

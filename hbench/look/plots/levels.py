@@ -62,7 +62,7 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
         for panel, metric in zip(panels, shown, strict=True):
             _paint_panel(panel, runs, metric)
         panels[0].set_yticks(range(len(levels)), [short(level, 18) for level in levels])
-        panels[0].set_ylim(len(levels) - 0.5, -0.5)
+        panels[0].set_ylim(len(levels) - 0.5, -0.5)  # reversed: row 0, the coarsest, is on top
         if several:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
@@ -92,6 +92,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
     for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
         levels = enumerate(run.document.levels)
         ends = {row + offset: ends for row, level in levels if (ends := _ends(run, metric, level))}
+        # ends: value, low and high of each level that has them, by its row
         value, low, high = np.array(list(ends.values())).reshape(-1, 3).T
         rows = np.array(list(ends))
         color = series_color(number, len(runs))

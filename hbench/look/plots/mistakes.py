@@ -207,6 +207,7 @@ def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
 def _draw(request: PlotRequest) -> Drawing:
     """The mistakes of reports, as far as their results were kept, or of files that are ranked
     now."""
+    # reports hold counts by level already; embeddings are ranked here
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
@@ -221,6 +222,7 @@ def _draw(request: PlotRequest) -> Drawing:
 
     found = []
     for test in ranked:
+        # (keys, Q): the level of the item at each rank, then of the first wrong one
         columns = trace_queries(test.job, levels_at, len(keys)).T
         depth = test.manifest.tree.depth
         found.append(

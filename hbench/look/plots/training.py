@@ -50,6 +50,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
         steps = [line for line in lines if "loss" in line]  # others have scores, or remarks
         if not steps:
             raise ValueError("no step is logged there")
+        # steps of an epoch: points are drawn by epochs
         per_epoch = steps[0]["steps_per_epoch"]
         loss = _points(steps, per_epoch, lambda line: line["loss"])
         named = steps[0]["terms"]
@@ -193,6 +194,8 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
     "names metrics",
 )
 def _draw_curves(request: PlotRequest) -> Drawing:
+    """The curves of training runs, each given as its folder or a file in it, by the name of the
+    folder unless another is asked for."""
     paths = [Path(file) for file in request.files]
     folders = [path if path.is_dir() else path.parent for path in paths]
     names = shown_names(request.names, [folder.resolve().name for folder in folders], folders)

@@ -81,10 +81,12 @@ def draw_tree(
     `means`: for every level, the mean of a metric in each node, which colours it; a bar below
     explains the colours. `about`: the small print.
     """
+    # items of every node, by level
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
     fills = _fills_of_branches(tree, sizes[0])
     scale = None
     if means is not None:
+        # one scale for all levels; nodes without a value have NaN
         known = np.concatenate(means)
         scale = (float(np.nanmin(known)), float(np.nanmax(known)))
         fills = [_fills_of_means(level, *scale) for level in means]
@@ -107,6 +109,7 @@ def draw_tree(
         if scale is not None:
             _explain(figure, panel, scale, metric)
 
+    # inches: the boxes, the heads above them, and the bar of colours
     return draw_figure(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
 
 
@@ -178,7 +181,7 @@ def _paint_level(
         [(x[0], top), (x[0], low), (x[1], low), (x[1], top)]
         for top, low in itertools.pairwise(ends)
     ]
-    tall = _heights(sizes)
+    tall = _heights(sizes)  # (n,) points
     lines = np.clip(tall / 8, 0, 0.4)  # a thin box would be all outline
     panel.add_collection(
         PolyCollection(
@@ -189,7 +192,8 @@ def _paint_level(
             rasterized=len(names) > MAX_OUTLINED,  # as pixels: so many outlines make large files
         )
     )
-    # points of text that fit into the column, of COLUMN inches in all, 72 points each
+    # points of text that fit into the column: of COLUMN inches in all, 72 points each, less the
+    # margins of the picture (0.15 inches) and of the box (3 points)
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:
@@ -259,7 +263,7 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
     """The picture of a test's tree; boxes are as tall as they have items there."""
     test = test_of(data, request.test)
     manifest = data.tests[test]
-    items = manifest.tree.counts(manifest.labels)[-1]
+    items = manifest.tree.counts(manifest.labels)[-1]  # (C,): of each class, the finest level
     about = f"{data.name}@{data.version}|{test}"
     if request.by_query is None:
         return draw_tree(manifest.tree, items, f"{about} · {len(manifest):,} items")

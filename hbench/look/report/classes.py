@@ -139,12 +139,15 @@ def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> C
     `top`: its first results."""
     names = manifest.tree.names[0]
     counts = confusion(manifest, top)
+    # a group without queries has shares of 0
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]
+    # which shade of the page a share has
     shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
     matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
+    # cells (row, column) of the largest counts beside the diagonal
     worst = [
         divmod(place, len(names))
         for place in np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()

@@ -61,6 +61,7 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     folder.mkdir()
     write_script(folder, "index", _index_data(reported, manifest) | {"images": images})
     write_script(folder, "queries", _columns_of_queries(reported, manifest))
+    # (N,): the class of each item
     fine = manifest.labels[:, -1]
     _write_chunks(folder, "items", _rows_of_items(manifest, places), ITEMS)
     items = np.bincount(fine, minlength=len(manifest.tree.paths))
@@ -72,8 +73,10 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
         if run.places is not None:
             values = run.values.get(reported.by)
             asked = manifest.labels[manifest.query]
+            # the mean of the metric in each node of the finest level
             means = None if values is None else means_of_nodes(manifest.tree, asked, values)[-1]
             drawn = _map_data(run.places, items, means)
+            # items with a picture in the pages
             some = places >= 0
             of_class = [
                 places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist()
@@ -200,6 +203,7 @@ def _write_tree(
     for number, _ in valued_runs(reported):
         for place, metric in enumerate(metrics):
             means = means_of_nodes(manifest.tree, labels, reported.runs[number].values[metric])
+            # `drawn["nodes"]`: by level, the nodes in the order in which the page draws them
             ordered = [
                 rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)
             ]

@@ -71,6 +71,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     here, the classes that lost and gained most. `number`: the place of the other run."""
     first = reported.runs[0]
     differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
+    # the verdict goes by the metric of the report, or by the first that both have
     by_metric = {difference.metric: difference for difference in differences}
     leading = by_metric.get(reported.by, differences[0])
     verdict = _verdict(leading, first.name, other.name, reported.document.unit)
@@ -99,10 +100,12 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]
+    # of the finest level, which is counted from 0 here
     classes = class_means(
         reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by
     )
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
+    # most lost first, so that the gains are at the end
     classes.sort(key=lambda mean: gains[mean.node])
     lost = [mean for mean in classes[:CLASSES] if gains[mean.node] < 0]
     gained = [mean for mean in reversed(classes[-CLASSES:]) if gains[mean.node] > 0]

@@ -87,6 +87,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
             for number, run in enumerate(reported.runs)
             if run.curve
         ],
+        # of many queries curves are drawn from CURVE_QUERIES of them
         "sampled": reported.manifest is not None
         and int(reported.manifest.query.sum()) > CURVE_QUERIES,
         "severity": _severities(reported),

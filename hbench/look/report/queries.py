@@ -74,6 +74,7 @@ def chapters_of(reported: Reported) -> list[Chapter]:
             known_first(reported.manifest, worst_first(-values)),
         ),
     ]
+    # each chapter shows at most one query of a class, so that it shows different mistakes
     fine = reported.manifest.labels[reported.manifest.query, -1]
 
     return [
@@ -118,7 +119,8 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
     """Make the strips of some queries, with a row for each run with results."""
     manifest = reported.manifest
     by = reported.by
-    assert manifest is not None
+    assert manifest is not None  # without the dataset `chapters_of` chooses no queries
+    # `query` counts among the queries; this is its position among all items
     positions = np.flatnonzero(manifest.query).tolist()
 
     strips = []
@@ -128,6 +130,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
             if run.top is not None:
                 value = float(run.values[by][query]) if by in run.values else math.nan
                 hits = hits_of(manifest, run.top, query, positions[query])[:RESULTS]
+                # the first right result, shown beside where it comes later
                 right = right_of(manifest, run.top, query, positions[query], shown=RESULTS)
                 rows.append(StripRow(run.name, hits, number, value, right))
         strips.append(strip_of(manifest, query, rows))

@@ -250,8 +250,10 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     """Read the results of a test, as positions in its manifest."""
     own = _rows_of(table, test, manifest, path)
     columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
+    # (Q,) of each column; no list of results is an empty one
     lengths = [pc.list_value_length(column).fill_null(0).to_numpy() for column in columns]
     items, scores, levels = (column.flatten() for column in columns)
+    # null for an item that the test does not have
     places = pc.index_in(items, value_set=text_array(manifest.items))
     alike = all(np.array_equal(column, lengths[0]) for column in lengths)
     if not alike or places.null_count or scores.null_count or levels.null_count:
@@ -270,6 +272,7 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
         np.zeros(listed.shape, np.uint8),
         np.zeros(listed.shape, bool),
     )
+    # row by row, which is the order in which `flatten` gives them
     lists.items[listed], lists.scores[listed], lists.levels[listed] = map(
         np.asarray, (places, scores, levels)
     )

@@ -54,6 +54,7 @@ def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) ->
 def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
     """Write pictures side by side, each scaled to its cell with its aspect kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # SIDE cells in a row, of CELL pixels each; the last row may be short
     sheet = Image.new("RGB", (CELL * SIDE, CELL * -(-len(images) // SIDE)), "white")
     for number, image in enumerate(images):
         row, column = divmod(number, SIDE)

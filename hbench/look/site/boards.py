@@ -221,6 +221,8 @@ def _facts(row: Row) -> list[tuple[str, str]]:
 
 
 def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
+    """What the filters of a page offer: by the name of a filter, its values in natural order, each
+    with the number of rows that have it. All rows have the same filters."""
     choices = {}
     for name in rows[0].filters:
         values = [value for row in rows for value in row.filters[name]]

@@ -38,6 +38,7 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
         )
 
     boards = map(leaderboard.read_board, names)
+    # all are read before anything is written: a broken one leaves the old site as it was
     site_pages = [
         (slug, view_of(board), card_of(board.dataset))
         for slug, board in zip(slugs, boards, strict=True)
@@ -74,6 +75,8 @@ def slug_of(name: str) -> str:
 
 
 def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: DatasetCard) -> None:
+    """Write the page of a leaderboard, the data that its scripts read, and its downloads. `slug`:
+    its name as part of file names; `card`: what is known of its dataset."""
     pages.write(folder, f"board-{slug}", "board", slug=slug, view=view, board=view.board, card=card)
     write_script(folder / "data", f"board-{slug}", script_of(view))
     if card.tree is not None:

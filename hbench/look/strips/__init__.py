@@ -176,6 +176,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
 
     depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
+    # the query, and the results of the row with most of them
     columns = 1 + max((len(row.shown) for _, row in rows), default=0)
     # in inches; above each line are the captions, below all the legend
     figure = Figure(
@@ -184,6 +185,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for line, (strip, row) in zip(axes, rows, strict=True):
         _draw_query(line[0], sheet, strip, row)
+        # of rows with fewer results
         for cell in line[1 + len(row.shown) :]:
             cell.set_axis_off()
         for cell, hit in zip(line[1:], row.shown, strict=False):
@@ -256,5 +258,6 @@ def page_of(sheet: StripSheet) -> str:
         "by": "",  # of a report alone, whose pages link to one another
         "heading_of": sheet.heading,
     }
+    # pictures are addresses that hold them; there are none of full size to link to
     shared |= {"place_of": pictures.get, "image_of": lambda _: ""}
     return Pages(SHARED, shared).text("strips", sheet=sheet, style=style)

@@ -92,6 +92,7 @@ class Results:
         """
         levels = self.sheet.levels
         shown = []
+        # names of levels are padded to the longest
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
             shown += [f"{strip.query}  ({strip.about})"]
@@ -253,12 +254,15 @@ def _results(
     """The first results of the chosen queries of a test by every file, under its name. `by`: the
     metric that chooses, if one does; `k`: how many results."""
     manifest = examined[0].data.tests[test]
+    # worst, best and severe queries are those by the first model
     measured = [_measure_test(one, test) for one in examined] if choice.way in MEASURED else []
     chosen = _choose_queries(manifest, choice, by=by, measured=measured[0] if measured else None)
+    # for each file the first k results of the chosen queries, in their order
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
         for one in examined
     ]
+    # `query` counts among the queries; this is its position among all items
     positions = np.flatnonzero(manifest.query).tolist()
 
     def row(model: int, number: int, query: int) -> StripRow:

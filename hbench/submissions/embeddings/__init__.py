@@ -258,14 +258,17 @@ def problems_of_ids(
     only in spelling, the problem says how."""
     texts = text_array(ids)
     needed = text_array(wanted)
+    # a struct of values and counts
     counts = pc.value_counts(texts)
     several = np.flatnonzero(numbers(counts.field("counts"), np.dtype(np.int64)) > 1)
     duplicate = counts.field("values").take(index_array(several))
     missing = needed.filter(pc.invert(pc.is_in(needed, value_set=texts)))
     foreign = texts.filter(pc.invert(pc.is_in(texts, value_set=needed)))
+    # ids of the dataset outside of this test: they do no harm
     elsewhere = pc.is_in(foreign, value_set=text_array(known))
     other = foreign.filter(elsewhere)
     unknown = foreign.filter(pc.invert(elsewhere))
+    # such as another folder or suffix; with it the unknown ids need no advice of their own
     cause = likely_cause(missing.to_pylist(), unknown.to_pylist()) if len(missing) else None
 
     return [

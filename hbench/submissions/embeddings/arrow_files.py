@@ -189,6 +189,8 @@ def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
     numbered_ones = []  # columns of whole numbers, which may as well be labels
     for name, kind in kinds.items():
         is_called_so = words.folded(name) in words.OTHER_IDS
+        # a name that only programs give, such as "__index_level_0__"; "index" or "no." alone is one
+        # where the values number the rows, which texts do not
         is_index = words.is_index(name, counts_rows=False)
         if (is_called_so or is_index) and _are_texts(kind):
             texts.append(name)

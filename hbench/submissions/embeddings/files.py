@@ -209,8 +209,9 @@ def _tensor_parts(file: Any) -> list[ArrayPart]:
 
 
 def read_torch(path: Path, ids: Path | None) -> Stored:
-    """A torch file that holds a tensor, or a dict of tensors and lists of ids, and nothing that
-    must be unpickled.
+    """Read a torch file that holds a tensor, or a dict of tensors and lists of ids. Raises
+    SubmissionError for anything that must be unpickled, since that runs code. `ids`: a file of ids,
+    for vectors without them.
     """
     try:
         import torch
@@ -226,6 +227,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         except UnpicklingError:
             raise pickled(path) from None
 
+    # by name; each as a part (name, shape, kind of values), by which vectors and ids are told
     held = by_name(content)
     parts = [held_part(name, part) for name, part in held.items()]
     # a vector under each id; a sparse tensor is refused below, by its layout
@@ -248,6 +250,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         )
 
     number = len(tensor) if tensor.ndim else 0
+    # the name of the list of ids; None where there is none, or ids come from another file
     of_ids = ids_among(parts, number, path, "list of ids", given=ids is not None)
     inner_ids = None
     if of_ids is not None:
@@ -257,6 +260,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _with_ids(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
+    # which names were taken, in words, where they are not usual ones
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 

@@ -290,6 +290,7 @@ def _stack_rows(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.f
 
 def read_jsonl(path: Path) -> TableRead:
     """Ids and vectors of JSON objects, one a line: {"id": "a.png", "embedding": [0.1, 0.2]}."""
+    # the bytes of a packed file; None of one that is read as it is
     unpacked = TextTable(path).content
     if unpacked is None:
         # larger than a list with a record per item: each has the digits of a whole vector
@@ -310,6 +311,7 @@ def read_jsonl(path: Path) -> TableRead:
         """The values of a key in all lines."""
         return [record.get(key) for record in records]
 
+    # the records, and in words which of several vectors was taken, "" where there was no choice
     records, said = _of_named_vectors(records, path)
     # the keys of the first object are those of all
     parts = [_part_of_key(key, values_of(key)) for key in records[0]]

@@ -87,6 +87,7 @@ def read(path: Path) -> Lines:
             all_of_them=len(wrong) == len(fields),
         )
 
+    # the columns "Q0" and the name of the run say nothing
     query, item, rank, score = (pc.list_element(fields, place) for place in (0, 2, 3, 4))
     chunked = (
         pa.chunked_array([query], pa.large_string()),

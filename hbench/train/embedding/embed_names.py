@@ -198,6 +198,7 @@ def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
             fix=f"leave --weights out: those of {model} are taken",
         )
 
+    # the random state of the program stays as it was
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # random weights are the same again
         net: Any = open_clip_model(name, pretrained=weights == PRETRAINED)

@@ -48,6 +48,7 @@ def export_onnx(model: Embedder, file: Path) -> float:
 
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or name another --onnx")
+    # a net whose input are bytes (B, C, H, W): mean and deviation are taken off inside
     net = FromBytes(model).eval()
     side = model.images.size
     shape = (CHECKED, len(model.images.mean), side, side)

@@ -38,6 +38,7 @@ def refuse_choices(recipe: Recipe) -> None:
         if optimizer is not None and optimizer.name not in (names := optimizer_names()):
             raise UnknownName("optimizer.name", optimizer.name, names)
 
+    # loading it raises where the file or the name in it is not there
     if is_own_code(recipe.model.backbone):
         OwnCode.parse(recipe.model.backbone).load()
     else:

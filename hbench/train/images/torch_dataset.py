@@ -133,6 +133,7 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
                 fix=f"hbench download {name} --root {root}",
             )
 
+        # attributes that torchvision's datasets have: classes, of the finest level, and targets
         self.classes = list(self.manifest.tree.names[-1])
         self.class_to_idx = {known: number for number, known in enumerate(self.classes)}
         self.labels = self.manifest.labels

@@ -106,6 +106,7 @@ def net_of_a_file(code: OwnCode) -> Backbone:
         for key in ("size", "mean", "std", "interpolation", "prepare")
         if hasattr(net, key)
     }
+    # COUNTED, 0, is the number of features until build_backbone finds it out by running the net
     backbone = Backbone(net, COUNTED, **described)
     try:
         features = _features(backbone, backbone.size)

@@ -34,6 +34,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     known = models.get_model_weights(name)
     if which and which not in known.__members__:
         raise UnknownName(f"weights of {name}", which, known.__members__)
+    # images and transform are those of the weights, also where the net begins at random
     described = known[which or "DEFAULT"]
     if weights == PRETRAINED:
         where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
@@ -64,6 +65,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     from timm.data.config import resolve_model_data_config
     from timm.data.transforms_factory import create_transform
 
+    # NAME.TAG chooses among the weights of one architecture
     if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
         raise UnknownName("timm model", name, timm.list_models())
     pooling: dict[str, Any] = {} if pools else {"global_pool": ""}  # "": none
@@ -73,6 +75,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
         classes without a classifier."""
         return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **pooling)
 
+    # raises where the hub cannot be reached: its own library would try for a minute
     if weights == PRETRAINED and (repository := _timm_repository(name)):
         refuse_without_hub(repository, f"timm:{name}")
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
@@ -83,6 +86,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
         """Make the transform of a test for images of `size` pixels, by timm."""
         return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
 
+    # what images the weights expect: height and width are equal
     side = config["input_size"][-1]
     mean = tuple(config["mean"])
     std = tuple(config["std"])

@@ -95,6 +95,7 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
         return _extended(dict(of_one_file[name_or_file]))
 
     # SETUP-METHOD: the settings of the method over the setup's, and then its own for this setup
+    # "on" of a method: {setup: its settings there}
     for method, values in files.methods.items():
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:

@@ -283,7 +283,7 @@ class Recipe(BaseModel):
         batch = self.sampler.batch
         per_class = self.sampler.per_class
         if per_class and batch % per_class:  # 0, of either, follows from the dataset
-            fitting = (batch // per_class + 1) * per_class
+            fitting = (batch // per_class + 1) * per_class  # the next multiple, for the message
             raise ValueError(
                 f"sampler.batch = {batch} is no multiple of sampler.per_class = {per_class}; the "
                 f"next is {fitting}"

@@ -104,6 +104,7 @@ class TrainingRun:
 
         checkpoints.load_model(folder, self.tested)
         with checkpoints.usable(folder / checkpoints.STATE):
+            # the model that was loaded has the averaged weights; these are the ones that learn
             if self.average is not None:
                 self.model.load_state_dict(state["weights"])
                 self.average.n_averaged.copy_(state["averaged"])
@@ -135,6 +136,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
     on_gpu = device.type == "cuda"
+    # channels first or last in memory
     layout = _layout(recipe, on_gpu=on_gpu)
     model = model.to(memory_format=layout)
     average = _averaged(recipe, model)
@@ -146,8 +148,10 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
         recipe.losses, unknown_as_minus_one(manifest.labels, manifest.tree), model.dim
     ).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
+    # what gives the vectors of a batch; over several processes it is a wrapped model
     embed = distributed(model.train(), processes)
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)
+    # the names of the groups of weights that learn
     learning = {group["name"] for optimizer in optimizers for group in optimizer.param_groups}
     _refuse_idle_warm_up(recipe, learning)
     # a GPU is some steps ahead: a flag on the device keeps it from going on after a bad one

@@ -64,6 +64,7 @@ def steps(
             continue
         values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
         seconds = time.perf_counter() - began
+        # images per second since the run began, or went on
         speed = (run.step - begun) * recipe.sampler.batch / seconds
         for each, of_step in zip(waiting, values, strict=True):
             step = _record(
@@ -135,7 +136,8 @@ def _launch_steps(
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
     labels = torch.from_numpy(unknown_as_minus_one(manifest.labels, manifest.tree))
-    labels = labels.to(device, torch.int64)
+    labels = labels.to(device, torch.int64)  # (N, L), −1 where nothing is known
+    # a batch larger than the memory is embedded twice: without, then with gradients, in parts
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
 
     for epoch in range(run.step // in_epoch, recipe.epochs):
@@ -143,6 +145,7 @@ def _launch_steps(
         batches = batches_of_epoch(recipe, manifest, epoch, processes)
         batches = batches.after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
+            # in the warm-up only the new layers learn
             is_frozen = recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
             freeze_body(run, processes, frozen=is_frozen)
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
@@ -150,6 +153,7 @@ def _launch_steps(
             if run.average is not None:
                 run.average.update_parameters(run.model)
             run.step += 1
+            # values of the device, which may not be computed yet: reading them would wait
             yield LaunchedStep(run.step, rows, rates, values)
 
 

@@ -176,8 +176,8 @@ class Decisions(Strict):
 
     @model_validator(mode="after")
     def _coherent(self) -> Decisions:
-        """Raises ValueError for decisions that contradict each other or name what is not
-        declared."""
+        """Return the decisions. Raises ValueError, which pydantic turns into a refusal of the file,
+        for decisions that contradict each other or name what is not declared."""
         ids = [decision.id for decision in self.decisions]
         if len(set(ids)) != len(ids):
             raise ValueError(
@@ -198,6 +198,7 @@ class Decisions(Strict):
                     )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
                 raise ValueError(f"{decision.id}: {decision.use!r} is not one of its choices")
+            # a split says which labels go into which part, or "*" for all others
             rests = decision.into.values() if isinstance(decision, Split) else ()
             if sum(part == REST for part in rests) > 1:
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")

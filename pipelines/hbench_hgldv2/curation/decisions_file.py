@@ -112,6 +112,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """YAML's safe loader, but refusing a key that is given twice instead of keeping the last."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The dictionary of a YAML node. Raises MarkedYAMLError for a key that is given twice, of
+        which yaml itself would keep the last one without a word."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if len(set(keys)) != len(keys):
             twice = [key for key in keys if keys.count(key) > 1]

@@ -154,6 +154,7 @@ def _images(
     where no list is there.
     """
     wanted = {(row.split, row.landmark_id) for row in selection}
+    # {split: (file, its column of image ids)}
     lists = {split: found for split in SPLITS if (found := _list_of(raw, split)) is not None}
     if not lists:
         raise DataError(
@@ -169,6 +170,7 @@ def _images(
             for row in csv.DictReader(lines):
                 key = (split, int(row["landmark_id"]))
                 if key in wanted:
+                    # a landmark has one row with all ids (train), or a row for each image (index)
                     images[key] += filter(_is_id, row[column].split())
     return images
 

@@ -111,6 +111,7 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
                 if group != to
                 for label in world.members(group)
             )
+        # a rename must not join two groups unseen: that is a merge
         case ops.Rename(group=group, to=to) if group != to and world.members(to):
             world.conflicts.append(
                 Conflict(decision.id, group, f"no group {to!r} yet", "one with classes")
@@ -121,7 +122,7 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
             yield from ((label, DROPPED) for label in labels)
         case ops.Ambiguous(labels=labels, use=use):
             yield from ((label, UNASSIGNED if use is None else in_group(use)) for label in labels)
-        case ops.SetKind(group=group, kind=kind):
+        case ops.SetKind(group=group, kind=kind):  # places no label
             world.kinds[group] = kind
 
 
@@ -332,6 +333,7 @@ def replay(
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
     kinds = {name: group.kind for name, group in decisions.groups.items()}
+    # what decisions change: places of labels, kinds of groups, conflicts
     world = World(
         dict.fromkeys(ids, UNASSIGNED),
         clusters,
@@ -341,11 +343,13 @@ def replay(
     decided_by: dict[str, list[str]] = {label: [] for label in ids}
 
     for decision in decisions.decisions:
+        # later decisions are placed over earlier ones
         for label, place in effects(decision, world):
             decided_by[label].append(decision.id)
             world.places[label] = place
             world.decided.add(label)
 
+    # links place nothing: whether they hold is seen when all is placed
     for decision in decisions.decisions:
         if isinstance(decision, MustLink | CannotLink):
             world.conflicts += conflicts_with_link(decision, world)

@@ -94,6 +94,7 @@ def run(
             expected="either --demo or --raw",
         )
     if demo:
+        # a folder of its own, so that no file of a real curation is touched
         work = work / "demo"
         make_demo(work)
         names = work / "names.csv"
@@ -230,8 +231,10 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """Collect the page's data: labels in the order of the clusters, and the state after the
     decisions so far.
     """
+    # what the decisions make of labels and clusters; the other ones are a second curator's
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
+    # what the decisions say that they are about
     inputs = material.decisions.inputs
     if not material.decisions.decisions:  # the first ones will be about what this page shows
         labels = digest(label.class_id for label in material.labels)

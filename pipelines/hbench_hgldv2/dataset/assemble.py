@@ -139,12 +139,16 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     # looked for first: what is missing is refused before anything is written
     metadata = {} if raw is None else _metadata(work, raw)
     mapping = read_rows(work / "mapping.csv", Placed)
+    # what `assign` has written, for the splits of which there were images: groups of landmarks that
+    # decisions place nowhere
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
     record = made_by("assemble", inputs, {})
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     splits = _rows_by_split(selection, mapping, assigned)
+    # made before anything is written: what does not form a tree is refused here
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
+    # by split, how many landmarks have their group from where
     counts = {split: _by_source(rows) for split, rows in splits.items()}
 
     for split, rows in splits.items():
@@ -154,9 +158,11 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
 
     write_text(work / "hierarchy.csv", rows_text(chain.from_iterable(splits.values()), Sourced))
     sources = {path.name: sha256(path) for path in inputs}
+    # pairs of near labels in different groups; the card shows the first ones
     odd = _inconsistencies(mapping, work / "embeddings.npz")
     write_text(work / "card.md", card(splits, odd[:SHOWN_PROBLEMS], sources))
 
+    # level 1 of each tree is the kind, level 2 the super-category
     for split, tree in trees.items():
         terminal.say(
             counts_text(f"{split}: {len(tree.names[1])} super-categories; landmarks", counts[split])
@@ -419,8 +425,9 @@ def card(
     """Write the card as Markdown from rows per split, inconsistencies, and the sha256 of the
     inputs.
     """
+    # by split, how many landmarks each super-category has
     groups: dict[str, Counter[str]] = {}
-    kinds: dict[str, str] = {}
+    kinds: dict[str, str] = {}  # natural or human-made, by super-category
     for name, rows in splits.items():
         labelled = _labelled(rows)
         groups[name] = Counter(row.hierarchical_label for row in labelled)

@@ -60,8 +60,10 @@ def run(
     hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_landmarks.csv
     """
     placed = groups_in(work / "mapping.csv")
+    # only labels with a group can give one to an image
     labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id in placed]
     with open_table(landmarks) as lines:
+        # by the id of an image
         landmark_of = {row["id"]: int(row["landmark_id"]) for row in csv.DictReader(lines)}
     ids = [name for name in ids_of(images) if name in landmark_of]
     if not ids:
@@ -70,6 +72,7 @@ def run(
             expected="the same image ids in both",
         )
 
+    # a row per landmark: the group for which most of its images vote, and their share
     rows = assign(
         rows_of(images, ids),
         [landmark_of[i] for i in ids],

@@ -69,6 +69,7 @@ def run(
             f"{target} is not a picture", expected="a name that ends in " + ", ".join(FORMATS)
         )
 
+    # given files, else those that `assemble` has written
     paths: dict[str, Path] = dict(released) or {
         split: path for split in SPLITS if (path := file_of(work, split)).exists()
     }
@@ -79,9 +80,11 @@ def run(
             fix="hbench hgldv2 assemble, or --released SPLIT FILE",
         )
 
+    # by split and landmark, how many images it has; unknown without the metadata
     images = {split: images_of(raw, split) for split in splits} if raw else {}
     numbers = counts_of_hierarchy(splits, images)
     target.parent.mkdir(parents=True, exist_ok=True)
+    # drawn under another name, so that a picture is there whole or not at all
     with replacing(target) as temporary:
         draw(temporary, splits, images, target.suffix.removeprefix("."))
     _show(numbers, as_json=as_json)
@@ -177,12 +180,15 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
         sizes[split] = Counter(row.hierarchical_label for row in rows)
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in rows}
     kinds.pop("", None)  # landmarks without a super-category
+    # largest first, over all splits
     names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
+    # the bars of a super-category, one for each split, fill 0.8 of the step from tick to tick
     width = 0.8 / len(sizes)
 
     for number, (split, size) in enumerate(sizes.items()):
         shift = (number - (len(sizes) - 1) / 2) * width  # of a split's bars from the ticks
         for kind, colour in zip(offered(sorted(kinds.values())), itertools.cycle(COLOURS)):
+            # the places of the super-categories of this kind: a kind has a colour, a split a shade
             at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)
             heights = [size[names[place]] for place in at]
             axes.bar(

@@ -57,9 +57,11 @@ def run(
     """
     labels = read_rows(work / "labels.csv", Label)
     large = len(labels) > FAISS_FROM
+    # from FAISS_FROM labels on: plain k-means and its repetition on samples would take too long
     algorithm = algorithm or ("faiss" if large else "kmeans")
     if resamples is None:
         resamples = 0 if large else RESAMPLES
+    # pairs of labels that decisions put into one group (must) or into two (cannot)
     links = links_of(decisions_in(work, decisions))
     described = {
         "k": k,
@@ -71,6 +73,7 @@ def run(
         "links": [sorted(map(list, links.must)), sorted(map(list, links.cannot))],
     }
     record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)
+    # clusters.csv was made from the same files by the same settings
     if is_done(record, work / "clusters.csv"):
         return
 

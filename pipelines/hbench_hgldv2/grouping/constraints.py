@@ -49,6 +49,7 @@ def collapse(
     known = set(class_ids)
     for together in links.must:
         present = [i for i in together if i in known]
+        # a chain joins them as well as all pairs do
         graph.add_edges_from(pairwise(present))
 
     numbers: dict[str, int] = {}
@@ -56,6 +57,7 @@ def collapse(
         (sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0]
     )
     for number, part in enumerate(parts):
+        # which node each label is of
         numbers |= dict.fromkeys(part, number)
     apart: set[tuple[str, str]] = set()
     for group in links.cannot:

@@ -73,6 +73,7 @@ def run(
     # the record names a local encoder without its folder, and tells it by its weights' sha256
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
+    # files of a local encoder; none of one that is named
     weights = _weights_of(local)
     identity = sha256(weights[0]) if weights else ""
     record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})

@@ -44,6 +44,7 @@ def details(
     numbers = np.asarray([clusters[i] for i in ids])
     similar = vectors @ centroids(vectors, numbers).T  # (n, k)
     to_own_centre = similar[np.arange(len(ids)), numbers]  # (n,)
+    # (n,) each: the nearest other cluster, and by how much the own one is nearer
     nearest, margins = _next_nearest(similar, numbers)
     medoids = [names[ids[place]] for place in _medoids(similar, numbers)]
     scores = silhouettes(vectors, numbers.tolist())  # (n,)

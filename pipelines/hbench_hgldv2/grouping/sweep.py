@@ -73,10 +73,12 @@ def run(
         )
 
     labels = read_rows(work / "labels.csv", Label)
+    # a number that is named twice is tried once
     settings = [ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
     inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
     record = made_by("sweep", inputs, described)
+    # an iterator: a setting is clustered as its row is asked for, below
     swept = sweep(
         [(label.class_id, label.label) for label in labels],
         load(work / "embeddings.npz", labels),
@@ -89,7 +91,7 @@ def run(
         rows = list(bar.track(swept, total=len(settings), description="k"))
     write_rows(work / "sweep.csv", rows, Swept, record=record, counts={"rows": len(rows)})
     _show(rows)
-    terminal.say(proposal(rows))
+    terminal.say(proposal(rows))  # which k to take, in words
 
 
 def proposal(rows: Sequence[Swept]) -> str:

@@ -93,6 +93,7 @@ def run(
 def propose(work: Path, source: FactSource, *, least: int) -> None:
     """Make taxonomy.csv and taxonomy_removed.csv with facts from a source. `least`: the landmarks
     below an ancestor that is kept."""
+    # facts come from Wikidata, so that only labels with its ids take part
     labels = [
         label for label in read_rows(work / "labels.csv", Label) if QID.fullmatch(label.class_id)
     ]
@@ -107,6 +108,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
     landmarks = {label.class_id: label.landmarks for label in labels if label.landmarks}
     tree, removed = taxonomy(parents, landmarks, least=least)
     names = {label.class_id: label.label for label in labels}
+    # kept ancestors are no labels: their names are fetched
     others = sorted(set(tree) - set(names) - {ROOT})
     names |= {class_id: name.text or class_id for class_id, name in source.names(others).items()}
     nodes = rows(tree, names)
@@ -119,6 +121,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
         record=record,
         counts={"edges": len(removed)},
     )
+    # the tree as an indented list; a root is of depth 0 and not shown
     terminal.show(
         "\n".join(
             f"{'  ' * (row.depth - 1)}{row.label} ({row.landmarks:,}, {row.kind})" for row in nodes
@@ -246,6 +249,7 @@ def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
         node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()
     }
     _root, *below = nx.dfs_preorder_nodes(tree, ROOT, sort_neighbors=sorted)
+    # the tree has one parent of each node; others are kept as `alternatives`
     parent = {child: above for above, child in tree.edges}
     nodes = []
     for node in below:

@@ -122,6 +122,7 @@ def decisions_of(
     a group of two kinds.
     """
     groups: dict[str, Group] = {}
+    # {class id: groups in which the files have it}; of a file the id is made of the text
     placed: Mapping[str, set[str]] = defaultdict(set)
     for row in (row for rows in files for row in rows if row.hierarchical_label):
         group = groups.setdefault(

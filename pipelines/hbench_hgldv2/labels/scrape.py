@@ -182,6 +182,7 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
     if is_done(record, work / "classes.csv", work / "links.csv"):
         return
 
+    # None: all
     limit = settings.get("limit")
     landmarks = [
         row for split, file in files.items() for row in read_landmarks(file, split)[:limit]
@@ -241,8 +242,10 @@ def resolve(
     Raises IntegrityError unless every title is exactly one of found, redirected, missing, invalid,
     no_item.
     """
+    # {category: the title of its page}
     titles = {landmark.category: title_of(landmark.category) for landmark in landmarks}
     unique_titles = list(dict.fromkeys(titles.values()))
+    # by title: what became of it, and the item of Wikidata, "" for none
     pages = find_pages(unique_titles, source)
     unaccounted = [
         title
@@ -254,6 +257,7 @@ def resolve(
             "titles are not accounted for", expected="one outcome each", found=examples(unaccounted)
         )
 
+    # by the id of an item: of which classes it is
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)

@@ -60,7 +60,8 @@ REDIRECT_TEMPLATES = (
 
 
 def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
-    """Make a source of the two APIs, and of the query service for P373."""
+    """Make a source of facts that asks the APIs of Commons (pages) and Wikidata (entities), and the
+    query service for P373, "Commons category", which the APIs cannot be asked about backwards."""
 
     def read(
         endpoint: str,
@@ -76,7 +77,7 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         for batch, answers in client.ask_batched(endpoint, params, name, values):
             if not isinstance(answers, Refused):
                 known |= reader([answer.data for answer in answers], batch)
-            elif name == "titles":
+            elif name == "titles":  # any text may be a title: a refusal is no missing page
                 raise SourceError("the API refuses a single title", found=answers.why)
             else:  # as the API itself writes an item that does not exist
                 missing = {"entities": {i: {"missing": True} for i in batch}}

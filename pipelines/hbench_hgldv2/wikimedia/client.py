@@ -287,8 +287,10 @@ class Client:
     def _try(
         self, endpoint: str, params: Mapping[str, str], *, posts: bool
     ) -> tuple[Verdict, Answer]:
-        """Send one request, no sooner than 1/rate seconds after the previous one. `posts`: send it
-        as a form, and not in the address."""
+        """Send one request, no sooner than 1/rate seconds after the previous one; return what is to
+        be done with the answer (taken, asked again), and the answer. `posts`: send it as a form,
+        since a long list of ids does not fit into an address."""
+        # `_last`: when the previous request was sent; `_warned`: warnings that were told already
         too_early = self._last + 1 / self.manners.rate - self.clock.monotonic()  # seconds
         if too_early > 0:
             self.clock.sleep(too_early)

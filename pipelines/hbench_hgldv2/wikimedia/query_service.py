@@ -75,12 +75,16 @@ class QueryService:
         self._endpoint = servers.query
 
     def pages(self, titles: Sequence[str]) -> dict[str, facts.Page]:
+        """The pages of some titles on Commons, with the items of Wikidata that link to them, "" for
+        none."""
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
+        # by the address of the page, then by its title
         items = {row["page"]: row["item"] for row in rows if "item" in row}
         items = {
             unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item
             for page, item in items.items()
         }
+        # the service does not know which pages exist: all are taken to do so
         return {title: facts.existing_page(title, items.get(title, "")) for title in titles}
 
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
