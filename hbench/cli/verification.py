@@ -113,8 +113,8 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Within the block, let SIGTERM end this process as `sys.exit` does: temporary folders are
-    removed, and the command that is running is ended, too."""
+    """Within the block, let SIGTERM end this process as `sys.exit` does, so that temporary folders
+    are removed."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)  # the code that a shell gives a process ended by a signal

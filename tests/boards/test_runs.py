@@ -347,8 +347,8 @@ def test_a_row_is_placed_by_a_metric_that_is_no_share(place):
         call("leaderboard", "add", "toy", f"{method}.json", "--to", "elsewhere.toml").stderr
         for method in (better, worse)
     ]
-    assert "place 1 of 1 by hops@1" in said[0]
-    assert "place 2 of 2 by hops@1" in said[1]
+    assert "place 1 of 1 among" in said[0]
+    assert "place 2 of 2 among" in said[1]
 
 
 def test_a_report_that_is_added_is_placed_and_shown_with_its_setup(added):

@@ -13,11 +13,13 @@ another seed would move them by, where the row says so.
 
 import math
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import FrameType
 
 from hbench.boards import Row, RunProvenance
 from hbench.boards.proof.verification import CONTENT, Check
@@ -94,17 +96,46 @@ def make(row: Row, out: Path) -> Path:
         )
 
     words = command_of(row.run.made, out, Path(row.run.file).name)  # nothing of a row's folders
-    done = subprocess.run(  # what it prints is told apart from what is found
-        [sys.executable, "-m", "hbench", *words], check=False, stdout=subprocess.DEVNULL
-    )
+    code = _exit_code_of([sys.executable, "-m", "hbench", *words])
     made = out / Path(row.run.file).name
-    if done.returncode or not made.exists():
+    if code or not made.exists():
         raise HBenchError(
-            f"the command of {row.method} did not make {made.name} (exit code {done.returncode})",
+            f"the command of {row.method} did not make {made.name} (exit code {code})",
             found=shlex.join(["hbench", *words]),
             fix="what it says above is what it lacks",
         )
     return made
+
+
+def _exit_code_of(command: Sequence[str]) -> int:
+    """Run a command to its end, and return its exit code. What it prints to stdout is not shown,
+    so that it is told apart from what is found. SIGTERM ends the command first and then this
+    process, as `sys.exit` does, also while the command is being started."""
+    signals: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        signals.append(number)
+        for process in started:
+            process.terminate()
+
+    former = signal.signal(signal.SIGTERM, end)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        started.append(process)
+        if signals:  # it came before there was a process to end
+            process.terminate()
+        code = process.wait()
+    except BaseException:  # an interrupt, which the command got from the terminal, too
+        for process in started:
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    if signals:
+        sys.exit(128 + signals[0])  # the code that a shell gives a process ended by a signal
+    return code
 
 
 def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
