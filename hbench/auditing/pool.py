@@ -98,7 +98,9 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
     joined = from_names(
         [each.item for each in members], [each.path for each in members], levels=data.levels
     )
+    # one manifest of all splits; their pictures are in one folder
     joined = replace(joined, picture=next(iter(data.tests.values())).picture)
+    # (N,): the row of each item among the vectors, which are not copied
     places = embedding_files.align(vectors, joined.items)
     split = np.array([each.split for each in members], dtype=object)
     return Pool(joined, split, SelectedRows(vectors.vectors, places), tuple(remarks))

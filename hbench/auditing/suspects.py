@@ -72,6 +72,7 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     strangeness = Strangeness.of(votes, distances)
     evidence = Evidence(votes)
     everyone = np.arange(len(votes.classes))
+    # for each item the best class of another branch, and the best sibling, with the evidence for it
     found = evidence.alternatives(everyone, votes.classes)
     sizes = np.bincount(votes.classes, minlength=len(votes.paths))[votes.classes]
     # the votes of a class of one or two items say nothing of its nearest relatives
@@ -83,6 +84,7 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     group = np.zeros(len(everyone), np.int64)
     for number, each in enumerate(groups, start=1):
         group[each.items] = number  # 0 is that of items in no group
+    # which share of labels that are wrong together the search for groups finds
     recall = recall_of_groups(votes, strangeness)
     of_far = Candidates(FAR, found.far, is_far, group, recall.far)
     of_near = Candidates(NEAR, found.near, ~is_far, group, recall.near)
@@ -111,9 +113,11 @@ def _list_of_kind(
     """
     best = some.best
     everyone = np.arange(len(best.evidence))
+    # what is seen of every item: its evidence against the label, and how strange it is
     seen = Seen.of(everyone, best, strangeness)
     is_alone = some.group == 0
     observed = seen.at(np.isfinite(best.evidence) & is_alone)
+    # from what is seen to how sure a label is wrong
     curve = calibrate_sureness(evidence, strangeness, observed, is_far=some.kind == FAR)
 
     # evidence of 0 or less speaks for the label

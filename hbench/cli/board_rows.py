@@ -124,6 +124,7 @@ def add(
     from hbench.boards import runs as leaderboard_runs
 
     details = said.details(dim)
+    # the leaderboard and the row of a report by another program; None for one of `hbench evaluate`
     carried = leaderboard_runs.carried_row(report, name, details)
     if carried is None:
         reported = _row_of(report, name, details)
@@ -133,6 +134,7 @@ def add(
     path = to or leaderboard_runs.target(name)
     # a file that is named stands for itself: it may have rows that the leaderboard has elsewhere
     beside = board if to is None else board.model_copy(update={"rows": ()})
+    # the rows that the new one replaces
     gone = leaderboard_runs.add(row, beside, path, replace=replace)
     if gone:
         say(f"replaced {', '.join(each.method for each in gone)} in {path}")

@@ -45,6 +45,7 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     ) as progress:
         total = progress.add_task("all files", total=bytes_to_come)
         tasks: dict[str, TaskID] = {}
+        # files come in several threads, and `tasks` is theirs together
         lock = threading.Lock()
 
         def on_progress(source: RemoteFile, what: str, number: int) -> None:
@@ -57,7 +58,7 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
                         progress.remove_task(tasks.pop(source.file))
                     return
 
-                if source.file not in tasks:
+                if source.file not in tasks:  # the first word of this file
                     part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
                     came = part.stat().st_size if part.exists() else 0  # in an earlier run
                     tasks[source.file] = progress.add_task(

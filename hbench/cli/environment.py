@@ -130,6 +130,7 @@ def _processor() -> dict[str, Any]:
             (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
             model,
         )
+    # with several libraries loaded any of them may have multiplied
     blas = [
         f"{library['internal_api']} {library.get('architecture', '')}".strip()
         for library in threadpool_info()

@@ -209,6 +209,7 @@ def command(
     named = source.named(given, data, unit, promise.items(on, data, given))
     for warning in named.warnings:
         say(f"note: {warning}")
+    # answers by a threshold; None where nothing is promised
     trusted = promise.answers(named, data, on, source)
     compared = None if against is None else _compare_with_predictions(named, data, against, unit)
     if page is not None:
@@ -217,6 +218,7 @@ def command(
         write_page(named, page, trusted)
         say(f"wrote {page}")
     if output is not None:
+        # with a promise only what may be said is written, and not whole paths
         written = named if trusted is None else trusted
         written.write(output)
         say(f"wrote {output}")

@@ -142,6 +142,7 @@ def score_sizes(
     from hbench.evaluation.variants import smaller
 
     vectors = given.embeddings("a smaller size")
+    # the directions of most variance, if they were asked for; else None
     components = _components(options, vectors, data, scoring)
     whole = smaller.whole_size(vectors)
     sizes = smaller.sizes_of(

@@ -229,6 +229,7 @@ def _best_of_sweep(
         say(f"trial {folder.name}, of {number}")
         _train(trial, folder, replace(run, resume=resume), is_trial=True)
 
+    # trials are compared by validation, so a sweep without one gets it
     if not sweep.resolved().validation:
         say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
     trials: list[Trial] = []
@@ -272,6 +273,7 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
     if run.threads:
         torch.set_num_threads(run.threads)
     with join_processes(run.device) as processes:
+        # bars of training, with steps in front of the percents
         bars = steps_first()
         bars.disable |= not processes.first  # of several processes the first alone shows anything
         with bars:

@@ -206,6 +206,7 @@ class NamesOptions:
         manifests = load(self.source).manifests
         if self.split is not None and self.split not in manifests:
             raise UnknownName("split", self.split, manifests)
+        # the rows of all splits together, each path with its number of items
         return name_table_of([manifests[self.split]] if self.split else list(manifests.values()))
 
 
@@ -273,6 +274,7 @@ def show_command(
     from hbench.tree.statistics import statistics
 
     table, mended = names.read()
+    # items (C,): how many each class of the finest level has
     tree, items = mended.table.tree()
     figures = statistics(tree, items)
     if as_json:
@@ -330,6 +332,7 @@ def validate_command(
     from hbench.tree.names import find_problems, refuse
     from hbench.tree.record import write_mended
 
+    # the names as they stand, and what the policies asked for make of them
     table, mended = names.read()
     problems = find_problems(table)
     left = find_problems(mended.table)
@@ -341,6 +344,7 @@ def validate_command(
         if names.policies:
             show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
             show("\n".join(problem_lines(mended.table, left, most=most)))
+    # raises, with exit code 3, where problems are left
     refuse(left, names.source)
     after = " after its policies" if names.policies else ""
     say(f"{names.source} is a tree{after}: {_sizes_in_words(mended.table.tree()[0])}")
@@ -403,6 +407,7 @@ def export_command(*, out: Path | None, kind: str | None, names: NamesOptions) -
             suffix.removeprefix("."),
             [name.removeprefix(".") for name in tree_files.WRITERS],
         )
+    # of the names after the policies; the numbers of items are not written
     tree, _ = names.read()[1].table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
@@ -426,6 +431,7 @@ def draw_command(*, out: Path, by_items: bool, names: NamesOptions) -> None:
 
     refuse_suffix(out)
     tree, items = names.read()[1].table.tree()
+    # how tall the boxes are: by items, or all classes alike
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
     draw_tree(tree, sizes, f"{Path(names.source).stem} · {int(sizes.sum()):,} {unit}").write(out)
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")

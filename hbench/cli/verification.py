@@ -101,6 +101,7 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
     said = []
     with _ended_in_order(), TemporaryDirectory(prefix="hbench-rerun-") as temporary:
+        # a folder that is not there yet, as what makes the files expects
         folder = out or Path(temporary) / "again"
         for number, row in enumerate(rows):
             if len(rows) > 1:
@@ -157,6 +158,7 @@ def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: 
     from hbench.boards import read_board_file
     from hbench.boards.proof import fetched
 
+    # the files of the folder by what they hold, so that names do not count
     kept = fetched.contents_in(folder)
     verdicts = []
     found: set[str] = set()
@@ -315,6 +317,7 @@ def _rows_to_verify(
     verdicts += [
         RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers
     ]
+    # {number of a row: in words, which one it replaces, and how its scores change}
     replaced = {n: in_place_of(board.rows[n], old) for n, old in changes.replaced.items()}
     return RowsToVerify(_asked(changes.rows, board, method), verdicts, replaced)
 

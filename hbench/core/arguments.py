@@ -307,6 +307,7 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
     members = typing.get_args(member) if typing.get_origin(member) in UNIONS else (member,)
     if not all(isinstance(each, type) and each in ELEMENTS for each in members):
         return None
+    # `member` may be a union, such as str | Path: one kind for each
     kinds = _kinds(member)
     names = " or ".join(ELEMENTS[each] for each in members)
 

@@ -258,6 +258,7 @@ def npy_header(file: IO[bytes]) -> NpyHeader:
     except Exception as error:
         # numpy's parser is Python's: SyntaxError, TokenError, RecursionError, MemoryError …
         raise ValueError(f"its header cannot be read: {type(error).__name__}") from None
+    # the header is a Python literal: True would be taken for a length of 1
     if any(isinstance(width, bool) or width < 0 for width in shape):
         raise ValueError(f"shape {shape}")
     return NpyHeader(shape, fortran, dtype)

@@ -221,6 +221,7 @@ class Manifest:
             if self.ignore is None
             else [self.query, self.gallery, self.ignore]
         )
+        # "<": the same bytes on every machine
         classes = place[self.labels[:, -1]][rows].astype("<i4")
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)

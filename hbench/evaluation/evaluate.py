@@ -187,6 +187,7 @@ def report_on(
     tables = []
     for name, job in jobs.items():
         assert job.top is not None
+        # a worker fills a copy of `top`, which does not come back
         if not job.top.kept.all():
             raise UsageError(
                 "first results are not kept by the workers of a cluster",

@@ -246,6 +246,7 @@ def partial_labels_of(data: Dataset) -> list[str]:
     for name, test in data.tests.items():
         # all paths of all items, those of one item not side by side
         labels, items = test.paths.all_labels()
+        # (paths,): to how many levels the path of each is known
         known = known_levels(test.tree)[labels[:, -1]]
         if not (known < test.tree.depth).any():
             continue
@@ -255,6 +256,7 @@ def partial_labels_of(data: Dataset) -> list[str]:
         ends_early = np.zeros(len(test), bool)
         np.maximum.at(best, items, known)
         ends_early[items[known < test.tree.depth]] = True
+        # of the queries, how many are known to level 1, 2, …; none to level 0
         counts = np.bincount(best[test.query], minlength=test.tree.depth + 1)[1:].tolist()
         parts = [
             f"{count:,} to {level}"

@@ -79,6 +79,7 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         conditions = replace(whole, levels=whole.levels[: each.counts.shape[1] - 1])
         asked = len(each.tied)
         tied = int(each.tied.sum())
+        # queries without a positive at any level; column 0 are items that share none
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(has_inversion(conditions.relevance(each.counts), each.counts).sum())
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "

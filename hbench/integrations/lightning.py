@@ -56,6 +56,7 @@ class HierarchicalScores(Callback):
                 expected='{"embeddings": …, "labels": …}',
                 found=f"{type(outputs).__name__}",
             )
+        # detached: the graph of the batch need not be kept until the epoch ends
         self.embeddings.append(outputs["embeddings"].detach())
         self.labels.append(outputs["labels"])
 

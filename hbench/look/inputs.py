@@ -116,6 +116,7 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
         reports.read_by_query(path, document) if path.is_file() else None
         for path, document in pairs
     ]
+    # what runs are called where no names are given
     shown = [document.method or path.stem for document, path in zip(documents, paths, strict=True)]
 
     return [

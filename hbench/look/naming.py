@@ -102,6 +102,7 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
     said_names = [*named.numbering.names[level], "nothing"]  # the last one is that of BELOW
     # the numbering begins with the tree's own nodes: equal numbers are equal nodes
     truth, said = _known_at(named, level)
+    # pairs (2, p): each different (truth, said), with its number of items
     pairs, counts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
     of_class = np.bincount(truth, minlength=len(names))
 

@@ -239,9 +239,11 @@ def batch_of_arguments(
     labels (N, L) and self_index (B,); in pytorch-metric-learning's, mined pairs, references and
     their labels. Without references, the queries rank the batch itself.
     """
+    # which of the two orders it is shows in the type of the third argument: a tensor is references
     pairs, refs, ref_labels, self_index = _pairs_or_references(third, fourth, fifth)
     wide = wide_labels(labels, embeddings, "labels", "embeddings")
     if refs is None and ref_labels is None:
+        # each query stands in the list at its own place
         everyone = torch.arange(len(wide), device=wide.device)
         return LossBatch(embeddings, wide, embeddings, wide, everyone, pairs)
     if refs is None or ref_labels is None:

@@ -52,6 +52,7 @@ class LossEntry:
         not have or cannot use.
         """
         self.refuse_unknown(name, params)
+        # `parameters`: {name: default}; REQUIRED marks those that have none
         missing = [
             p for p, default in self.parameters.items() if default is REQUIRED and p not in params
         ]

@@ -340,6 +340,8 @@ class _Layout(NamedTuple):
 
 def _layout(pairs: _Pairs) -> _Layout:
     """Compute the sizes of all tiles, forward and backward, with one wait for the GPU."""
+    # levels (Q, N); by_level (Q, N): items in order of their level; table (Q, L+1, L+1): what an
+    # item of one level weighs for a positive of another
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
     depth = table.shape[1] - 1
@@ -378,6 +380,7 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
         first += len(places)
         if reach == 0:  # no item weighs anything for them: their sums stay 0
             continue
+        # (Q, N): what each item weighs for positives of this level
         weight = pairs.table[:, level].gather(1, sorted_levels)
         for query, place in _padded(
             places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)

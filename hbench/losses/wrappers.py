@@ -75,6 +75,7 @@ class CrossBatchMemory(nn.Module):
         self.warm_up = warm_up
         self.batch_weight = batch_weight
         self.memory_weight = memory_weight
+        # buffers, so that checkpoints keep the queue, and .to() moves it
         self.register_buffer("embeddings", torch.empty(0, 0))
         self.register_buffer("labels", torch.empty(0, 0, dtype=torch.int64))
         self.register_buffer("stored", torch.zeros((), dtype=torch.int64))  # embeddings seen so far

@@ -155,6 +155,7 @@ def differences_of(
 
     Raises ComparisonError when the queries or all metrics differ, UnknownName for the unit.
     """
+    # {(test, query): its row}
     order = _row_by_query(first)
     other = _row_by_query(second)
     if order.keys() != other.keys():

@@ -206,6 +206,7 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
             fix="hbench evaluate … --by-query FILE.parquet writes them",
         )
 
+    # a metric may be undefined for a query; its name, test and classes may not
     nameless = [
         name for name in table.column_names if name not in metrics and table[name].null_count
     ]
@@ -239,6 +240,7 @@ def table_beside(
         ) from None
 
     metadata = table.schema.metadata or {}
+    # what the table says of the report that it belongs to; it must be what this one says
     marks = {key: metadata.get(key.encode(), b"none").decode() for key in document.marks()}
     differing = [key for key, mark in document.marks().items() if marks[key] != mark]
     if differing or not set(columns) <= set(table.column_names):

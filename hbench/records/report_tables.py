@@ -89,6 +89,7 @@ def tables(document: Document) -> list[PrintedTable]:
     Levels run fine to coarse; a cell is the score ± half its 95 % interval.
     """
     levels = list(reversed(document.levels))
+    # {metric without its level: {level: score}}
     rows: dict[str, dict[str, Score]] = {}
     for name, score in document.scores.items():
         parsed = MetricName.parse(name)
@@ -103,6 +104,7 @@ def tables(document: Document) -> list[PrintedTable]:
     for name, scores in spread.items():
         if name in kept:
             cells.append((name, *(margin(name, scores[level]) for level in levels)))
+    # names of what the table by level has: the finest level is left out of a name
     covered = {
         name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels
     }

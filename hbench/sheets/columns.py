@@ -193,6 +193,7 @@ def _item_of(
 def _refuse_item(names: Sequence[str], rest: Mapping[str, ColumnValues]) -> None:
     """Raise DataError for a table of items without a column of ids, with advice on how to name one;
     `names`: of all its columns; `rest`: those that have no other part."""
+    # columns that could be ids, but for their names; numbers of rows are none
     unique = [name for name, each in rest.items() if each.is_unique and not each.counts_rows]
     if _are_values(names):
         raise DataError(
@@ -249,9 +250,11 @@ def _with_levels(
     """
     notes: list[str] = []
     left_out = dict(columns.left_out)
+    # columns that are called by ranks beside an id of a taxon: what else is there is no level
     if by_rank := _rank_columns_of_taxa([*rest, *left_out, columns.item or ""], rest):
         left_out |= {name: "not a rank" for name in rest if name not in by_rank}
         rest = {name: rest[name] for name in by_rank}
+    # measurements, dates, running numbers and the like, each with the reason
     for name, why in _no_classes(rest, of_items=of_items).items():
         left_out[name] = why
         rest = {other: each for other, each in rest.items() if other != name}

@@ -83,6 +83,7 @@ def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
     """The rows of a document, still to be read, and of which form it is: told by the keys that each
     tool writes. Raises DataError for results that have numbers in place of names."""
     if isinstance(value, list):
+        # results in COCO's form name their classes by numbers, which another file explains
         if value and isinstance(value[0], dict) and value[0].keys() >= ITEM_OF_RESULTS:
             raise DataError(
                 f"{source} has the numbers of categories, and not their names",

@@ -169,8 +169,10 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
         item, *rest = table.column_names
     items = texts(table, item)
     score = _column(table.select(rest), SCORES)
+    # of each level, coarse to fine, the columns of its name and its chance
     by_rank = _level_columns(rest, levels) or _numbered_columns(rest, levels)
     classes = [name for name in rest if name in names or _last(name) in names]
+    # "Predicted 1", "Predicted 2" …: candidates, the best one first
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
     if by_rank:
         rows, form = _rows_of_level_columns(table, items, by_rank, score)

@@ -211,6 +211,7 @@ def _records_in(value: Any) -> list[dict[str, Any]]:
 
 def _table_of_records(records: Sequence[dict[str, Any]]) -> pa.Table:
     """The columns of some records: numbers and texts as texts, lists of texts as lists."""
+    # keys of all records, in the order in which they come first; a record may lack some
     names = dict.fromkeys(key for record in records for key in record)
     columns = {}
     for name in names:

@@ -197,6 +197,7 @@ def _train_and_score(
         run.restore(checkpoints.latest(out))
     elif resume and processes.first and (out / RECIPE).exists():
         watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
+    # trackers are told by one process alone
     names = track if processes.first else ()
     with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
         # not before, for a refused recipe leaves no run
@@ -256,6 +257,7 @@ def _learn(
             # with the step of every validation: a run may stop there, and have no other line
             if last or step.skipped or is_validated or step.step % recipe.log_every == 0:
                 log.step(step)
+            # `run.step`: of the last step that was launched; `step` was read
             if step.step < run.step:
                 # the device is ahead: validate and save only after the last of the steps that were
                 # read together

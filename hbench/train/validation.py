@@ -56,6 +56,7 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
     depth = manifest.levels.index(level) + 1 if level else len(manifest.levels)
     paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
+    # of a single class there would be nothing to confuse it with
     if len(chosen) < 2 or len(chosen) == len(set(paths)):
         raise ConfigError(
             "the validation has too few or all of the training classes",
@@ -95,6 +96,7 @@ def validation_scores(
     """Score the current model on `held`, the dataset of the held-out classes: the scores by metric,
     the one that chooses among them. The first process scores; all get the scores."""
     manifest = held.tests[VALIDATION]
+    # (N, D): every process embeds a part, and all get the whole
     vectors = embed_all(run.tested, held.name, manifest, recipe, processes)
     scores: dict[str, float] = {}
     if processes.first:

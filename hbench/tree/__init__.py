@@ -383,9 +383,11 @@ def check_nested(
         nodes = labels[:, level]
         above = labels[:, level - 1]
         # one of the parents of each node is noted: with one alone, all rows have it
+        # the different nodes, and the place of each row's node among them
         values, place = distinct(nodes)
         parent = np.empty(len(values), dtype=labels.dtype)
         parent[place] = above
+        # nodes of which some row has another parent than the one that was noted
         bad = np.unique(nodes[parent[place] != above])
         if len(bad):
 

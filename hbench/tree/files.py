@@ -174,6 +174,7 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
             fix="--separator names what stands between the names of a path",
         )
 
+    # inner nodes may have lines of their own: they are in the paths of their leaves
     leaves = with_unique_names(leaves_among(split_path(line, mark) for line in lines))
     levels = chosen.levels or levels_of(lines, mark)
     facts = (f"separated by {mark}", f"{len(levels)} levels")

@@ -353,6 +353,7 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
 
     for (place, name), items in spaced.items():
         yield TreeProblem("spaces", table.levels[place], name, (), items)
+    # spellings that people would take for one name, each with its number of items
     for path, spellings in look_alikes(table).items():
         if len(spellings) > 1:
             level = table.levels[len(path) - 1]

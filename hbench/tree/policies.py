@@ -285,6 +285,7 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
     """A node is its whole path: the same name under another parent is another node, shown as "name
     (parent)".
     """
+    # {key of a node, its namespace and its names: the paths that lead to it}
     paths: dict[Key, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth, key in enumerate(table.keys(row), start=1):
@@ -294,6 +295,7 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
     taken = {(key[0], key[1][-1]) for key, places in paths.items() if len(places) == 1}
     shared = {path: key for key, places in paths.items() if len(places) > 1 for path in places}
     shown: dict[Row, str] = {(): ROOT}
+    # parents before their children, whose names may hold theirs
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
         # a leaf below itself is shown as the leaf
         repeated = table.one_namespace and path[-2:-1] == path[-1:]

@@ -44,6 +44,7 @@ def write_mended(
 
     about = {
         "source": source.name,
+        # of a file alone: a dataset or a folder has no bytes of its own
         "sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else None,
         "policies": list(policies),
         "levels": mended.table.levels,

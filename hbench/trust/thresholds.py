@@ -108,18 +108,22 @@ class _Answers(NamedTuple):
 
     def by_unit(self, first: int = 0) -> Iterator[tuple[Values, Values, Values]]:
         """Some thresholds (n,) at once, from number `first` on, with what each of the G units says
-        there, and what of it is wrong, (n, G) each."""
+        there, and what of it is wrong, (n, G) each. Every change has the number of its threshold,
+        `at`, its unit, `of`, and how it changes both, `said` and `wrong`; `tried`: the thresholds.
+        """
         # at each threshold an item says more than at the one before: running sums by unit
         totals = np.zeros((2, self.units))
         for start in range(0, len(self.tried), AT_ONCE):
             here = (self.at >= start) & (self.at < start + AT_ONCE)
             some = self.tried[start : start + AT_ONCE]
+            # the place of each change in a table of thresholds and units
             cells = (self.at[here] - start) * self.units + self.of[here]
             size = len(some) * self.units
             more = [np.bincount(cells, each[here], size) for each in (self.said, self.wrong)]
             changes = np.stack(more).reshape(2, len(some), self.units)
             sums = np.asarray(np.cumsum(changes, axis=1) + totals[:, None], np.float64)
             totals = sums[:, -1]
+            # thresholds before `first` are gone through for their sums, and not given
             skipped = max(first - start, 0)
             if skipped < len(some):
                 yield some[skipped:], sums[0, skipped:], sums[1, skipped:]

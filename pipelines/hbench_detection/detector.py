@@ -46,6 +46,7 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
                 features, proposals, image_shapes
             )
             return found
+        # some proposed boxes, with the class (0: background) and offsets of the object each meets
         proposals, _, classes, offsets = self.select_training_samples(proposals, targets)
         shared = self.box_head(self.box_roi_pool(features, proposals, image_shapes))
         logits, boxes = self.box_predictor(shared)

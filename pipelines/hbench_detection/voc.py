@@ -82,6 +82,7 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
 
     corners = torch.tensor([each.edges for each in objects], dtype=torch.float32).reshape(-1, 4)
     corners[:, :2] -= 1  # left and top from 0; right and bottom, counted from 1, are now outside
+    # classes count from 1: 0 is the background
     numbers = torch.tensor([classes.index(each.name) + 1 for each in objects], dtype=torch.int64)
     difficult = torch.tensor([each.is_difficult for each in objects], dtype=torch.bool)
     return Boxes(corners, numbers, difficult)

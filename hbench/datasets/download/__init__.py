@@ -237,7 +237,7 @@ class Transfer:
     def _request_rest(self, url: str) -> bool:
         """Request the bytes that are missing on disk, once, and append what comes; return whether
         the file is complete now. Raises SourceError for what cannot be the file."""
-        here = self.here
+        here = self.here  # bytes on disk, of this or an earlier run
         if here and here == self.source.size:
             return True
 
@@ -250,12 +250,14 @@ class Transfer:
                 return self.here > 0
             start, self.total = start_and_length(answer, here)
             blocks = self.requester.blocks(answer, self.until)
+            # looked at first: a page of the server in place of the file is refused
             beginning = next(blocks, b"")
             if start == 0:
                 refuse_page(answer, url, beginning)
             self._refuse_other_size(url)
             if start == 0 and here:  # the server sends all of the file anew
                 self.discard()
+            # a later run asks for the rest only where the server's file is still the same
             write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
             self._append(chain([beginning], blocks), url, start)
 
@@ -352,7 +354,7 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
     }
 
     with path.open("rb") as file:
-        while block := file.read(1 << 22):
+        while block := file.read(1 << 22):  # 4 MiB
             for hasher in hashers.values():
                 hasher.update(block)
 

@@ -139,6 +139,7 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
     adopted = []
     for source in sources:
         name = Path(source.file).name
+        # where the file may lie: as in the download, at the top, or one folder down
         places = (existing / source.file, existing / name, *sorted(existing.glob(f"*/{name}")))
         for path in filter(Path.is_file, places):
             sums = verify(path, source)
@@ -225,6 +226,7 @@ def _fetch_or_verify(source: RemoteFile, job: DownloadOptions, state: str) -> Do
     target = job.folder / source.file
     with session() as opened:
         requester = Requester(opened, stop=job.stop)
+        # the checksum stands in another file of the publisher
         if source.md5_url and not source.md5:
             source = dataclasses.replace(source, md5=_md5_in(source.md5_url, requester))
         if state == "unchecked":

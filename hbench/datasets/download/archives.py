@@ -68,6 +68,8 @@ def unpack(
     with disk_errors(folder), _readable(archive):
         root.mkdir(parents=True, exist_ok=True)
         try:
+            # names that lead out of the folder are refused by `members`; a link on the disk may
+            # still do so
             for path, _, opened in members(archive):
                 if stop is not None and stop.is_set():
                     raise DownloadInterrupted
@@ -75,6 +77,7 @@ def unpack(
                 if not target.resolve().is_relative_to(root):
                     raise ValueError(f"{target} leads out of {root} by a link that lies there")
                 target.parent.mkdir(parents=True, exist_ok=True)
+                # under another name first: what has its name is whole
                 with opened() as body, temporary.open("wb") as file:
                     shutil.copyfileobj(body, file, BLOCK)
                 temporary.replace(target)

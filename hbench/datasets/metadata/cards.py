@@ -61,6 +61,7 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
         json.dumps(croissant(dataset, folder), indent=2, ensure_ascii=False) + "\n",
     )
 
+    # splits of the same levels are one configuration of Hugging Face, with classes in common
     for levels in {manifest.levels for manifest in dataset.manifests.values()}:
         splits = {
             name: manifest
@@ -239,6 +240,7 @@ def card_text(dataset: Dataset) -> str:
 
     A training set with other levels than the tests is a configuration of its own.
     """
+    # by configuration of Hugging Face, whose splits must have the same columns: their files
     configurations: dict[str, list[dict[str, str]]] = {"default": []}
     for name, manifest in dataset.manifests.items():
         files = configurations.setdefault(

@@ -237,6 +237,7 @@ def _boxes_of(
             left_out[reason] += 1
             continue
         box = [float(number) for number in annotation["bbox"]]
+        # how many boxes end outside of their picture
         over += _reaches_over(box, image)
         rows.append(
             {

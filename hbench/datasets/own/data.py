@@ -62,6 +62,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
                 fix="leave --policy, --item and --levels out",
             )
         manifest = manifests.read(path)
+        # a single manifest is a test; its version is its digest
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
 
     own = read_own_table(path, chosen or Chosen(), as_it_is=bool(policies))
@@ -215,6 +216,7 @@ def without_images(
             found=f"rows {examples(missing)}",
         )
 
+    # named by their rows: paths inside of a table may be missing, or repeat
     files = {f"{row:08}{_suffix_of(value)}": value["bytes"] for row, value in enumerate(values)}
     return (
         table.set_column(table.column_names.index(column), column, pa.array(list(files))),
@@ -304,6 +306,7 @@ def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
     values, or no row to test.
     """
     splits = np.asarray(own.splits, dtype=object)
+    # `splits`: what each cell means; a word that is none of these is kept as it is
     if unknown := sorted(set(splits) - {*SPLIT_WORDS.values(), UNUSED}):
         raise DataError(
             f"the column {own.columns.split} has unknown values",

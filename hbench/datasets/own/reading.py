@@ -64,6 +64,8 @@ def own_table_of(
             found=f"--taxon {chosen.taxon}",
         )
 
+    # texts such as "['a', 'b']" become lists, and lists that are paths become columns; in words,
+    # which
     table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
     table, of_paths = with_paths(table, several=chosen.several)
     facts = (*facts, *(of_paths or of_lists))  # lists that are paths are said once, as paths

@@ -100,6 +100,7 @@ def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> p
     several must have as many, and one with a single label has it in all of the rows. Raises
     DataError for other numbers, and for more labels than pairs of paths can be compared.
     """
+    # of every row, its labels in each of the columns
     by_row = list(zip(*cells.values(), strict=True))
     numbers = [max(map(len, of_row)) for of_row in by_row]
     if max(numbers, default=0) > MOST_PATHS:
@@ -120,6 +121,7 @@ def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> p
             found=f"{len(unequal):,} rows, such as {examples(dict.fromkeys(unequal))} labels",
         )
 
+    # a row that has n labels in some column comes n times
     table = table.take(pa.array(np.repeat(np.arange(len(table)), numbers)))
     for name, column in cells.items():
         repeated = [

@@ -273,6 +273,7 @@ def _read_table(
     if source.folder is not None:
         return _with_tree_of_source(_of_folder(source, source.folder), source), source.folder, {}
 
+    # the table, and the folder in which its file lies
     found, beside = _table_of(source)
     table = found.table
     table, item, images = without_images(table, source.image_column)

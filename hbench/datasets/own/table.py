@@ -184,6 +184,7 @@ class OwnTable:
 
     def _of_validation(self, split: str) -> list[str]:
         """What becomes of the rows that the column of splits calls a validation, if any are."""
+        # {word of the column: what it means beside the others}
         named = words.split_words(set(texts(self.table, split)))
         called = [word for word in named if word.strip().lower() in words.VALIDATIONS]
         if not called:
@@ -201,6 +202,7 @@ class OwnTable:
         """How many nodes each level has: a name below another parent is another node; an empty
         name, and one that marks the unknown, is none.
         """
+        # (N,): the node of each row, numbered within its level; all begin at the root
         path = np.zeros(len(self.table), np.int64)
         sizes = []
         for level in self.columns.levels:

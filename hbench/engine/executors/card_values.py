@@ -178,6 +178,7 @@ class CardView:
         self.codes = len(plan.ranker.code_ties)
         positives = max(1, plan.most_positives)  # a kernel takes no array without numbers
         self.lists = CardLists.empty(queries, positives, device)
+        # two of each: sorted, and before that part by part
         scores = torch.empty((2, queries, positives), device=device)
         codes = torch.empty((2, queries, positives), dtype=torch.uint8, device=device)
         left_out = torch.empty(queries, dtype=torch.int32, device=device)

@@ -124,6 +124,7 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
         client.register_plugin(
             Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name
         )
+        # of the files, for workers that do not see them; empty where all do
         contents = _contents(client, name, files)
         tasks = {
             client.submit(

@@ -121,6 +121,7 @@ def sum_up(
         for lowest in range(request.lowest, len(counts)):
             if len(ranks) == 0:
                 break
+            # the precision sum over the whole list of the positives of this level and above
             whole = sum_level(ranks, request, out, query, lowest)
             for h in range(out.graded.shape[1]):
                 grades = Grades(request.relevance[query, h], request.weight[query, h], counts)

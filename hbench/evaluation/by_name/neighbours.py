@@ -93,6 +93,7 @@ def gallery_of(
     # by id, so that the order of the file's rows decides nothing among equal cosines
     order = np.argsort(source.ids.astype(str), kind="stable")
     ids = source.ids[order]
+    # (n, L): numbers of the nodes along the path of each id, negative without a label
     paths = _paths_of(ids, data, numbering)
     labelled = paths[:, 0] >= 0
     if not labelled.any():

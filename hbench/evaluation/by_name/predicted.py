@@ -155,6 +155,7 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
     if given and max(given) > 1 + ROUNDED:
         scale = PERCENT if max(given) <= PERCENT + ROUNDED else max(given)
         said.append(f"chances are taken as parts of {scale:g}")
+    # how many answers each item has, and below what their chances sum up to
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.item] = counts.get(row.item, 0) + 1

@@ -109,6 +109,7 @@ def report_of_names(
     nodes. `memory` and `on_test` as for `report_on_nodes`.
     """
     conditions = asked.conditions
+    # by test, that is by depth of the nodes
     measurements = {}
     for test in asked.tests:
         job = test.job(conditions, memory=memory)
@@ -125,7 +126,7 @@ def report_of_names(
         subject,
         conditions,
         warnings=asked.remarks,
-        is_pooled=True,
+        is_pooled=True,  # depths have few or many nodes: each node counts once
     )
 
 

@@ -191,6 +191,7 @@ def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPi
     numbering = Numbering(manifest.tree)
     climb, remarks = climb_of_predictions(read_as, manifest, numbering)
     unit = unit or manifest.levels[-1]
+    # major and minor version: a patch changes no number
     short = ".".join(__version__.split(".")[:2])
     signature = f"{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{short}"
     return _naming_of_climb(

@@ -110,6 +110,7 @@ def widened(path: Path, examined: Examined) -> Examined:
     Raises SubmissionError where the report holds what this evaluation would lose: scores under
     other trees, or first results.
     """
+    # the report there, if it is of this file and dataset, under whichever conditions; else None
     document = earlier(path, examined)
     if document is None:
         return examined

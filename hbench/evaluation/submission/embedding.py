@@ -109,6 +109,7 @@ class EmbeddingSubmission:
                 fix="give each file to the other of --query and --gallery",
             )
 
+        # what two files may have that one cannot, such as other dimensions
         return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
 
     def without_zeros(self) -> EmbeddingSubmission:

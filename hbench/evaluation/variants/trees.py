@@ -105,6 +105,7 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
                 fix=_why_missing(missing, tree),
             )
         rows = {row[-1]: row for row in class_rows(tree)}
+        # the class of distractors is in no file: it is alone at every level
         rows[NO_CLASS] = (NO_CLASS,) * tree.depth
         # numbered by name, as a dataset's own tree is: the file's order of nodes would move the
         # last bits of a mean

@@ -230,6 +230,7 @@ def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDAr
     for section in sections:
         for card in section.cards:
             shown |= {neighbour.position for neighbour in card.neighbours}
+    # the files are not on this disk
     if audit.pool.manifest.picture is None:
         return np.full(len(audit.pool), -1, np.int32)
     return write_sprites(folder, audit.pool.manifest, np.array(sorted(shown), np.int64))

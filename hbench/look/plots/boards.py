@@ -99,6 +99,7 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     """
     points = points_of(board, metrics)
     front = front_of(points)
+    # values below the fences are far out
     left = lower_fence([point.goodness[0] for point in points])
     low = lower_fence([point.goodness[1] for point in points])
     seen = [point for point in points if point.goodness[0] >= left and point.goodness[1] >= low]
@@ -231,6 +232,7 @@ def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) ->
             color=GREY,
         )
         words.append(f"{number}  {_words(point.row)}")
+    # a legend of texts alone, without marks, as the list of names
     figure.legend(
         [Line2D([], [], linestyle="none") for _ in words],
         words,

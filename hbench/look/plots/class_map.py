@@ -95,6 +95,7 @@ def mean_vectors(
     # by blocks, so that the vectors are not copied all at once
     for some in range(0, len(classes), CLASSES_AT_ONCE):
         last = ends[some : some + CLASSES_AT_ONCE]
+        # where the items of each of these classes begin in `order`
         first = np.append(ends[some - 1] if some else 0, last[:-1])
         own = vectors[order[first[0] : last[-1]]].astype(np.float64)
         if cosine:

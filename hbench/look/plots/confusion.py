@@ -54,6 +54,7 @@ def largest_classes(
     shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
     if len(shown) <= MAX_ROWS:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
+    # the largest by their queries, in the order of the tree
     kept = np.sort(shown[np.argsort(-counts.sum(axis=1)[shown], kind="stable")][: MAX_ROWS - 1])
     place = np.full(len(names), MAX_ROWS - 1)  # the rest is the last row and column
     place[kept] = np.arange(MAX_ROWS - 1)
@@ -100,7 +101,7 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     panel.pcolormesh(
         edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8
     )
-    panel.invert_yaxis()
+    panel.invert_yaxis()  # row 0 on top
     if len(shares) > NUMBERED:
         return
     size = 7 if len(shares) <= 8 else 4.6  # points: more cells are smaller ones

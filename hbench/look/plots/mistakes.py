@@ -103,6 +103,7 @@ def draw_mistakes(
     to fine; `about`: the small print."""
     several = len(found) > 1
     heading = HEADING * several  # of a group of runs, in heights of a bar
+    # grouped by result: one bar for each run, below each other
     bars = _bars(names, found, heading)
     legend = legend_of(levels)
     words = [_in_legend(level, mark, name) for level, mark, name in legend]

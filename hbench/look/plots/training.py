@@ -97,6 +97,7 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     for name in needed:
         if name not in common:
             raise UnknownName("metric of these logs", name, sorted(common))
+    # the terms of each kind, such as those of a loss of two parts
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
 
     def paint(figure: Figure) -> None:
@@ -159,6 +160,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
     """The scores of validations and tests over the steps, a line for each log and metric."""
     scored_sets = list(dict.fromkeys(log.scored for log in logs if log.scores))
+    # (name in the legend, points) of each
     lines = []
     for metric in metrics:
         for log in logs:

@@ -56,6 +56,7 @@ def means_of_metric(manifest: Manifest, by_query: pa.Table, metric: str) -> list
     named = metric_columns(by_query)
     if metric not in named:
         raise UnknownName("metric of these values", metric, named)
+    # {item: its row in the manifest}
     row = {item: number for number, item in enumerate(manifest.items.tolist())}
     queries = by_query["query"].to_pylist()
     if foreign := [query for query in queries if query not in row]:
@@ -251,6 +252,7 @@ def _draw(request: PlotRequest) -> Drawing:
         reason = "a metric colours a tree by the values of its queries"
         raise UsageError(reason, expected="one --metric with --by-query FILE", fix=VALUES)
     (source,) = request.files
+    # a file of a tree knows of no items; a dataset does
     if Path(source).suffix in tree_files.GRAPH_READERS:
         if request.by_query:
             raise UsageError("a tree without items has no queries", fix="name the dataset")

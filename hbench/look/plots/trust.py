@@ -88,7 +88,7 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
         panel = figure.subplots()
         for number, curve in enumerate(curves):
             color = series_color(number, len(curves))
-            coverage, risk = 100 * curve.line.T
+            coverage, risk = 100 * curve.line.T  # in percent
             panel.plot(coverage, risk, color=color, linewidth=1.2, label=labels[number])
             if curve.chosen is not None:
                 panel.plot(*(100 * curve.chosen), "o", color=color, markersize=4, clip_on=False)

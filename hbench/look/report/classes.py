@@ -71,12 +71,15 @@ def class_means(
     """
     tree = manifest.tree
     labels = manifest.labels[manifest.query]
+    # queries for which every run has a value, so that the means compare
     defined = ~np.isnan(np.stack(values)).any(axis=0)
     counts = np.bincount(labels[defined, level], minlength=len(tree.names[level]))
+    # (runs, nodes of the level)
     means = np.stack(
         [means_of_nodes(tree, labels[defined], of_run[defined])[level] for of_run in values]
     )
     order = np.argsort(goodness(metric, means[0]), kind="stable")
+    # a path that leads through each node, by which its names are known
     first = np.unique(tree.paths[:, level], return_index=True)[1]
     # of every node, from the coarsest level
     paths = [shown_along(tree, path) for path in tree.paths[first, : level + 1].tolist()]

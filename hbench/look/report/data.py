@@ -93,7 +93,7 @@ def _rows_of_items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[A
         map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True
     )
     rows: list[list[Any]] = list(map(list, columns))
-    if manifest.more is None:
+    if manifest.more is None:  # every item has one path
         return rows
 
     classes_of_item: dict[int, list[int]] = {}

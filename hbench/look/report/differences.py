@@ -57,8 +57,9 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
     views = [
         _compare_with(reported, number, run)
         for number, run in enumerate(reported.runs)
-        if number and run.by_query
+        if number and run.by_query  # not the first with itself
     ]
+    # p-values are corrected for all metrics of all runs together
     corrected = corrected_together([view.differences for view in views])
     return [
         view._replace(differences=_differences_on_page(reported, family), tested=len(family))

@@ -157,6 +157,7 @@ def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | Non
     if manifest is None:
         return ReportedRun(run.name, run.document, {}, run.by_query)
 
+    # (Q,) of each metric, in the order of the test
     values: dict[str, Floats] = {}
     if run.by_query is not None:
         rows = _rows_of(run.by_query, test, manifest, path)
@@ -168,6 +169,7 @@ def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | Non
     beside = path.with_suffix(results.SUFFIX)
     if beside.is_file():
         top = _top_lists(results.read(beside, run.document), test, manifest, beside)
+        # only cosines show which vectors are equal
         similarity = Signature.parse(run.document.signature).words.similarity
         top = top._replace(copies=copies_of(top.scores, similarity))
     return ReportedRun(run.name, run.document, values, run.by_query, top)
@@ -225,6 +227,9 @@ def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
 
 
 def _metric(document: Document, name: str | None) -> str:
+    """The metric by which the pages choose and sort, as the report spells it: the one called
+    `name`, else H-AP, or the first where it has none. Raises UnknownName for one that the report
+    lacks."""
     if name is None:
         return "H-AP" if "H-AP" in document.scores else next(iter(document.scores))
     spelled = str(MetricName.parse(name).at(document.levels))
@@ -237,6 +242,7 @@ def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.T
     """Select the rows of a test's queries, in the order of the test."""
     queries = text_array(manifest.items[manifest.query])
     rows = table.filter(pc.equal(table["test"], test))
+    # (Q,): in which row each query is, null where it is missing
     order = pc.index_in(queries, value_set=rows["query"].combine_chunks())
     if order.null_count:
         lone = queries.filter(pc.is_null(order)).to_pylist()
@@ -294,6 +300,7 @@ def with_embeddings(
             f"{reported.document.dataset} is not on this disk", fix="name its folder by --dataset"
         )
 
+    # by the sha256 of the file that was scored
     runs = {_checksum(run): run for run in reported.runs}
     ranked: dict[str, ReportedRun] = {}
     for path in files:
@@ -327,6 +334,7 @@ def _with_ranking(
     `on_block`: is told of the progress."""
     data = reported.data
     assert data is not None
+    # the conditions of the report, with one metric that is quick
     settings = replace(
         Signature.parse(run.document.signature).settings, metrics=["R@1"], unit=run.document.unit
     )
@@ -352,9 +360,11 @@ def _curve(
     """Compute the mean precision-recall curve of the queries; of many, of some chosen at random,
     the only ones to rank. `name`: of the run; `given`: its vectors."""
     queries = int(manifest.query.sum())
+    # places among the queries; the same ones for every run
     asked = np.sort(
         np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False)
     )
+    # without metrics: only the level sequences are wanted
     job = Job(ranker_of(manifest, given, asked, conditions), [])
     rows = trace_queries(
         job, lambda sequence: precision_by_recall(sequence, conditions.relevance), BINS

@@ -74,6 +74,7 @@ def view_of(board: Leaderboard) -> BoardView:
         )
     standings = rank(board, board.metric)
     citations = [*cited_by(standings, board.citations).items()]
+    # citations are numbered in the order of the page
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
     metrics = [_metric_of_board(board, key) for key in board.metrics]
     rows = [
@@ -173,6 +174,7 @@ def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[s
 
 def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
     """List what a result can be filtered by: the values that its rows state, each once."""
+    # of each row: {name of a filter: its value, None where the row does not say}
     of_rows = [
         {
             "backbone": row.backbone,

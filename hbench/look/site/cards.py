@@ -54,6 +54,7 @@ def card_of(name: str) -> DatasetCard:
     if not homepage.startswith(("https://", "http://")):  # other addresses are not safe to link to
         homepage = ""
     made = DatasetCard(str(about.get("title", name)), homepage, facts, counts, [], None, "")
+    # the tree is drawn where the dataset is on this disk
     try:
         data = load(name)
     except HBenchError as error:
@@ -68,6 +69,7 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
     test = next(iter(data.tests.values()))
     items = np.bincount(test.labels[:, -1], minlength=len(test.tree.paths))
     levels = statistics(test.tree, items)
+    # the coarsest levels that have so few nodes together
     tree, items_of_nodes = cut_to(test.tree, items, MOST_NODES)
     left_out = test.tree.levels[tree.depth :]
     why = f"Its finest levels are left out here: {', '.join(left_out)}." if left_out else ""

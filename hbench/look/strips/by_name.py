@@ -81,8 +81,10 @@ def _rank_gallery(
     """Rank the gallery for the nodes of one depth."""
     job = test.job(conditions)
     top = RightResults(len(test.retrieval.ids), k)
+    # in one pass: the values of the nodes, and with `top` their first results
     measured = measure(replace(job, top=top))
     lists = lists_of(manifest, job.ranker, top, conditions.words.similarity)
+    # row 0: the only metric, by which nodes are chosen
     return RankedNodes(test, measured.values[0], measured.first_level, lists)
 
 
@@ -100,6 +102,7 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
         below = [place for place, name in enumerate(ids) if value in name.split(JOINED)]
         if not below:
             raise UnknownName("node with a vector", value, ids)
+        # the node itself and all below it, but no more than a page shows
         return np.array(below[:SHOWN_RESULTS])
     if way == "at_random":
         number = min(value, len(ids))  # of a fixed seed: the same ones each time

@@ -120,6 +120,7 @@ def first_results(
 ) -> TopLists:
     """Rank these queries and keep the first k results of each, in the order of `queries`."""
     ranker = ranker_of(manifest, submission, queries, conditions)
+    # beside the first k results the first right one, if it comes later
     top = RightResults(len(queries), k)
     for block in range(ranker.blocks):
         scores = ranker.scores.whole(block)
@@ -131,6 +132,7 @@ def first_results(
 
 def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: str) -> TopLists:
     """Convert kept results to positions in the manifest, with similarities."""
+    # (G + 1,): −1 of a list that is short takes the last entry, NO_ITEM
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
     scores = top.similarities(ranker, similarity)
     of_right = top.right.similarities(ranker, similarity)

@@ -74,7 +74,7 @@ class SoftBinAP(BatchLoss):
         total = sum_over_blocks(
             missing, *(map(functional.normalize, vectors) if self.normalise else vectors)
         )
-        return total / defined.clamp(min=1)
+        return total / defined.clamp(min=1)  # 0, and no NaN, of a batch without positives
 
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
         """AP (Q,) of scores (Q, N) that fall into bins instead of ranks. `present`, `positive` bool

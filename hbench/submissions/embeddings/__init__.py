@@ -240,6 +240,7 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
     shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))  # rows of the queries
     other = rows.drop_null().to_numpy()  # and of the gallery
     differs = np.zeros(len(shared), dtype=bool)
+    # some rows at a time, so that the copies stay small
     for block in blocks(len(shared), query.dim):
         differs[block] = (query.vectors[shared[block]] != gallery.vectors[other[block]]).any(axis=1)
     return found(

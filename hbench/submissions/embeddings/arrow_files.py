@@ -367,6 +367,7 @@ def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping
         ) as writer,
     ):
         for block in blocks(len(ids), dim):
+            # numbers in one row after the other: the type says where each vector ends
             values = pa.array(np.ascontiguousarray(vectors[block]).reshape(-1))
             columns = [
                 pa.array(ids[block], pa.string()),

@@ -52,6 +52,7 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
     """Ids of any type that has one plain spelling, as texts. Raises SubmissionError for floats,
     flags and nested values, which have several or none."""
     name = str(column.type)
+    # the values without the type that a program put around them
     plain = storage(column)
     # 16 bytes, in the spelling that everybody writes: 8-4-4-4-12 hex digits
     if _is_uuid(column.type):

@@ -135,6 +135,7 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
                 "their class, as labels have"
             )
 
+    # queries that are in the gallery find themselves there, which says nothing
     if len(asked) >= MIN_ITEMS and not (test.query & test.gallery).any():
         of_queries = queries.scan.keys[align(queries, test.items[asked])]  # (Q,)
         inside = float(np.isin(of_queries, items).mean())

@@ -119,6 +119,7 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
         number = len(vectors) if vectors.ndim else 0  # of a single number, which is refused later
         of_ids = ids_among(parts, number, path, "array of ids", given=ids is not None)
         # the ids may be objects, which only a pickle holds
+        # an array of objects of the length of the vectors
         has_objects = any(part.kind == "O" and part.shape == vectors.shape[:1] for part in parts)
         if of_ids is None and ids is None and has_objects:
             raise pickled(path)
@@ -184,6 +185,7 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
                 f"the vectors in {path} are {entry['dtype']}", expected=", ".join(SAFETENSORS)
             )
 
+        # the name of the type, and numpy's code for its numbers, little-endian
         dtype, code = SAFETENSORS[entry["dtype"]]
         vectors = mapped(
             path,

@@ -141,7 +141,7 @@ def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
             f"the ids in {source} are {array.dtype}", expected="strings or integers"
         )
 
-    try:
+    try:  # by the kind of array, a function that makes texts of it
         texts = TEXTS_OF_KIND[array.dtype.kind](array, source)
         return from_texts(pa.array(texts, pa.string()), source)
     except UnicodeEncodeError as error:

@@ -103,6 +103,7 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     decimal = _decimal_of(dialect)
     number = COMMA if decimal == "," else POINT
     header = _is_header(first, rest, number)
+    # the cells of each column that are not empty
     filled = _filled_columns(rest if header else dialect.rows, len(first))
     numeric = _places_of(number, filled)  # the columns of numbers
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
@@ -110,6 +111,7 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     fractions = [place for place in numeric if any(map(NOT_WHOLE.search, filled[place]))]
     lists = [place for place, name in enumerate(names) if name in words.VECTORS]
     lists = lists or _places_of(LIST_OF_NUMBERS, filled)
+    # place of the column of ids, None where none is sure
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
@@ -337,7 +339,7 @@ def _of_named_vectors(
     """
     usual = [key for key in records[0] if words.folded(key) in words.VECTORS]
     if len(usual) != 1 or not all(isinstance(record.get(usual[0]), dict) for record in records):
-        return records, ""
+        return records, ""  # vectors without names, or nothing that is called like vectors
     key = usual[0]
     names = sorted({name for record in records for name in record[key]})
     if not names:

@@ -307,6 +307,7 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         for name, kind in fields.items()
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind))
     ]
+    # which column is the query, the item, the rank or score; None where that is not sure
     if roles := roles_of_rows(names, texts):
         return partial(_read_parquet_rows, roles=roles)
 

@@ -113,6 +113,7 @@ def _lines(path: Path, content: Lists) -> Lines:
     # all lists are of one kind (`_as_run`): names in order, or scores by name
     if isinstance(next(iter(content.values())), list):
         queries = pa.array(list(content), pa.large_string())
+        # the place of the query of each line
         of = np.repeat(np.arange(len(content)), [len(held) for held in content.values()])
         return Lines(queries, of, items.combine_chunks(), None, form="JSON lists of items by query")
 

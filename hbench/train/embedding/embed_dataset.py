@@ -305,6 +305,7 @@ def _embed_rows(
 ) -> Iterator[Piece]:
     """Embed the images of these rows (n,) of the manifest; yield them in parts of the size that the
     options say, (rows, vectors) each. `on_row` is called with the row after the last one done."""
+    # the mean of the vectors at all scales and, with `flip`, of mirrored images
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
     workers = workers_for(images, model.images) if options.workers is None else options.workers

@@ -66,6 +66,7 @@ def embed_all(
     parts = gather_objects(np.concatenate(embedded_here) if embedded_here else None, processes)
     # a process has no part where there are fewer images than processes; some process has one
     width = next(part.shape[1] for part in parts if part is not None)
+    # NaN: a row that no process has filled would be seen at once
     whole = np.full((number, width), np.nan, dtype=np.float32)
     for rank, part in enumerate(parts):
         if part is not None:

@@ -202,6 +202,7 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
         raise ConfigError(f"transformers:{name} has its own pooling", fix="--set model.pooling=own")
     processor, model = _from_transformers(name, weights)
     net = ImageTower(model)
+    # {key of the processor: {name of an edge: pixels}}
     sizes = {key: _edges_of(processor, key) for key in ("size", "crop_size")}
     # the last step of the processor makes the images that the net takes
     decides = "crop_size" if getattr(processor, "do_center_crop", False) else "size"

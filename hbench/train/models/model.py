@@ -94,9 +94,10 @@ class EmbeddingModel(nn.Module):
         if settings.l2_norm:
             norms.append(UnitLength())
         if settings.layer_norm:
+            # without weights of its own: it only brings features to mean 0 and variance 1
             norms.append(nn.LayerNorm(backbone.features, elementwise_affine=False))
         self.norm = nn.Sequential(*norms)
-        self.dim = settings.dim or backbone.features
+        self.dim = settings.dim or backbone.features  # of the embeddings
         self.projection = (
             nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
         )
@@ -175,6 +176,7 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
             expected=f"{model.dim} or more",
             found=f"{len(features)} images of {features.shape[1]} features",
         )
+    # float64, since covariances of large features lose digits in float32
     pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
     whitening = pca.components_ / np.sqrt(pca.explained_variance_)[:, None]
     assert isinstance(model.projection, nn.Linear)

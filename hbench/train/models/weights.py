@@ -97,6 +97,7 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         raise DataError(f"there is no file of weights {path}", expected=expected)
     try:
         held = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
+        # files hold weights under keys such as "state_dict", or with a prefix
         weights = _weights_in(held, net, path, has_map=key_map is not None)
         _refuse_not_finite(weights, path)
         renamed = _rename_weights(weights, net, key_map)
@@ -209,6 +210,7 @@ def _rename_weights(
 
     sources: dict[str, str] = {}
     for key in weights:
+        # the longest beginning that the map replaces; without one the name stays as it is
         old = max((old for old in renames if key.startswith(old)), key=len, default="")
         new = renames.get(old, "") + key[len(old) :]
         if new in sources:

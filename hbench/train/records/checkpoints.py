@@ -50,6 +50,7 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
                 raise OSError(*map(int, number), str(error)) from None
             torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
             for name in (MODEL, STATE):
+                # on the disk before the folder gets its name, even if the power fails
                 with (temporary / name).open("rb") as written:
                     os.fsync(written.fileno())
         _read_back(temporary)

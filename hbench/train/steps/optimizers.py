@@ -221,6 +221,7 @@ def _optimizer(
         "nesterov": settings.nesterov or None,
         "fused": fused or None,  # None leaves torch its choice
     }
+    # not every optimiser has a momentum; what it does not know is not passed
     known = inspect.signature(chosen).parameters
     given = {key: value for key, value in wanted.items() if key in known and value is not None}
     return chosen(groups, **given)

@@ -266,5 +266,6 @@ def _begin_projection(
     images = images_of(data.name, manifest, recipe.images, vary=False)
     some = np.random.default_rng(recipe.seed).permutation(len(manifest))[:PCA_IMAGES]
     workers = workers_for(images, recipe.images)
+    # (images (b, C, H, W), rows) without variation
     batches = in_order(images, some, batch=recipe.sampler.batch, workers=workers, device=device)
     begin_projection_by_pca(model.eval(), (pixels for pixels, _ in batches))

@@ -30,6 +30,8 @@ class StepGroup(click.Group):
         return list(STEPS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a step, whose module is loaded only now; an unknown one is refused, with
+        the nearest names."""
         if name not in STEPS:
             close = closest(name, STEPS)
             ctx.fail(
@@ -70,6 +72,7 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
         hint, help_text, *rest = get_args(hint)
         placeholder = rest[0] if rest else None
 
+    # the spellings on the command line, and last the parameter that gets the value
     names = [*FLAGS.get(parameter.name, [f"--{parameter.name.replace('_', '-')}"]), parameter.name]
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:  # it is given by its place
         return click.Argument([parameter.name], type=_type(hint))

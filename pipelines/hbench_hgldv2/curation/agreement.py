@@ -91,6 +91,7 @@ def compare(
             found=f"{len(ours)} and {len(theirs)} placed labels",
         )
 
+    # the places of each label by both curators
     pairs = [(ours[label.class_id], theirs[label.class_id]) for label in shared]
     once = [1] * len(pairs)
     landmarks = [label.landmarks for label in shared]
@@ -99,6 +100,7 @@ def compare(
         for label, (a, b) in zip(shared, pairs, strict=True)
         if a != b
     ]
+    # labels of many landmarks first: these are worth talking about
     queue.sort(key=lambda row: (-row.landmarks, row.class_id))
 
     return Agreement(
@@ -127,7 +129,7 @@ def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
     places = dict.fromkeys(place for pair, _ in counted for place in pair)
     number = {place: n for n, place in enumerate(places)}
-    if len(number) < 2:
+    if len(number) < 2:  # both know one place only: they agree by chance alone, p_e = 1
         return float("nan")
     first = [number[place] for (place, _), _ in counted]
     second = [number[place] for (_, place), _ in counted]

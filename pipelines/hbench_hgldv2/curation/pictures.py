@@ -80,6 +80,7 @@ def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence
     many cards have some. `raw`: the folder of GLDv2; `selection`: the landmarks and their classes.
     """
     wanted = set(itertools.chain.from_iterable(cards))
+    # a function from a card to images of its classes, the best examples first
     candidates = _candidates(raw, [row for row in selection if wanted.intersection(row.classes)])
     examples = Examples()
     room = MOST_LETTERS  # pictures stand in the page as text
@@ -89,6 +90,7 @@ def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence
             chosen = _chosen(raw, candidates(card), examples.missing)
             room -= sum(len(example.address) for _, example in chosen)
             if room < 0:
+                # this card and all after it stay without pictures
                 examples.crowded = len(cards) - done + 1
                 break
             if chosen:

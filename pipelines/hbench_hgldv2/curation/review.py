@@ -118,12 +118,15 @@ def _material(
     clustered = read_rows(work / "clusters.csv", Clustered)
     decided = decisions_in(work, decisions)
     tree = work / "taxonomy.csv"
+    # what people decided: the suggestions for other labels go by it
     placed = replay(labels, {row.class_id: row.cluster for row in clustered}, decided).placed()
+    # by class id, its path in the taxonomy; a proposal that need not be there
     ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
     suggestions = suggestions_for(work, labels, placed)
     material = Material(labels, clustered, suggestions, encode.kinds_in(names), decided, ancestors)
 
     if own_table.is_own(work / "labels.csv"):
+        # of a table of one's own the kinds natural and human-made mean nothing
         material = material._replace(usual_kinds=OWN_KINDS, counted="item")
 
     if against is not None:

@@ -206,6 +206,7 @@ def _refuse_one_split(work: Path, raw: Path, selection: Iterable[CleanedLandmark
     numbers = Counter(landmark.split for landmark in selection)
     if len(numbers) == len(SPLITS):
         return
+    # commands for the advice
     step = ["hbench", "hgldv2", "--work", str(work)]
     clean = [*step, "clean"]
     for split in SPLITS:

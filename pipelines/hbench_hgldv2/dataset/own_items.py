@@ -51,6 +51,7 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     """
     labels = own.table
     _, table, _ = sheet.read(labels)
+    # the name of the column of labels, and where the label of each row was placed
     column = label_column(labels, table, mapping)
     in_group = [placed is not None and placed.status == "group" for placed in column.placed]
     _say_left_out(column, say)
@@ -71,6 +72,7 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     source = OwnSource(
         items, [*levels], root, image_column=own.item_column, split_column=own.split_column
     )
+    # an earlier dataset of the same curation is replaced
     return build(labels.stem, source=source, out=work / "dataset", force=True, on_remark=say)
 
 

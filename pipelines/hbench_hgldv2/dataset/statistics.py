@@ -211,6 +211,7 @@ def _images(
     """How many labelled landmarks of each split (up) have how many images (across)."""
     for split, images_of_landmark in images.items():
         labelled = (row.landmark_id for row in splits[split] if row.hierarchical_label)
+        # {images: landmarks that have so many}
         landmarks = Counter(images_of_landmark[i] for i in labelled if i in images_of_landmark)
         sizes = sorted(landmarks)
         axes.plot(sizes, [landmarks[size] for size in sizes], ".", markersize=4, label=split)

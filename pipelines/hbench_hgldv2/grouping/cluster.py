@@ -110,6 +110,7 @@ def _clustered(
 
     with terminal.progress() as bar:
         fits = refits(ids, vectors, algorithm, settings, resamples=resamples)
+        # by class id: how often other fits put a label with those of its cluster
         together = coassociation(
             ids, clusters, list(bar.track(fits, total=resamples, description="refits"))
         )
@@ -155,6 +156,7 @@ def cluster(
 
     # one thread: sums in another order could tip a label into another cluster
     with threadpool_limits(limits=1):
+        # (points,): clusters, changed where points that must be apart share one
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
     largest_first = sorted(members, key=lambda part: (-len(part), part[0]))
@@ -176,6 +178,7 @@ def refits(
     size = max(settings.k, round(SHARE * len(ids)))  # k clusters need as many labels
     for seed in range(resamples):
         chosen = np.sort(rng.choice(len(ids), size, replace=False))
+        # {class id: cluster} of the sample
         part = cluster(
             [ids[i] for i in chosen],
             vectors[chosen],

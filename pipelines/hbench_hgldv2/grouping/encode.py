@@ -283,7 +283,7 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
             fix="open_clip.list_pretrained() lists the models",
         )
     try:
-        # open_clip only warns
+        # the activation that the weights were trained with; of another one open_clip only warns
         gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))
         model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=gelu)
         return model, open_clip.get_tokenizer(name)

@@ -236,7 +236,9 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
     """Make a label for each class of a kept or ambiguous landmark, sorted by landmarks, most first,
     then by id.
     """
+    # by class: its landmarks in train, in index, and ambiguous ones of both
     counted: dict[str, Counter[str]] = defaultdict(Counter)
+    # by class: names of some of its landmarks, as examples
     shown: dict[str, list[str]] = defaultdict(list)
     for row in selection:
         if row.status == "dropped":

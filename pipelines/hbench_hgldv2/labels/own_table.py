@@ -134,6 +134,7 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     labelled = [row for row in rows if row.label]
     _refuse_unusable(path, labelled)
 
+    # what the table counts stands where landmarks of the training split do
     labels = [Label(row.class_id, row.label, int(row.counted), 0, 0, ()) for row in labelled]
     labels.sort(key=lambda label: (-label.landmarks, label.class_id))
     unlabelled = len(rows) - len(labelled)
@@ -215,6 +216,7 @@ def _refuse_unusable(path: Path, rows: Sequence[TableRow]) -> None:
         raise DataError(f"{path} has no labels", expected="rows with an id, a label and a count")
 
     times = Counter(row.class_id for row in rows)
+    # {what is expected of each row: the rows that are not so}
     problems = {
         "an id": [row for row in rows if not row.class_id],
         "an id of its own": [row for row in rows if row.class_id and times[row.class_id] > 1],

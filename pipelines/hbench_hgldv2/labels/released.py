@@ -62,6 +62,7 @@ def run(
         )
 
     target = out or work / "decisions.yaml"
+    # a curation may hold weeks of decisions: it is not written over unless it is named
     if out is None and target.exists():
         raise UsageError(f"{target} is there already", fix="write another file with -o FILE")
 

@@ -359,6 +359,7 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
         if not current:
             break
         targets = source.soft_targets(sorted(set(current.values())))
+        # the title that the template leads to, "" without one
         hops = {title: targets.get(place, "") for title, place in current.items()}
         hops = {t: target for t, target in hops.items() if _is_title(target)}
         # a page that was met before would lead round in a circle

@@ -287,6 +287,7 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
     """What the scraper needs of an entity of Wikidata. `content`: as the API writes it."""
     claims = content.get("claims") or {}  # an empty map may come as []
     statements = claims.get(facts.INSTANCE_OF, [])
+    # {class: its statement}, of the best rank that there is
     classes = best(statements)
     qualifiers = tuple(qualified(statement) for statement in classes.values())
     return facts.Entity(
@@ -298,6 +299,7 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
         preferred=any(statement.get("rank") == "preferred" for statement in statements),
         combines=bool(claims.get(facts.COMBINES)),
         revision=int(content.get("lastrevid", 0)),
+        # one for each class; none at all where no class has one, which is usual
         qualifiers=qualifiers if any(qualifiers) else (),
     )
 

@@ -329,7 +329,7 @@ class Client:
 
     def _wait(self, verdict: Again, failures: int, endpoint: str) -> None:
         """Wait as long as the server asks, or twice as long after each failure; raise SourceError
-        after the last try.
+        after the last try. `failures`: tries that failed so far; all times are in seconds.
         """
         self.counts["retries"] += 1
         if failures == self.manners.attempts:

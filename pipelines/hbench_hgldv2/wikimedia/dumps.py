@@ -117,7 +117,9 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
     """The pages of titles from the tables of a dump. The tables are read row by row, since they
     hold millions, and only what is asked for is kept."""
     redirects = _redirects(tables)
+    # as the tables spell names: without "Category:", blanks as underscores
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
+    # where the redirects from a name lead at last
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
     name_of_page = {

@@ -132,11 +132,13 @@ class Sorted(NamedTuple):
 def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) -> None:
     """Rank the positives of n rows of scores (n, G), −inf where left out of the list; a block of
     threads per query. Writes the ranks and codes to `slots`, the rest to `found`."""
+    # memory that the threads of a block share: counts, places of buckets, and a number per thread
     pool = cuda.shared.array(POOL, int32)
     firsts = cuda.shared.array(FIRSTS, int32)
     sums = cuda.shared.array(THREADS, int32)
     extremes = cuda.shared.array(THREADS, float32)
     query = cuda.blockIdx.x
+    # where in flat arrays the ranges of this query's positives stand
     begin = ranges.begins[query]
     end = begin + ranges.sizes[query]
     row = RankedQuery(rows[query], query, begin, end, ranges, found, sums)
@@ -147,6 +149,7 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 
     low, high, positives = score_range_of_positives(row, extremes)
     buckets = Buckets(high, scale_of(low, high), firsts, pool)
+    # buckets of many positives are cut into several parts: how many there are
     parts = divide(row, buckets, positives)
     sort_positives(row, buckets, slots)
     scores = slots.scores[query]

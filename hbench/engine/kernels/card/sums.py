@@ -225,6 +225,7 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
         overlap += split(query, Splitting(level, span, done + exactly), upper, work.request)
         done += of_all
 
+    # (6,): the row of this thread, in memory that the threads of the block share
     own = work.shared.sums[cuda.threadIdx.x]
     own[0] = sums.precision
     own[1] = sums.within
@@ -237,6 +238,7 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
     whole = work.shared.sums[0, 0]
     if cuda.threadIdx.x == 0:
         write_sums(query, level, own, work.out)
+    # the shared memory is written again for the next level: only when every thread has read it
     cuda.syncthreads()
     return whole
 
@@ -358,6 +360,7 @@ def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: W
         # the weight of the threads before this one, and of all
         before, of_all = running(own, work.shared.counts)
 
+        # r_k of the formula is the rank; items of a span follow those of the threads before
         before += done
         for item in range(span.begin, span.end):
             if relevance[query.levels[item]] >= threshold:
