@@ -57,6 +57,7 @@ def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
 
 def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
     """Which of its nearest items (N, m) are copies of an item under the same label."""
+    # each item beside each of its nearest, as flat pairs
     first = np.repeat(np.arange(len(nearest.items)), nearest.items.shape[1])
     pairs = Pairs(first, nearest.items.ravel(), nearest.cosines.ravel())
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
@@ -65,7 +66,8 @@ def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
 
 
 def _pairs_with_nearest(nearest: Nearest) -> Pairs:
-    """Every item with each of its nearest ones, each pair once."""
+    """Every item with each of its nearest ones, each pair once. A pair stands in the lists of both
+    of its items, or of one."""
     number = len(nearest.items)
     first = np.repeat(np.arange(number), nearest.items.shape[1])
     second = nearest.items.ravel()
@@ -77,6 +79,7 @@ def _pairs_with_nearest(nearest: Nearest) -> Pairs:
 
 def _are_copies(votes: Votes, pairs: Pairs, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which pairs are copies, of pairs like the chosen ones (p,)."""
+    # logarithms, since distances of copies lie many powers of ten below others
     distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
     found: NDArray[np.bool_] = distances < _limits_of_pairs(votes, pairs, distances, chosen)
     return (pairs.cosines >= EXACT) | found

@@ -104,7 +104,9 @@ class VoteCounts:
         self.totals = np.bincount(groups, weights) * votes.shape[1]  # (groups,), of all nodes
 
     def of(self, groups: Indices, votes: NDArray[np.int32]) -> Floats:
-        """The counts of votes (m, k) among the items of groups (m,)."""
+        """The counts of votes (m, k) among the items of groups (m,). `keys`: each pair of a group
+        and a node that occurs, as one number, ascending; `counts`: how often; `nodes`: how many
+        nodes the level has. (m, k)."""
         wanted = groups[:, None] * self.nodes + votes
         # a pair that never occurred is sorted beside another one, or behind the last
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)

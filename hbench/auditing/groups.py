@@ -54,6 +54,7 @@ class SuspectGroup(NamedTuple):
 
 def contradicted(found: Alternatives, items: Indices) -> Contradicted:
     """Those of some items (m,) for whose best alternative, far or near, there is evidence."""
+    # the alternative with more evidence; evidence of 0 or less speaks for the label
     is_far = found.far.evidence >= found.near.evidence
     against = np.where(is_far, found.far.evidence, found.near.evidence)
     proposed = np.where(is_far, found.far.classes, found.near.classes)
@@ -124,6 +125,8 @@ def _share(votes: Votes, items: Indices, of_class: int) -> float:
 
 
 def _items_by_class(votes: Votes) -> list[Indices]:
+    """The items of every class, as C arrays of their places, each ascending; empty for a class
+    without items."""
     order = np.argsort(votes.classes, kind="stable")
     bounds = np.searchsorted(votes.classes[order], np.arange(1, len(votes.paths)))
     return list(np.split(order, bounds))

@@ -121,6 +121,7 @@ ARROW = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
 def _table_of_rows(kind: type[Any], rows: Sequence[Any]) -> pa.Table:
-    """Named tuples as a table."""
+    """Named tuples as a table. `kind`: their class, whose annotations say the types of the columns,
+    also of a table without rows."""
     fields = [(name, ARROW[get_type_hints(kind)[name]]) for name in kind._fields]
     return pa.Table.from_pylist([row._asdict() for row in rows], schema=pa.schema(fields))

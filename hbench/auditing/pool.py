@@ -115,14 +115,16 @@ class Member(NamedTuple):
 
 
 def _members(split: str, manifest: Manifest) -> list[Member]:
-    """The items of a split."""
+    """The items of a split. Each has the names along its path, by which splits with trees of their
+    own are joined."""
     paths = class_rows(manifest.tree)
     pairs = zip(manifest.items.tolist(), manifest.labels[:, -1].tolist(), strict=True)
     return [Member(str(item), paths[label], split) for item, label in pairs]
 
 
 def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> str:
-    """Why a split is left out; "" where it is not."""
+    """Why a split is left out; "" where it is not. `known`: ids of the vectors; `levels`: those of
+    the dataset, by which splits are joined."""
     if manifest.levels != levels:
         return f"its levels are {', '.join(manifest.levels)}"
     if not any(item in known for item in manifest.items.tolist()):

@@ -48,6 +48,7 @@ def _bursts(votes: Votes, nearest: Nearest) -> Indices:
     """A number for every item (N,), the same for copies under one label."""
     row, place = np.nonzero(is_copy_of_its_label(votes, nearest))
     pairs = (np.ones(len(row), bool), (row, nearest.items[row, place]))
+    # an edge for each pair of copies: copies of copies are in one component
     graph = coo_matrix(pairs, shape=(len(votes.classes), len(votes.classes)))
     number: Indices = connected_components(graph, directed=False)[1].astype(np.int64)
     return number

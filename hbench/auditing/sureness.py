@@ -78,15 +78,21 @@ class Sureness(NamedTuple):
     is_apart: bool
 
     def odds(self, seen: Seen) -> Floats:
-        """The log-odds (m,) that order suspects; the evidence where nothing is trusted."""
+        """The log-odds (m,) that order suspects; the evidence where nothing is trusted.
+
+        o = a + b·s + c·log(1 + s⁺) + d·z·min(s⁺/m, 1) of the evidence s and the strangeness z:
+        `line` has a, b, c and d, and `middle` is m, the median evidence of swapped labels.
+        """
         if not self.is_trusted:
             return seen.evidence
         return line_of(self.line, [np.ones(len(seen.evidence)), *seen.features(self.middle).T])
 
     def of(self, seen: Seen) -> Floats:
-        """The sureness (m,), NaN where it is not trusted."""
+        """The sureness (m,), NaN where it is not trusted. `share`: π, of labels that are wrong in
+        this way: with it the odds, a ratio of likelihoods, become a probability."""
         if not self.is_trusted:
             return np.full(len(seen.evidence), np.nan)
+        # exp of more would overflow, and is 0 or 1 for anybody
         odds = np.clip(self.odds(seen), -50, 50)
         return self.share / (self.share + (1 - self.share) * np.exp(-odds))
 
@@ -162,8 +168,10 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
 
 
 def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
-    """Whether next to nothing lies between right labels and swapped ones."""
+    """Whether next to nothing lies between right labels and swapped ones. `of_swaps`: what would be
+    seen of labels that were swapped on purpose."""
     weakest = np.quantile(of_swaps.evidence, WEAKEST)
+    # labels with some evidence against them, but less than nearly all swapped ones have
     between = int(((observed.evidence > 0) & (observed.evidence < weakest)).sum())
     return between <= APART * int((observed.evidence >= weakest).sum())
 

@@ -91,8 +91,7 @@ class Leaderboard(BoardHead):
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """Every metric that some row has, the leaderboard's own first, then by the number of rows
-        that have it.
-        """
+        that have it. Metrics of as many rows stay in the order in which they come first."""
         counts: dict[str, int] = {}
         for key in (key for row in self.rows for key in row.scores):
             counts[key] = counts.get(key, 0) + 1

@@ -262,7 +262,8 @@ def write_report(report: Report, files: ReportFiles) -> None:
 
 
 def _write_with_values(report: Report, output: Path, by_query: Path | None) -> None:
-    """Write the report, its values by query and its first results."""
+    """Write the report, its values by query and its first results. Values and results lie beside
+    the report, under its name, unless `by_query` names a file for the values."""
     from hbench.records import results
 
     report.write(output)

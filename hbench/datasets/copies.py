@@ -186,13 +186,14 @@ class Copies:
     def effect(self, choice: str) -> str:
         """Say in numbers what a choice of what becomes of copies changes: how many items and
         classes are left."""
+        # the path of every item, None for one that is left out
         after = [row for row in self.after(choice) if row is not None]
         before = _number_of_classes(self.rows)
         left = _number_of_classes(after)
         classes = f"{left:,} {self.level}"
         if left != before:
             classes += f" instead of {before:,}"
-        places = self._places()
+        places = self._places()  # of the items of each group of equal bytes
         lost = len(self.items) - len(after)
         return (
             f"--copies {choice}: of the {sum(map(len, places)):,} items that share "

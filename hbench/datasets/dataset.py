@@ -95,6 +95,7 @@ class TestSize(BaseModel):
     def of(cls, test: Manifest) -> TestSize:
         """The size of a test, by its finest classes."""
         counts = np.bincount(test.labels[test.query, -1]).astype(np.float64)
+        # 1/Σ s² with the shares s = count/Σ count; 0 of a test without queries
         squares = float((counts**2).sum())
         return cls(
             queries=int(counts.sum()),

@@ -148,7 +148,8 @@ class Manifest:
         return len(self._outside) == 0
 
     def refuse_outside(self) -> None:
-        """Raise DataError for items that could not be files below a folder."""
+        """Raise DataError for items that could not be files below a folder. `stays_in_folder`:
+        whether all could be; `_outside`: those that could not."""
         if not self.stays_in_folder:
             first = str(self._outside[0])
             below = first.replace("\\", "/").replace("/../", "/").lstrip("/.")
@@ -446,6 +447,7 @@ def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
                 found=f"{', '.join(manifests[0].levels)}; {', '.join(manifest.levels)}",
                 fix="choose one by --split",
             )
+        # of each fine class, over all paths of all items
         counts = manifest.tree.counts(manifest.paths.all_labels()[0])[-1].tolist()
         for row, items in zip(class_rows(manifest.tree), counts, strict=True):
             rows[row] += items

@@ -150,7 +150,9 @@ class Scores:
         return np.empty((self.block_size, len(self.columns)), self.dtype)
 
     def whole(self, block: int) -> NDArray[np.floating]:
-        """The scores (n, G) of the n queries of one block, without those of the padding."""
+        """The scores (n, G) of the n queries of one block, without those of the padding. `chunks`:
+        where pieces of the gallery begin, of which each product is written to its columns of a
+        buffer."""
         vectors = self.block_vectors(block)
         out = self.buffer()
         for start in self.chunks:

@@ -46,6 +46,7 @@ class TopResults:
         """Room for the first `k` results of this many queries; `kept` (Q,) tells which are here."""
         self.k = k
         self.items = np.full((queries, k), NO_ITEM, np.int32)
+        # float64 holds scores of float32 exactly, too
         self.scores = np.full((queries, k), np.nan, np.float64)
         self.levels = np.zeros((queries, k), np.uint8)
         self.kept = np.zeros(queries, bool)

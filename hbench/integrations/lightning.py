@@ -64,6 +64,7 @@ class HierarchicalScores(Callback):
         """Score all that was kept, and log it; Lightning calls this, in every process."""
         if trainer.sanity_checking:  # a trial of few batches, before training
             return
+        # of the items of all processes
         vectors = self._gathered(torch.cat(self.embeddings), trainer, pl_module)
         labels = self._gathered(torch.cat(self.labels), trainer, pl_module)
         scores = score(

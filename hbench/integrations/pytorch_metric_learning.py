@@ -96,7 +96,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
 
     def _with_levels(self, labels: Tensor) -> Tensor:
         """Return labels of all levels, (B, L); of classes (B,) of the finest level, by `paths`.
-        Labels that are (B, L) already, or of a single level, stay as they are."""
+        Labels that are (B, L) already, or of a single level, stay as they are. `paths` (C, L): the
+        nodes of each class, None where labels are given at all levels."""
         if self.paths is None or not isinstance(labels, Tensor) or labels.ndim != 1:
             return labels
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(self.paths):

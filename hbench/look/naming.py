@@ -123,7 +123,8 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
 def _known_at(
     named: NamedPictures, level: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """The true node and that of `sum` of every item that is known to a level."""
+    """The true node and that of `sum` of every item that is known to a level. `level` counts from
+    0; (n,) each."""
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
     is_known = known_levels(manifest.tree)[labels[:, -1]] > level

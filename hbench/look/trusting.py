@@ -127,6 +127,7 @@ def stack_of(trusted: Trusted) -> Answered:
     """How many of the items with a truth are answered at each level."""
     by_level = [each.items for each in trusted.outcome.by_level]
     said = sum(by_level)
+    # how many items were answered on, from a share and its number
     tested = round(said / trusted.said) if trusted.said else 1
     shares = [1 - trusted.said, *(items / tested for items in by_level)]
     right = None if math.isnan(trusted.right_of_said) else trusted.right_of_said

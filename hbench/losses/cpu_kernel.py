@@ -116,6 +116,7 @@ class CompiledLists(Lists):
         """As of `Lists`, but list by list in order of rank; table (Q, L+1): the relevance of every
         level."""
         number = int((self.counts * (table > 0)).sum())
+        # compiled code writes into the three rows at once
         query, item, level = columns = torch.empty((3, number), dtype=torch.int64)
         list_positives(self.by_rank.numpy(), self.sorted_levels, table.numpy(), columns.numpy())
         return Positives(query, item, level, table[query, level], table)

@@ -168,7 +168,8 @@ def split_by_relevance(table: Tensor) -> RelevanceSplit:
 
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
-    """Compare items by level, like the released code, even where relevances are inverted."""
+    """Compare items by level, like the released code, even where relevances are inverted. `table`
+    (Q, L+1): relevances, of which only the shape counts."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(

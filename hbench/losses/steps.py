@@ -84,6 +84,8 @@ class SupRank:
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 
     def value(self, t: Tensor) -> Tensor:
+        """The step at differences t of scores, elementwise: σ(t/τ), with `start` added from 0 on,
+        and above δ also ρ(t−δ) and the `jump` there."""
         capped = t.clamp(max=self.delta)
         value = (capped / self.tau).sigmoid_().add_(t - capped, alpha=self.rho)
         # 1 where t ≥ 0; torch.heaviside is ten times slower on a CPU
@@ -92,6 +94,8 @@ class SupRank:
         return value.add_(t > self.delta, alpha=self.jump) if self.jump else value
 
     def slope(self, t: Tensor) -> Tensor:
+        """The derivative of `value` where it has one: that of σ(t/τ), and ρ above δ; its jumps have
+        none."""
         return _sigmoid_slope(t, self.tau).masked_fill(t > self.delta, self.rho)
 
 
@@ -116,9 +120,12 @@ class LowerBound:
             )
 
     def value(self, t: Tensor) -> Tensor:
+        """min(βt + γ, 1) for t > 0, leak·t else: elementwise, of differences t of scores."""
         return torch.where(t > 0, (self.beta * t + self.gamma).clamp(max=1), self.leak * t)
 
     def slope(self, t: Tensor) -> Tensor:
+        """The derivative of `value` at differences t of scores: β where βt + γ rises, 0 where it is
+        cut at 1, and leak for t ≤ 0."""
         rising = torch.where(self.beta * t + self.gamma < 1, float(self.beta), 0.0)
         return torch.where(t > 0, rising, float(self.leak)).to(t)
 

@@ -91,7 +91,9 @@ class Difference(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The metric, both scores and what HEADER names, as a table shows them."""
+        """The metric, both scores and what HEADER names, as a table shows them. `first`, `second`:
+        the scores; `low`, `high`: the ends of the interval of their difference; `queries`, `units`:
+        how many have a value in both."""
         return (
             self.metric,
             shown(self.metric, self.first),

@@ -115,6 +115,7 @@ def dialect_of(head: Head, suffix: str) -> Dialect:
     """Return the dialect of a file by its first lines; `suffix` (.csv, .tsv) decides between
     delimiters that fit equally well.
     """
+    # a first line such as "sep=;", as spreadsheets write it
     stated = SEPARATOR_LINE.fullmatch(head.lines[0].strip(" \r")) if head.lines else None
     lines = head.lines[1:] if stated else head.lines
     usual = USUAL.get(suffix, ",")

@@ -124,5 +124,6 @@ def as_written(row: Row) -> Row:
 def leaves_among(rows: Iterable[Row]) -> list[Row]:
     """The paths with which no longer one begins, in order."""
     listed = list(dict.fromkeys(rows))
+    # the beginnings of all paths, which are inner nodes
     inner = {row[:depth] for row in listed for depth in range(1, len(row))}
     return [row for row in listed if row and row not in inner]

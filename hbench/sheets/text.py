@@ -83,6 +83,7 @@ class TextTable:
             self.encoding = "UTF-16"
             return content.decode("utf-16").encode()
         try:
+            # what is UTF-8 already stays as it is
             content.decode()
         except UnicodeDecodeError:
             self.encoding = f"Windows' code page {WINDOWS}"
@@ -137,6 +138,7 @@ class TextTable:
         whole = pa_csv.read_csv(
             self.path if self.content is None else pa.BufferReader(self.content),
             read_options=pa_csv.ReadOptions(column_names=["line"]),
+            # a delimiter that no text has: the whole line is one cell
             parse_options=pa_csv.ParseOptions(
                 delimiter="\x1f", quote_char=False, ignore_empty_lines=False
             ),

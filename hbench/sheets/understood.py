@@ -40,7 +40,8 @@ class Understood:
         return visible("; ".join([f"{self.source}: {parts[0]}", *parts[1:], *self.hints]))
 
     def _columns(self) -> str:
-        """The first columns that are left out, each with the reason, in words."""
+        """The first columns that are left out, each with the reason, in words. `left_out`: {title
+        of a column: why}."""
         named = [
             f"{shorten(name, 40) or '(without a name)'} ({why})"
             for name, why in self.left_out.items()

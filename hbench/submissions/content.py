@@ -65,6 +65,7 @@ def of_lists(
     """
     whole = hashlib.sha256(f"hbench lists {len(queries)}\n".encode())
     # the zero byte ends the JSON text, which has none in it, before the scores begin
+    # in order of the queries' names, so that the order of the file changes nothing
     for query in _by_name(queries).tolist():
         start, end = offsets[query], offsets[query + 1]
         listed = names[items[start:end]].tolist()

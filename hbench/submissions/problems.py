@@ -32,7 +32,9 @@ class SubmissionProblem:
     fatal: bool = True
 
     def __str__(self) -> str:
-        """The problem as a line: how many of what, which ones, and what to do or what is done."""
+        """The problem as a line: how many of what, which ones, and what to do or what is done.
+        `examples`: the first names of `count`; a remark (not `fatal`) says after a colon what is
+        done."""
         more = ", …" if self.count > len(self.examples) else ""
         named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
         problem = f"{self.count:,} {self.kind}{named}"

@@ -125,8 +125,8 @@ class NameTable:
 
     def parents(self) -> dict[Key, dict[Key, int]]:
         """Return the parents of every node, with the number of items that have it there, in order
-        of appearance.
-        """
+        of appearance. A key is a level and a name; that of the root stands above the coarsest
+        level."""
         parents: dict[Key, dict[Key, int]] = defaultdict(dict)
         for row, items in self.rows.items():
             keys = self.keys(row)
@@ -334,6 +334,7 @@ def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
     items.
     """
     spellings: dict[Row, Counter[str]] = defaultdict(Counter)
+    # a name as people see it, without what they take for no difference
     forms = {name: folded(name) for row in table.rows for name in row}
     for row, items in table.rows.items():
         path = tuple(map(forms.__getitem__, row))

@@ -81,7 +81,8 @@ class Paths(NamedTuple):
         return Paths(self.labels[chosen], None if self.more is None else self.more.of(chosen))
 
     def of_item(self, item: int) -> Labels:
-        """The paths of one item (p, L), its first one first."""
+        """The paths of one item (p, L), its first one first. `labels` (N, L): the first paths;
+        `more`: further ones, with their items in ascending order."""
         first = self.labels[item : item + 1]
         if self.more is None:
             return first

@@ -72,7 +72,8 @@ class Taxonomy:
             taxon = self._accepted(parent)
 
     def _accepted(self, taxon: str) -> str:
-        """What a taxon is a synonym of, over as many steps as there are; itself, if of nothing."""
+        """What a taxon is a synonym of, over as many steps as there are; itself, if of nothing.
+        `accepted`: {taxon: what it is a synonym of}."""
         steps = [taxon]
         while (of := self.accepted.get(steps[-1])) is not None:
             if of in steps:

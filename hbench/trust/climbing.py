@@ -100,6 +100,7 @@ def climb_of(rows: Shares, items: int) -> Climb:
 def _sum_equal_paths(rows: Shares) -> Shares:
     """The rows with the shares of equal paths of an item added up, sorted by item, then by path."""
     keys = np.concatenate([rows.owners[:, None], rows.paths], axis=1)
+    # owner and path as one row: the different ones, and which of them each row is
     different, of_row = np.unique(keys, axis=0, return_inverse=True)
     sums = np.bincount(of_row.ravel(), rows.shares, len(different)).astype(np.float64)
     return Shares(different[:, 0], different[:, 1:].astype(rows.paths.dtype), sums)

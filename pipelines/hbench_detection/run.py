@@ -142,6 +142,7 @@ def _loss_on(model: nn.Module, examples: Sequence[tuple[Tensor, dict[str, Tensor
     """Return the sum of the detector's losses on images with their objects."""
     device = next(model.parameters()).device
     images, targets = zip(*examples, strict=True)
+    # while it trains, the model gives its losses by name
     parts = model(
         [image.to(device) for image in images], [moved(target, device) for target in targets]
     )
@@ -186,6 +187,7 @@ def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
     """Detect objects in every image: {boxes (n, 4), labels (n,), scores (n,)}, boxes in pixels."""
     device = next(model.parameters()).device
     model.eval()
+    # one image at a time, since they differ in size
     found = (model([part.image(place).to(device)])[0] for place in range(len(part.files)))
     return [moved(each, torch.device("cpu")) for each in found]
 
@@ -316,6 +318,7 @@ def _save_epoch(
         "epoch": epoch,
         "torch": torch.get_rng_state(),
     }
+    # whole or not at all, so that a run that is killed here can go on
     with replacing(out / LAST) as temporary:
         torch.save(state, temporary)
     with full_disk_told(out), (out / "log.jsonl").open("a", encoding="utf-8") as log:

@@ -100,6 +100,7 @@ class _AnnotatedObject(NamedTuple):
 def _object(element: Any) -> _AnnotatedObject:
     """An object of an annotation; raises ValueError for edges that make no box."""
     edges = [float(element.findtext(f"bndbox/{corner}", "none")) for corner in CORNERS]
+    # corners count pixels from 1; a text that is no number, "none", is refused by float
     if not (1 <= edges[0] <= edges[2] < float("inf") and 1 <= edges[1] <= edges[3] < float("inf")):
         raise ValueError(f"a box from {edges[:2]} to {edges[2:]}")
     is_difficult = element.findtext("difficult", "0").strip() == "1"

@@ -316,7 +316,9 @@ class _OtherField(NamedTuple):
 
 
 def _differing(row: Row, anew: Row) -> Iterator[_OtherField]:
-    """Yield the fields of a row that are not those of the row built anew."""
+    """Yield the fields of a row that are not those of the row built anew. `anew`: made of the file
+    that is verified, and so never left out of the ranking (`unranked`); the row may be older than
+    its check."""
     if row.dim != anew.dim:
         yield _OtherField("dim", row.dim, anew.dim)
     if row.unranked:

@@ -190,8 +190,8 @@ class Transfer:
         """Fetch the file from `url`, verify it, give it its name, and return its checksums.
 
         Where the bytes of an earlier run were wrong, the file is fetched once more from its
-        beginning.
-        """
+        beginning. `here`: bytes on disk so far; `part`: the partial file, `note`: what is known of
+        it, `target`: the file."""
         while True:
             resumed = self.here > 0
             self._fetch_rest(url)
@@ -290,7 +290,8 @@ class Transfer:
 
     def _append(self, blocks: Iterable[bytes], url: str, start: int) -> None:
         """Append the blocks that a server sends, from byte `start` of the file on, to the partial
-        file; raise SourceError at the first byte too many: a server may send without end."""
+        file; raise SourceError at the first byte too many: a server may send without end. `part`:
+        the partial file; `total`: the length that the server states, None if it states none."""
         size = self.source.size or self.total
         with self.part.open("ab") as file:
             for block in blocks:

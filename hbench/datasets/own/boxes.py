@@ -141,6 +141,7 @@ def _numbers_of_one_column(table: pa.Table, column: str) -> NDArray[np.float64]:
     for number, cell in enumerate(table[column].to_pylist()):
         text = "" if cell is None else str(cell).strip(" []()")
         try:
+            # an empty cell is no box: four NaN
             row = [float(part) for part in text.replace(",", " ").split()] or [np.nan] * 4
         except ValueError:
             row = []

@@ -135,6 +135,7 @@ class OwnTable:
         table = self.table.drop_columns(
             [name for name in self.columns.levels if name in self.table.column_names]
         )
+        # a column of another meaning that is called like a new level makes room, too
         table = table.drop_columns([level for level in levels if level in table.column_names])
         for place, level in enumerate(levels):
             table = table.append_column(level, pa.array([row[place] for row in rows], pa.string()))
@@ -227,6 +228,7 @@ class OwnTable:
         """How many items have several paths, of a table that has a row per path."""
         if pc.count_distinct(self.table[self.item]).as_py() == len(self.table):
             return []
+        # a row that is there twice is one path
         paths = Counter(item for item, _ in {*zip(self.items, self.rows, strict=True)})
         with_several = sum(number > 1 for number in paths.values())
         if not with_several:

@@ -39,7 +39,8 @@ class CardLists(NamedTuple):
 
     @classmethod
     def empty(cls, queries: int, positives: int, device: torch.device) -> CardLists:
-        """Room for the lists of n queries of up to this many positives."""
+        """Room for the lists of n queries of up to this many positives. What is in it before the
+        kernels write is never read."""
         shape = (queries, positives)
         return cls(
             ranks=torch.empty(shape, dtype=torch.int32, device=device),

@@ -350,8 +350,9 @@ class Gallery:
         return torch.cat([vectors, vectors[-1:].expand(size - len(vectors), -1)])
 
     def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """The gallery's vectors with the columns that they fill; all at once where they are
-        kept."""
+        """The gallery's vectors with the columns that they fill; all at once where they are kept.
+        `kept` (G, D): the gallery on the card, None where it does not fit; `scores`: the vectors on
+        the host."""
         if self.kept is not None:
             yield slice(0, len(self.kept)), self.kept
             return

@@ -104,6 +104,7 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
         lower[digits & mask] += one
         upper[np.uint32(digits >> up) & mask] += one
 
+    # from how many keys have a digit to where the first of them goes
     become_places(lower)
     become_places(upper)
     # each key goes to the next free place of its digit

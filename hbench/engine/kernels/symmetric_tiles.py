@@ -70,7 +70,9 @@ class Counts(NamedTuple):
         return Counts(self.above[flat], self.best[queries], self.top[queries], self.tied[queries])
 
     def add(self, other: Counts) -> None:
-        """Add, in place, what was counted of other items for the same queries."""
+        """Add, in place, what was counted of other items for the same queries. `above`: distractors
+        between positives, which add up; `best`, `top`: the highest scores, by level and of all;
+        `tied`: whether any distractor ties."""
         np.add(self.above, other.above, out=self.above)
         np.maximum(self.best, other.best, out=self.best)
         np.maximum(self.top, other.top, out=self.top)

@@ -109,6 +109,7 @@ class ListedItems:
         """How `arranged` moves the scores of the queries from `first` to `last`, in canonical
         order: as index arrays, which a card can apply to all rows at once. Rows count from
         `first`, and places from the end of the gallery."""
+        # the columns of each query, in the order in which they are placed behind the gallery
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]
         numbers = list(map(len, positives))

@@ -69,9 +69,13 @@ class PathLists:
         self.out = out
         self.size = gallery.size
         self.depth = queries.labels.shape[1]
+        # sets `items`, `starts`, `ends`, `unknown` and `path_of_entry`: where the gallery's paths
+        # that share levels with each different path of the queries lie
         self._make_ranges(queries, gallery)
+        # the different sets of paths that queries have, and (Q,) which each has
         self.sets, self.set_of = _sets_of(queries, self.path_of_entry)
         self.counts = self._count_codes()
+        # a list of a set, made when it is asked for
         self._positives_of = lru_cache(SETS_KEPT)(self._positives_of_set)
 
     def _make_ranges(self, queries: KnownPaths, gallery: KnownPaths) -> None:

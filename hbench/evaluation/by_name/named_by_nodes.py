@@ -164,6 +164,7 @@ def _table_of_paths(manifest: Manifest, readings: Readings) -> pa.Table:
     level down to which all readers give the same nodes, "" where not even the coarsest."""
     tree = manifest.tree
     nodes = readings.nodes[SUM]
+    # (N, L): whether all readers give the same node
     agreed = np.ones(nodes.shape, bool)
     for other in readings.nodes.values():
         agreed &= other == nodes

@@ -91,6 +91,7 @@ def finished(path: Path, examined: Examined) -> Document | None:
     if document is None or not path.with_suffix(BY_QUERY).exists():
         return None
     try:
+        # raises where the table is another evaluation's
         reports.read_by_query(path.with_suffix(BY_QUERY), document)
     except SubmissionError:
         return None

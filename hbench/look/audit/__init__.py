@@ -210,7 +210,8 @@ def _card(
 
 
 def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
-    """The items beside an item, with the levels that they share with it."""
+    """The items beside an item, with the levels that they share with it. `near` (n,): their
+    positions among all items."""
     votes = audit.votes
     levels = votes.common(votes.classes[near], votes.classes[item])
     return [

@@ -112,6 +112,7 @@ def _clear_leftovers(folder: Path) -> None:
     """Remove what processes left that were killed as they made these pages; pages that they had
     moved away come back.
     """
+    # folders beside it, .NAME.PROCESS.KIND, of which "old" has pages that were moved away
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         process, _, kind = left.name.removeprefix(f".{folder.name}.").partition(".")
         if kind not in LEFTOVERS or not process.isdecimal() or _is_running(int(process)):

@@ -74,7 +74,8 @@ def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
 
 
 def _rising(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points that are better in y than all before them."""
+    """Select the points that are better in y than all before them. `goodness`: of x and y, higher
+    is better."""
     best = np.maximum.accumulate([-np.inf, *(point.goodness[1] for point in points)]).tolist()
     return [
         point for point, before in zip(points, best, strict=False) if point.goodness[1] > before
@@ -272,6 +273,7 @@ def _board(request: PlotRequest, name: str) -> Leaderboard:
     "pareto", "a leaderboard by two metrics, fine AP against H-AP, with its front", BOARD, "metrics"
 )
 def _draw_pareto(request: PlotRequest) -> Drawing:
+    """The picture of a leaderboard by the two metrics asked for, else by PARETO."""
     metrics = request.metrics or PARETO
     if len(metrics) != 2:
         raise UsageError(
@@ -282,6 +284,7 @@ def _draw_pareto(request: PlotRequest) -> Drawing:
 
 @kind("time", "a leaderboard by year, with the best so far", BOARD, "metrics")
 def _draw_time(request: PlotRequest) -> Drawing:
+    """The picture of a leaderboard by year, by the metric asked for, else its own."""
     board = _board(request, "time")
     if len(request.metrics) > 1:
         raise UsageError("plot time takes one metric", found=", ".join(request.metrics))

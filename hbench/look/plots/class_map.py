@@ -72,6 +72,7 @@ def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[n
     gallery = submission.gallery
     if len(submission.parts) == 1:
         return np.asarray(whole.vectors[align(whole, manifest.items)])
+    # items that are neither asked nor ranked have no vector in either: zeros
     vectors = np.zeros((len(manifest), whole.dim), np.result_type(whole.vectors, gallery.vectors))
     for part, has in ((whole, manifest.query), (gallery, manifest.gallery)):
         vectors[has] = part.vectors[align(part, manifest.items[has])]

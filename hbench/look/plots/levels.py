@@ -110,7 +110,7 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
     """Return a score and the ends of its interval as they are printed; None for a run without this
-    score. `level`: its name."""
+    score. `level`: its name. Without an interval both ends are the score."""
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
     if score is None or score.value is None:

@@ -58,6 +58,7 @@ def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
     """
     depth = len(sequence.counts) - 1
     items = int(sequence.counts.sum())
+    # {rank: level} of the positives; an item at another rank shares no level
     listed = (
         dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True))
         if len(sequence.ranks)
@@ -191,6 +192,7 @@ def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
 
 
 def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
+    """The mistakes of one report in memory, as far as its results and values tell them."""
     document = report.document
     name = report.document.method or ""
     rows = of_document(name, document, report.values.get(FIRST_MISTAKE))
@@ -236,7 +238,8 @@ def _draw(request: PlotRequest) -> Drawing:
 
 
 def _of_common_results(found: Sequence[Rows]) -> list[Rows]:
-    """The counts of the results that every run has."""
+    """The counts of the results that every run has. Of reports some may have kept fewer results;
+    bars stand side by side only where all runs have one."""
     shared = set(found[0]).intersection(*found)
     common = [result for result in found[0] if result in shared]
     kept: list[Rows] = []
@@ -246,6 +249,8 @@ def _of_common_results(found: Sequence[Rows]) -> list[Rows]:
 
 
 def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:
+    """The distance of the first mistake of every query, (Q,), from a per-query table; None without
+    the table, or without that metric."""
     if by_query is None or FIRST_MISTAKE not in by_query.column_names:
         return None
     return np.asarray(by_query[FIRST_MISTAKE].to_numpy(), np.float64)

@@ -61,7 +61,8 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
 
 
 def size_of(size: Any) -> SizeScores:
-    """One size of the document; undefined scores are left out."""
+    """One size of the document; undefined scores are left out. Scores are as they are printed, in
+    percent where they are fractions."""
     scores = {
         metric: factor_of(metric) * float(score["value"])
         for metric, score in size["scores"].items()

@@ -115,6 +115,7 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
     "names",
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The curves of files of answers, each under the name asked for, else that of its file."""
     paths = list(map(Path, request.files))
     names = shown_names(request.names, [path.stem for path in paths], paths)
     return draw_trust([read_curve(path, name) for path, name in zip(paths, names, strict=True)])

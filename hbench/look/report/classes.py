@@ -108,6 +108,7 @@ def class_tables(reported: Reported) -> list[ClassTable]:
         # of a long table only both ends are shown
         cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
+        # the widest bar of the table, by which the others are drawn
         longest = _longest_bar(reported.by, means)
         tables.append(
             ClassTable(manifest.levels[level], level, len(means), means[:cut], best, longest)

@@ -139,7 +139,8 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
 
 
 def items_of(chapters: list[Chapter]) -> set[int]:
-    """Collect the positions of all items in the strips."""
+    """Collect the positions of all items in the strips. They are the queries and all results that
+    are shown; their pictures are drawn."""
     strips = [strip for chapter in chapters for strip in chapter.strips]
     hits = {hit.position for strip in strips for row in strip.rows for hit in row.shown}
     return hits | {strip.position for strip in strips}

@@ -76,6 +76,7 @@ class Results:
 
     def show(self) -> None:
         """Display the strips in a notebook; elsewhere print the text."""
+        # IPython is loaded where a notebook runs, and is not imported here
         notebook = sys.modules.get("IPython")
         if notebook is not None and notebook.get_ipython() is not None:
             notebook.display.display(self)
@@ -390,6 +391,7 @@ def _names(files: Sequence[EmbeddingFile]) -> list[str]:
         folder = one.absolute().parent.name
         names.append(f"{folder}/{file.name}" if times[file.name] > 1 else file.name)
 
+    # files of one name in folders of one name are numbered
     numbered = []
     for at, name in enumerate(names, start=1):
         number = names[:at].count(name)

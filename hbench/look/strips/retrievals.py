@@ -88,8 +88,9 @@ class RightResults(TopResults):
 
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
         """Keep the first k results of the queries from `first` on in canonical order, and of each
-        the first one of its finest class, from their masked rows of scores (n, G).
-        """
+        the first one of its finest class, from their masked rows of scores (n, G). `ranks` and
+        `right` (Q,): rank, item and score of that first one, by input position of the query;
+        `starts`, `ends` of the ranker: the columns of the items of each level and finer ones."""
         super().keep(ranker, scores, first)
         for query, row in enumerate(scores, start=first):
             starts = ranker.starts[query]
@@ -259,7 +260,8 @@ def ranker_of(
 
 
 def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
-    """Find the queries with these ids; raises UnknownName."""
+    """Find the queries with these ids; raises UnknownName. They are places among the queries, in
+    the order of the ids."""
     position = {item: number for number, item in enumerate(manifest.items[manifest.query].tolist())}
     for item in ids:
         if item not in position:
@@ -268,7 +270,8 @@ def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
 
 
 def of_class(manifest: Manifest, name: str) -> Queries:
-    """Find the queries of a class at any level of the tree; raises UnknownName."""
+    """Find the queries of a class at any level of the tree; raises UnknownName. Of several levels
+    with the name, that of the coarsest counts."""
     labels = manifest.labels[manifest.query]
     names = manifest.tree.names
     for level, of_level in enumerate(names):

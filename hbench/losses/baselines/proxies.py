@@ -236,7 +236,8 @@ def _groups(paths: Tensor) -> Tensor:
 
 
 def require_classes(labels: Tensor, classes: int) -> None:
-    """Raise ConfigError for labels that are not class numbers 0 … C−1."""
+    """Raise ConfigError for labels that are not class numbers 0 … C−1. Each class has a proxy;
+    labels (B,) are of the finest level."""
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ConfigError(
             "a label has no proxy",

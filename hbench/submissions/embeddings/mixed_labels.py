@@ -98,6 +98,7 @@ def _means_and_scatter(
     dim = vectors.shape[1]
     means = np.empty((len(sizes), dim))
     scatter = np.zeros((dim, dim))
+    # some classes at a time, so that few vectors are copied at once
     for some in _blocks(sizes):
         first = int(sizes[: some.start].sum())
         of_classes = rows[first : first + int(sizes[some].sum())]

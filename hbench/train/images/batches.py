@@ -124,7 +124,8 @@ class Held(Dataset[Batch]):
     def __getitems__(self, keys: Keys) -> Batch:
         """Return (images float32 (B, C, H, W), normalised, rows (B,)) of the keys of a batch, rows
         and seeds; each image is varied by its own seed. Torch's loader calls this with all keys of
-        a batch at once."""
+        a batch at once. `pixels` (N, C, H, W) uint8: all images, in memory; `scale`: None where
+        images are not varied."""
         rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:

@@ -83,6 +83,8 @@ class Normalise(nn.Module):
     std: Tensor
 
     def __init__(self, settings: Images) -> None:
+        """Mean and deviation of each colour, (C, 1, 1), as buffers: they move with the net, and are
+        in no checkpoint, since the settings have them."""
         super().__init__()
         self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)

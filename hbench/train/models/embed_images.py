@@ -86,7 +86,8 @@ class Views(nn.Module):
         self.model, self.scales, self.flip = model, tuple(scales), flip
 
     def forward(self, images: Tensor) -> Tensor:
-        """Embed images (B, C, H, W) as (B, D), of length 1."""
+        """Embed images (B, C, H, W) as (B, D), of length 1. `scales`: factors of height and width;
+        `flip`: mirrored images, too."""
         resized = partial(
             functional.interpolate, mode="bilinear", antialias=True, align_corners=False
         )

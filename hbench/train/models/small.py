@@ -13,7 +13,8 @@ class Small(nn.Module):
 
     def __init__(self) -> None:
         """Build the layers: for each convolution its batch norm, ReLU and, but for the last, max
-        pooling; the first one takes one grey channel."""
+        pooling; the first one takes one grey channel. `widths`: the channels behind each
+        convolution; `pools`: by how much each is pooled, 1: not."""
         super().__init__()
         layers: list[nn.Module] = []
         channels = (1, *self.widths)

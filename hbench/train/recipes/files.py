@@ -192,6 +192,7 @@ def shipped() -> ShippedFiles:
         if file.name.endswith(".toml")
     ]
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
+    # "on" names the setups that a method is combined with
     methods = {name: values for name, values in files.items() if "on" in values}
     # a setup extends another setup, which is a file, or nothing; SETUP-METHOD is no file
     whole = {

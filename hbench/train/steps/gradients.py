@@ -139,8 +139,8 @@ class Objective(nn.Module):
         self.losses, self.weights = nn.ModuleDict(losses), dict(weights)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the losses of embeddings (B, D), of length 1, with labels (B, L), coarse to
-        fine."""
+        """Compute the losses of embeddings (B, D), of length 1, with labels (B, L), coarse to fine.
+        Returns the sum, each times its weight, and the terms by name, unweighted."""
         terms = {name: loss(embeddings, labels) for name, loss in self.losses.items()}
         weighted = [self.weights[name] * term for name, term in terms.items()]
         return torch.stack(weighted).sum(), terms

@@ -50,6 +50,7 @@ def command_of(name: str) -> click.Command:
     folder. `name`: of the step."""
     run = importlib.import_module(f"hbench_hgldv2.{STEPS[name].module}").run
     hints = get_type_hints(run, include_extras=True)
+    # the first one is the work folder, which is an option of all steps together
     _, *parameters = inspect.signature(run).parameters.values()
     options = [_option(parameter, hints[parameter.name]) for parameter in parameters]
 

@@ -245,7 +245,8 @@ def _rows_by_split(
 
 
 def _inconsistencies(mapping: Iterable[Placed], vectors: Path) -> list[quality.Inconsistency]:
-    """Find pairs of near labels in different groups, by their vectors where the file is there."""
+    """Find pairs of near labels in different groups, by their vectors where the file is there.
+    Without the file they are found by their names alone."""
     placed = [row for row in mapping if row.status == "group"]
     known = encode.rows_of(vectors, [row.class_id for row in placed]) if vectors.exists() else None
     return quality.inconsistencies(

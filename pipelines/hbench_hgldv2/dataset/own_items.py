@@ -85,6 +85,7 @@ def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> La
     found = []
     for name in table.column_names:
         texts = [plain_id(text) for text in tables.texts(table, name)]
+        # by id, else by name; None where the cell is neither
         placed = [known.get(text) or by_name.get(" ".join(text.split())) for text in texts]
         found.append(LabelColumn(name, placed))
 
@@ -100,7 +101,8 @@ def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> La
 
 
 def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
-    """The labels by their names, where all of one name have the same place."""
+    """The labels by their names, where all of one name have the same place. Others are left out:
+    which one an item means could not be known."""
     places: dict[str, set[tuple[str, str]]] = {}
     for each in mapping:
         places.setdefault(each.label, set()).add((each.status, each.group))
@@ -138,7 +140,8 @@ def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
 
 
 def _with_levels(table: pa.Table, column: str, levels: Mapping[str, list[str]]) -> pa.Table:
-    """The table with the columns of the levels in place of that of the labels."""
+    """The table with the columns of the levels in place of that of the labels. `levels`: by the
+    name of a level, the names of the rows (N,); another column of that name is replaced, too."""
     replaced = [name for name in table.column_names if name == column or name in levels]
     table = table.drop_columns(replaced)
     for name, values in levels.items():

@@ -251,6 +251,7 @@ def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
     vectors = []
     with torch.inference_mode():
         for start in range(0, len(texts), BATCH):
+            # (texts, tokens)
             tokens = tokenize(texts[start : start + BATCH])
             vectors.append(model.eval().encode_text(tokens, normalize=True).float().numpy())
     return np.concatenate(vectors)

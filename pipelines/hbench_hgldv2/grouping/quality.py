@@ -147,7 +147,8 @@ def measured(
 def coherence(
     labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]
 ) -> dict[str, float]:
-    """Compute the mean silhouette and the lexical coherence of the grouped labels."""
+    """Compute the mean silhouette and the lexical coherence of the grouped labels. `vectors`
+    (labels, D); `groups`: by class id."""
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return {

@@ -312,6 +312,7 @@ def _condense_cycles(
     """
     name: dict[str, str] = {}  # class -> node
     members: dict[str, tuple[str, ...]] = {}
+    # classes each of which is above all others of the part; a class in no cycle is alone
     for part in nx.strongly_connected_components(graph):
         leader = min(part, key=lambda node: (-landmarks.get(node, 0), node))
         members[leader] = tuple(sorted(part))

@@ -85,6 +85,7 @@ def _sample_rows() -> list[Released]:
     moves = [decision for decision in shipped.decisions if isinstance(decision, Move)]
     placed = [(i, move.to) for move in moves for i in move.labels]
     named = [(i.removeprefix(PREFIX), group, shipped.groups[group].kind) for i, group in placed]
+    # landmarks are numbered, since the sample has none; "": without a category
     return [Released(number, "", *row) for number, row in enumerate(named)]
 
 

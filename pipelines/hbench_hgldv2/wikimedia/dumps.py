@@ -82,6 +82,7 @@ def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
         if line[place : row.start()].strip(" ,\n"):
             break
         place = row.end()
+        # the text of each cell, without quotes; the comma ends the last one, too
         yield tuple(map(_text, _CELL.findall(row[1] + ",")))
     if line[place:].strip(" ,\n") not in ("", ";"):
         raise DataError(
@@ -182,6 +183,7 @@ def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Entity]:
     without a line is missing.
     """
     requested = set(ids)
+    # {item: {property: its values}}
     values: dict[str, dict[str, list[str]]] = {}
     for each in triples(_lines(truthy)):
         if each.item in requested:

@@ -99,6 +99,7 @@ class QueryService:
     def entities(self, ids: Sequence[str]) -> dict[str, facts.Entity]:
         """Find the entities of these ids; a merged item is looked up again under its target."""
         statements = self._statements(ids)
+        # an item without statements may have been merged into another one
         absent = [f"wd:{i}" for i in ids if i not in statements]
         targets = {row["item"]: row["target"] for row in self._rows(REDIRECTS, absent)}
         moved = self._statements(sorted(set(targets.values())))
@@ -108,6 +109,7 @@ class QueryService:
         }
 
     def names(self, ids: Sequence[str]) -> dict[str, facts.Named]:
+        """The label of each item in English, or in the language for all where it has none."""
         rows = self._rows(NAMES, [f"wd:{i}" for i in ids])
         return facts.in_english(ids, {(row["item"], row["language"]): row["label"] for row in rows})
 
