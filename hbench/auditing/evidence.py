@@ -126,7 +126,8 @@ class Evidence:
         for level in range(votes.depth):
             nodes = votes.paths[:, level]
             number = int(nodes.max()) + 1
-            cast = nodes.astype(np.int32)[classes[votes.neighbours]]  # half the memory
+            # (N, k): the node that each neighbour of each item votes for; int32 is half the memory
+            cast = nodes.astype(np.int32)[classes[votes.neighbours]]
             self.levels.append(
                 Level(
                     cast,
@@ -173,7 +174,8 @@ class Evidence:
         return best[0], best[1]
 
     def _candidates(self, items: Indices) -> tuple[Indices, Indices]:
-        """Pairs of a place among the items and a class: of their neighbours, and their own."""
+        """Pairs of a place among the items (m,) and a class: of their neighbours, and their own; as
+        two arrays (pairs,), each pair once."""
         votes = self.votes
         named = votes.classes[votes.neighbours[items]]
         classes = np.concatenate([named, votes.classes[items][:, None]], axis=1)

@@ -179,7 +179,8 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
 
 def _batch_of_neighbours(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
     """The first item of a class that loses some, and its nearest neighbours in that class: a batch
-    that was labelled at once."""
+    that was labelled at once. `flow`: items of one class (`proposed`), relabelled as another one
+    (`label`)."""
     first = flow.items[0]
     near = votes.neighbours[first]
     batch = [first, *near[votes.classes[near] == flow.proposed][: FEWEST - 1].tolist()]

@@ -74,6 +74,7 @@ def _range_of(
     for at in range(votes.depth):
         here = level == at
         nodes = votes.paths[:, at]
+        # sorted by class, the items of a node lie side by side at every level
         first[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="left")
         last[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="right")
     return first, last

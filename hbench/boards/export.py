@@ -192,7 +192,8 @@ def title(board: Leaderboard) -> str:
 def cited_by(
     standings: Iterable[Standing], citations: Mapping[str, Citation]
 ) -> dict[str, Citation]:
-    """Select the citations that the rows of these standings have, sorted by key."""
+    """Select the citations that the rows of these standings have, sorted by key. A key without a
+    citation is left out: the leaderboard itself is refused for it."""
     used = {row.paper.citation for standing in standings for row in standing.rows if row.paper}
     return {key: citations[key] for key in sorted(used) if key in citations}
 

@@ -73,7 +73,7 @@ class OneOf(Known):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text if it is a listed name; `param` and `ctx`, click's own, let the refusal
-        name the option."""
+        name the option. `listed`: gives the names, read only now, since loading them takes time."""
         names = list(self.listed())
         if str(value).partition("(")[0] not in names:  # in brackets stand a metric's settings
             close = closest(str(value), names)

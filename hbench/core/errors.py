@@ -70,7 +70,8 @@ class HBenchError(Exception):
         fix: str | None = None,
     ) -> None:
         """Keep the parts, and make the message of them: the problem, and below it a line for each
-        part that is given; without what could steer the terminal."""
+        part that is given; without what could steer the terminal. `expected`, `found`: what should
+        be there, and what is; `fix`: what to do next."""
         self.problem = problem
         self.expected = expected
         self.found = found

@@ -161,9 +161,8 @@ def _differences(spec: Spec, dataset: Dataset) -> list[str]:
 
 
 def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
-    """The splits whose counts no publication has, of those that publications disagree on, in
-    words.
-    """
+    """The splits whose counts no publication has, of those that publications disagree on, in words.
+    `disputed`: {split: the counts that publications state, each a variant}."""
     differing = []
     for split, variants in spec.disputed.items():
         numbers = count_contents(dataset.manifests[split], dataset.official_names)

@@ -163,8 +163,8 @@ class Copies:
 
     def _names_after_merging(self) -> list[Row]:
         """Return the names of every item after classes with the same pictures took the name of the
-        largest of them.
-        """
+        largest of them. `rows`: the names along the path of each item; `groups` (N,): a number for
+        items of equal bytes, −1 for others."""
         # classes are merged where both have the same set of pictures, not where they share some
         pictures_of: dict[Row, set[int]] = defaultdict(set)
         for place, row in enumerate(self.rows):

@@ -241,7 +241,7 @@ class Dataset:
         item)` opens them.
 
         By default images are opened as a person sees them, on the background that the card names.
-        """
+        `root` None: the images are not here, and nothing opens them."""
         if picture_in is None:
             picture_in = partial(open_upright, background=self.card.get("background", "white"))
         picture = None if root is None else partial(picture_in, root)

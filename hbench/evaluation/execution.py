@@ -129,8 +129,8 @@ class Execution:
         from; return their number.
 
         Raises UsageError for a ranking, which has no blocks. `on_test`: is called with a test's
-        name and returns a function for progress.
-        """
+        name and returns a function for progress. `blocks`: which share, "i/n", None for all;
+        `trees`: other trees to score under, too."""
         share = Share.parse(self.blocks or "1/1")
         if self.trees:
             from hbench.evaluation.variants.trees import jobs_under, parse

@@ -166,6 +166,7 @@ def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) ->
     is affected: that is, has a name that stands for several nodes of the tree."""
     assert test.names is not None  # there are scorers by name only where the tree has names
     gallery = test.queries if test.gallery is None else test.gallery
+    # names and nodes of both sides: a name is ambiguous by all that bear it
     nodes = np.concatenate([test.queries.labels, gallery.labels])
     asked = have_ambiguous_names(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
     if not asked.any():

@@ -77,7 +77,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
         ref_labels: Tensor | None = None,
     ) -> Tensor:
         """The loss, called as pytorch-metric-learning calls its own: with mined pairs, or with
-        references, or with the rows of the batch in a memory of this library."""
+        references, or with the rows of the batch in a memory of this library. Labels are (B, L), or
+        (B,) of the finest level where the loss was given paths."""
         labels = self._with_levels(labels)
         if ref_labels is not None:
             ref_labels = self._with_levels(ref_labels)

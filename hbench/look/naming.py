@@ -160,11 +160,13 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
     said = _main(named)
+    # (Q,): the name of that level, of each item
     agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
     rows = []
     for depth, level in enumerate(("", *manifest.levels)):
         here = agreed == level
         if here.any():
+            # column of that level; of items on which no readers agree the first column
             at = max(depth - 1, 0)
             right = (labels[here, at] == said[here, at]).mean()
             rows.append((level, int(here.sum()), float(right)))

@@ -151,7 +151,8 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
 
 
 def _line(curve: RiskCoverage, end: float) -> str:
-    """The points of the line, so many that an eye sees no fewer."""
+    """The points of the line, so many that an eye sees no fewer. Coverage and risk of at most
+    POINTS points, as SVG writes them: "x,y x,y". `end`: the risk at the top of the picture."""
     _, coverage, risk = curve.thinned(POINTS)
     points = zip(coverage.tolist(), risk.tolist(), strict=True)
     return " ".join("{:.1f},{:.1f}".format(*_place(*point, end)) for point in points)

@@ -102,6 +102,7 @@ class CompiledLists(Lists):
         keys = np.empty(levels.shape, np.uint64)
         # levels 0 … depth, and depth + 1 of what is in no list, such as the query itself
         counts = np.zeros((len(levels), self.depth + 2), np.float32)
+        # `view`: the bits of float32, in which larger scores give smaller keys
         pack(scores.numpy().view(np.uint32), levels, keys, counts)
         # a key is the score, the level and, in its low 24 bits, the column: one sort of numbers
         keys.sort(axis=1)
@@ -144,7 +145,8 @@ class CompiledLists(Lists):
 
     def _rows(self, positives: Positives, table: Tensor) -> SortedLists:
         """The lists for the kernels, in order of rank and without exponentials; table (Q, L+1,
-        L+1): the weight of an item of one level for a positive of another."""
+        L+1): the weight of an item of one level for a positive of another. `by_rank`,
+        `sorted_scores`, `sorted_levels` (Q, N): columns, scores and levels in that order."""
         # positives are in order of queries: where those of each query begin
         places = np.searchsorted(positives.query.numpy(), np.arange(len(table)))
         by_rank = (

@@ -34,6 +34,7 @@ CONTAINERS = (CrossBatchMemory, PerLevel, WeightedSum, nn.ModuleList)
 
 def unknown_as_minus_one(labels: Labels, tree: LabelTree) -> Labels:
     """The labels (N, L) of a tree with −1 where nothing is known."""
+    # (N,): to how many levels each item is known
     known = known_levels(tree)[labels[:, -1]]
     return np.where(np.arange(labels.shape[1]) < known[:, None], labels, np.int32(-1))
 

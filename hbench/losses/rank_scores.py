@@ -30,8 +30,8 @@ Score = Callable[[RankEstimates], Tensor]
 
 def h_ap(ranked: RankEstimates) -> Tensor:
     """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3); AP for relevances 0 and 1
-    (Eq. 1).
-    """
+    (Eq. 1). One value for each list, (Q,); 0 without a relevant item. `ranked`: the estimated ranks
+    of the positives of all lists, side by side."""
     assert ranked.h_rank is not None
     sums = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
     total = (ranked.lists.counts * ranked.positives.table).sum(1)

@@ -41,9 +41,12 @@ class Reading(NamedTuple):
 
     def of(self, sequence: LevelSequence) -> LevelSequence:
         """The level sequence of a sequence of codes, as this reading has it: an item that does not
-        stay gives its rank up to those behind it, one of level 0 is a distractor from then on."""
+        stay gives its rank up to those behind it, one of level 0 is a distractor from then on.
+        `stays` and `level`, by code: whether an item stays in the list, and which level it counts
+        as."""
         stays = self.stays[sequence.levels]
         listed = stays & (self.level[sequence.levels] > 0)
+        # each moves up by as many places as items before it do not stay
         ranks = sequence.ranks - np.cumsum(~stays)
         levels = self.level[sequence.levels[listed]]
         return LevelSequence(ranks[listed], levels, self.counts(sequence.counts), sequence.tied)

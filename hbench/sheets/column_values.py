@@ -68,8 +68,8 @@ class ColumnValues:
 
     def _all(self, holds: Callable[[str], object]) -> bool:
         """Whether `holds` is true of every different value, and there is one. The first SAMPLE are
-        asked before the others are even read: they tell most columns apart.
-        """
+        asked before the others are even read: they tell most columns apart. `dictionary`: the
+        different values, "" among them; `filled`: those that are not empty."""
         first = [value for value in self.dictionary[:SAMPLE].to_pylist() if value]
         return self.size > 0 and all(map(holds, first)) and all(map(holds, self.filled))
 

@@ -359,8 +359,8 @@ def _without_same_classes(
     order: list[ColumnValues],
 ) -> tuple[list[ColumnValues], dict[str, str], list[str]]:
     """Return the levels without numbers or codes that name the classes of a neighbour once more;
-    what is left out so, with the reason; and remarks on names that do the same, which stay.
-    """
+    what is left out so, with the reason; and remarks on names that do the same, which stay. Names
+    are kept rather than numbers, which tell people nothing. `order`: coarse to fine."""
     kept: list[ColumnValues] = []
     same: dict[str, str] = {}
     notes: list[str] = []

@@ -132,6 +132,7 @@ def _of_reads(path: Path) -> Predictions:
             )
         else:
             name = named[1].strip()
+            # the root and the like are above all levels, and say nothing
             rows.append(Prediction(read, () if name in ABOVE_ALL else (name,)))
     form = "the taxon of every read, by Kraken 2"
     return Predictions(rows, Understood(path.name, f"predictions of {_items(rows)}", (form,)))
@@ -262,6 +263,7 @@ def _rows_of_level_columns(
         numbers = zip(*(texts(table, name) for name in chances), strict=True)
         rows = []
         for item, row, each in zip(items, names, numbers, strict=True):
+            # without what is empty behind the last name
             kept = _names_said(row)
             by_level = tuple(_number(text) or 0.0 for text in each[: len(kept)])
             rows.append(Prediction(item, kept, None, by_level))

@@ -52,7 +52,7 @@ class Sweep:
 
     def combinations(self) -> list[tuple[str, ...]]:
         """List what is tried, as KEY=VALUE of every key. Raises UsageError for more than anybody
-        can train."""
+        can train. `choices`: (key, values) of each key that is swept."""
         number = math.prod(len(values) for _, values in self.choices)
         if number > MOST_TRIALS:
             raise UsageError(

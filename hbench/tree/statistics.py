@@ -72,6 +72,7 @@ def _described(tree: LabelTree, level: int) -> NDArray[np.bool_]:
 def items_of_level(tree: LabelTree, items: NDArray[np.int64], depth: int) -> NDArray[np.int64]:
     """Count the items of every node at `depth` (1 … L), from those of the fine classes (C,)."""
     counts = np.zeros(len(tree.names[depth - 1]), np.int64)
+    # .at: many classes are below one node
     np.add.at(counts, tree.paths[:, depth - 1], items)
     return counts
 

@@ -63,7 +63,8 @@ class Climb(NamedTuple):
 
     def levels_by(self, thresholds: Values) -> Positions:
         """The deepest level (N,), 1 … L, whose mass reaches the threshold of that level, of the
-        `thresholds` (L,); 0 where none does."""
+        `thresholds` (L,); 0 where none does. `masses` (N, L): along the path of each item; `nodes`
+        (N, L): BELOW after its end."""
         depth = self.masses.shape[1]
         said = (self.masses >= thresholds) & (self.nodes != BELOW)
         return np.asarray((said * np.arange(1, depth + 1)).max(axis=1), np.int64)

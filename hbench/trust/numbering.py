@@ -29,7 +29,7 @@ class Numbering:
     def __init__(self, tree: LabelTree) -> None:
         """`names`: of the nodes of each level by their numbers, of the tree first, to which those
         of others are added; `_of_path`: the number of a node by the names from the top to it.
-        `_unknown`: names that no node has, each once."""
+        `_unknown`: the paths that no node has, each once, of a branch its first alone."""
         self.tree = tree
         self.names = [list(names) for names in tree.names]
         self._of_path: dict[Row, int] = {}

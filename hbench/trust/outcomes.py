@@ -70,7 +70,8 @@ class RiskCoverage(NamedTuple):
     risk: Values
 
     def thinned(self, most: int) -> RiskCoverage:
-        """The same line with `most` points at most, evenly along it, both ends among them."""
+        """The same line with `most` points at most, evenly along it, both ends among them. Its
+        members are arrays (P,), of thresholds and of what comes of them."""
         rows = np.unique(np.linspace(0, len(self.risk) - 1, most).astype(np.int64))
         return RiskCoverage(*(values[rows] for values in self))
 

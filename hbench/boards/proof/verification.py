@@ -170,6 +170,7 @@ def refuse_differences(checks: Sequence[Check]) -> None:
         raise _of_another_file(checks)
     if wrong:
         problem = "the row is not the one that its file gives"
+        # scores are decimals as they were printed; other fields are texts and numbers
         if all(isinstance(check.recorded, Decimal) for check in wrong):
             problem = f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
         raise ComparisonError(

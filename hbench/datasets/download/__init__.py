@@ -208,8 +208,8 @@ class Transfer:
 
     def _fetch_rest(self, url: str) -> None:
         """Fetch the rest of the file from `url`, by as many requests as lost connections take;
-        raises SourceError when that server does not give it.
-        """
+        raises SourceError when that server does not give it. `here`: bytes on disk; `until`: when
+        the time of this server is over, in seconds of the monotonic clock."""
         drops = 0  # connections lost in a row without a new byte
         most = self.here
         while True:
@@ -278,7 +278,7 @@ class Transfer:
 
     def _refuse_other_size(self, url: str) -> None:
         """Raise SourceError for a file that has another length than its source says, or is too
-        long, by what the server states."""
+        long, by what the server states. `total`: that length, None where it states none."""
         size = self.source.size or self.total
         if self.total not in {None, size}:
             raise SourceError(

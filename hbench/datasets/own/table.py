@@ -83,7 +83,7 @@ class OwnTable:
     @cached_property
     def splits(self) -> list[str]:
         """What each item is for: train, test, query, gallery or nothing (unused); a word that says
-        none of these stands as it is."""
+        none of these stands as it is. Without a column of splits every item is tested."""
         split = self.columns.split
         if split is None:
             return ["test"] * len(self.table)

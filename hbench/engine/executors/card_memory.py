@@ -56,6 +56,7 @@ class Staged:
         # bytes from one array to the next, rounded up: each begins at a multiple of ALIGNED
         self.places = [-(-size // ALIGNED) * ALIGNED for size in sizes]
         self.packed = torch.empty(sum(self.places), dtype=torch.uint8, device=device)
+        # views into the bytes, each of its type and shape, without the rest up to the next
         self.arrays = [
             part[:size].view(DTYPES[each.dtype.name]).view(shape)
             for part, size, shape, each in zip(

@@ -263,7 +263,8 @@ class _Share(NamedTuple):
     def finish(self) -> Iterator[tuple[int, Values]]:
         """Wait for the card, then yield the number and values of each block. Raises SubmissionError
         where a score is beyond the largest float. `others`: of further views, which go by other
-        labels of the same items."""
+        labels of the same items. `own`: the values of the dataset's own view; `done`: an event of
+        the card; `numbers`: of the blocks."""
         if self.done is not None:  # the simulator has done all at once
             self.done.synchronize()
         scores = self.own.block.ranker.scores

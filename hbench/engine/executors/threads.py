@@ -156,6 +156,7 @@ class Triangle:
             """Count one block of queries × this chunk of the gallery: for the block's own queries,
             and, turned, for those of the chunk, in an array that no other thread uses meanwhile.
             The last block fills its tile partly."""
+            # the lists and counts of the block's queries
             rows = self._side(block, lists, counts)
             of_columns = free.pop()  # never empty: the pool has as many threads as there are
             with self._scores(len(chunk)) as tile:

@@ -188,6 +188,7 @@ def rank_counted(
         # an assignment of slices takes seconds to compile
         for slot in range(np.uint64(len(levels))):
             levels[slot] = lists.levels[np.uint64(offset) + slot]
+        # ranks from the distractors between the positives
         add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
         first_levels[query] = level_of_best(counts.best[query], pessimistic)

@@ -43,7 +43,8 @@ class Asked:
 
     def naming(self, named: NamedPictures) -> NamedPictures:
         """The names that were given, with the chosen items counted in their signature, and a remark
-        on those without a label; unchanged for the queries of the dataset's own test."""
+        on those without a label; unchanged for the queries of the dataset's own test. `items`: the
+        chosen ids, None for those queries; `whole`: the dataset with all splits."""
         if self.items is None:
             return named
         digest = hashlib.sha256("\n".join(sorted(self.items)).encode()).hexdigest()

@@ -93,7 +93,8 @@ class NamedPictures:
 
     def reliability(self) -> dict[str, tuple[Reliability, ...]]:
         """By level, masses in ten bins beside the share of them that is right: it shows how far a
-        mass, a sum of shares, is from being a chance."""
+        mass, a sum of shares, is from being a chance. `masses`, `right` (Q, L): along the path of
+        each item, and whether each of its nodes is right."""
         columns = zip(self.climb.masses.T, self.judged.right.T, strict=True)
         return {
             level: reliability_of(masses, right)

@@ -130,7 +130,8 @@ class NodeVectors:
     def _go_down(self, by_level: list[Floats]) -> Nodes:
         """The best child of the best child, from the root; nodes (n, L), of which the levels before
         the first with vectors are left open. `by_level`: the scores (n, nodes) of every level from
-        that one on."""
+        that one on. `first`: that level, from 0; `edges`: for each level, where the children of
+        each of its nodes begin among those of the next."""
         path = np.empty((len(by_level[0]), self.tree.depth), np.int32)
         path[:, self.first] = by_level[0].argmax(axis=1)
         for level in range(self.first + 1, self.tree.depth):

@@ -58,6 +58,7 @@ def _nearest_in_gallery(
 ) -> tuple[Positions, Positions, Values]:
     """Find the k items of the gallery that are nearest to each of N vectors (N, D): the numbers of
     the vectors, the places in the gallery, and the cosines; (N·k,) each, nearest first."""
+    # gallery items that are named themselves, and their places among the vectors
     own = np.flatnonzero(gallery.places >= 0)
     place = gallery.places[own]
     parts: list[tuple[NDArray[np.int64], ...]] = []

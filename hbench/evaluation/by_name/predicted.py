@@ -36,6 +36,7 @@ class NamesBelow:
         self.below: dict[Row, dict[str, Row]] = {}
         self.of_name: dict[str, set[Row]] = {}
         for row in map(known_part, class_rows(tree)):
+            # the class of distractors is no answer
             if row[0] == NO_CLASS:
                 continue
             # a name that was told apart by its parents is also known as it was written
@@ -185,6 +186,7 @@ def _climb(
     row states a chance for each level (`by_level`), these are the masses along its path.
     """
     depth = numbering.tree.depth
+    # from the names of a row to those of a path in the tree, or one that the tree lacks
     placed = {row.names: names.place(row.names)[:depth] for row in rows}
     paths = numbering.paths([placed[row.names] for row in rows])
     owners = np.array([place[row.item] for row in rows], np.int64)

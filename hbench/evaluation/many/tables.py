@@ -39,6 +39,7 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
     """A line per model of the `standings`, best first: its score by the metric that ranks, the
     paired difference from the best, every other metric that was asked for, the best of each in
     bold, and the number of doubts, if there are any."""
+    # the metric that ranks, then the others, without those that say nothing new
     names = metrics_shown(standings, metric, asked)
     doubted = any(standing.document.doubts for standing in standings)
     header = ["model", metric, *PAIRED, *names[1:]]

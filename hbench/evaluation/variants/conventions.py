@@ -297,6 +297,7 @@ def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formul
     metrics that go by its name, at its level. `levels`: coarse to fine."""
     formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
     for text in _relatives(metric, levels):
+        # at another level it would be one more change, which options give already
         other = MetricName.parse(text).at(levels)
         if other.base != metric.base and other.level == metric.at(levels).level:
             formulas[_by_other_name(text, metric)] = other.bind(levels, named_relevance("alpha"))

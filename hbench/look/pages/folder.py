@@ -70,6 +70,7 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
         written = _files_of(temporary)
         if folder.exists():
             _take_along(folder, temporary, kind)
+        # the mark by which a later run knows the files that are its own
         text = "\n".join([f"made by hbench {kind}; these files are replaced:", *written])
         (temporary / mark_of(kind)).write_text(text + "\n", encoding="utf-8")
         if folder.exists():

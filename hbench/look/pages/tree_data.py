@@ -38,6 +38,7 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
         nodes, first = np.unique(tree.paths[:, level], return_index=True)
         # by first occurrence in the sorted paths
         orders.append(nodes[np.argsort(first, kind="stable")])
+        # (parent, child) pairs; of the finest level single nodes, whose counts are not used
         edges = np.unique(tree.paths[:, level : level + 2], axis=0)
         children.append(
             np.bincount(edges[:, 0], minlength=len(tree.names[level]))[orders[-1]].tolist()

@@ -72,6 +72,7 @@ def precision_by_recall(sequence: LevelSequence, relevance: Relevance) -> NDArra
 
 def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64]) -> Curve:
     """Average the curves of a run's queries, (Q, BINS), with intervals over their units (Q,)."""
+    # queries without positives have no curve: NaN in all bins
     queries = int((~np.isnan(by_query[:, 0])).sum())
     return Curve(
         name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries

@@ -71,6 +71,7 @@ def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
 
 def count_levels(levels: NDArray[np.float64], depth: int) -> Counts:
     """Count the values of each level 0 … L, (L+1,), without NaN."""
+    # levels that were made of distances are whole numbers but for rounding
     defined = np.rint(levels[~np.isnan(levels)]).astype(np.int64)
     return np.bincount(defined, minlength=depth + 1)
 

@@ -121,8 +121,8 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
 
 def _differences_on_page(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
     """The differences that the page shows; all are tested, as `hbench compare` does, so that both
-    correct p alike.
-    """
+    correct p alike. Shown are the headline metrics and AP at every level, or all where the reports
+    have none of these."""
     levels = reported.document.levels
     wanted = dict.fromkeys(
         [*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)]

@@ -92,6 +92,7 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     def shortened(strip: Strip) -> Strip:
         """The strip with the first run's row alone, and that cut; `depth` is the finest level."""
         row = strip.rows[0]
+        # a result of the query's own class; None where none is shown
         right = next((hit for hit in row.shown if hit.level == depth), None)
         late = right if right is not None and right.rank > GLIMPSE else None
         return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])

@@ -114,7 +114,8 @@ def _first_axes(keys: Sequence[str]) -> list[str]:
 
 
 def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
-    """A metric of a board by its key: R@1/genus is of the family R@1 at the level genus."""
+    """A metric of a board by its key: R@1/genus is of the family R@1 at the level genus.
+    `foreign_metrics`: what metrics are that hbench does not compute, in words."""
     family = key
     level = ""
     with suppress(UnknownName):  # a metric that hbench does not compute has no level

@@ -184,7 +184,9 @@ def right_of(
     depth: int | None = None,
 ) -> Hit | None:
     """Find the first result of the finest class of the query at `query`, or of a name at `depth`;
-    None if it is among the first `shown`, or not known. `row`: that of the query in the lists."""
+    None if it is among the first `shown`, or not known. `row`: that of the query in the lists.
+    `top`: the kept results; where it is known, `right` has the first right one, of rank 0 where
+    there is none."""
     depth = depth or manifest.tree.depth
     listed = np.flatnonzero((top.levels[row] == depth) & (top.items[row] != NO_ITEM))
     if len(listed):  # it was kept, but perhaps behind those that are shown

@@ -205,7 +205,9 @@ class RamboClasses(nn.Module):
     @uncompiled
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The AP loss of scores and targets (detections, classes): class by class and, by the share
-        `joint`, of all classes in one list."""
+        `joint`, of all classes in one list. `shift`: moves scores by the margin; `memory`: keeps
+        examples of earlier batches; `lam`: the strength of the gradient of ranks; `smoothing`:
+        what is added to the number of positives."""
         (exact,) = full_precision(scores)
         # a row for each class, with the examples of this batch and of those before: (C, n)
         rows, positive = self.memory(exact.T, targets.T.bool())

@@ -43,6 +43,7 @@ def texts_of(column: pa.Array | pa.ChunkedArray, source: str) -> pa.Array:
     if column.null_count:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    # the empty array gives a column without chunks its type
     return pa.concat_arrays(
         [pa.array([], pa.large_string()), *(_texts_of(chunk, source) for chunk in chunks)]
     )

@@ -105,6 +105,7 @@ def write_npy(
     path: Path, ids: NDArray[np.object_], vectors: NDArray[Any], metadata: Mapping[str, str]
 ) -> None:
     """Write vectors as .npy, which has no place for ids or metadata, and the ids beside it."""
+    # first, so that vectors that are there have their ids
     write_text(
         path.with_name(f"{path.stem}.ids.json"), json.dumps(ids.tolist(), ensure_ascii=False)
     )

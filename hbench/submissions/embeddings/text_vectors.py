@@ -257,6 +257,7 @@ def _said_of_columns(
 def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
     """The ids and the numbers as an Arrow table: the ids in its first column, as texts, then the
     numbers of the vectors, as float64; a list in a cell stays a text."""
+    # titles may repeat: columns are called by their places
     names = [f"c{place}" for place in range(len(text.dialect.rows[0]))]
     is_list = len(sheet.vectors) == 1
     kind = pa.large_string() if is_list else pa.float64()

@@ -54,6 +54,7 @@ def is_run(head: Head) -> bool:
 
 def is_meant(path: Path, head: Head) -> bool:
     """Whether somebody took a file for a run: by its suffix, or by the Q0 in its second column."""
+    # columns of the first line; many more are a table of numbers
     fields = head.lines[0].split() if head.lines else []
     if suffix_of(path) in SUFFIXES:
         return len(fields) <= MOST_FIELDS

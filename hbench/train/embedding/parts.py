@@ -109,6 +109,7 @@ def join_parts(parts: Path, file: Path, manifest: Manifest, request: dict[str, o
         raise DataError("none of the images can be read", found=examples(manifest.items))
     rows = np.concatenate([part["rows"] for part in parts_kept])
     whole = np.concatenate([part["vectors"] for part in parts_kept])
+    # `rows` are those of the manifest that some part has
     left_out = np.delete(manifest.items, rows).tolist()
     embeddings.write(
         file, manifest.items[rows].tolist(), whole, metadata=in_words(request), left_out=left_out

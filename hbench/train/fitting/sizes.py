@@ -27,7 +27,8 @@ VALIDATIONS = 10  # of the whole training
 
 
 def is_open(recipe: Recipe) -> bool:
-    """Whether the recipe takes a size from its dataset or its net."""
+    """Whether the recipe takes a size from its dataset or its net. 0 stands for that; so
+    it does in the interval of validations, where there are any."""
     sizes = (recipe.epochs, recipe.sampler.batch, recipe.sampler.per_class)
     if not all(sizes) or _are_open(recipe.images):
         return True

@@ -144,6 +144,7 @@ class OwnTransform:
         Raises ConfigError where its result does not fit the net."""
         from torchvision.transforms import v2
 
+        # a net of one colour takes grey pictures
         colours = "L" if len(self.settings.mean) == 1 else "RGB"
         made = self.code.load()(image.convert(colours))
         # a plain tensor, as torchvision's Image would go through every function of its own

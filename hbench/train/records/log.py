@@ -97,7 +97,8 @@ class Log:
 
     def _tell(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
         """Append a record, which has its "step", to the file as a line of JSON, and hand the step
-        and `values`, a number by name, to the callbacks."""
+        and `values`, a number by name, to the callbacks. `path`: None in processes that write
+        nothing."""
         if self.path is not None:
             with full_disk_told(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_finite(record), allow_nan=False) + "\n")

@@ -94,7 +94,8 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
 
 def _names_of_nodes(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
     """Return the name of every node; where nodes have several parents, repeated names are told
-    apart by their ids, where the file has nodes instead of names, by their place."""
+    apart by their ids, where the file has nodes instead of names, by their place. `by_node`:
+    whether the file has nodes, whose names may repeat."""
     names = {node: str(data["name"]) for node, data in graph.nodes(data=True)}
     if any(parents > 1 for _, parents in graph.in_degree()):
         times = Counter(names.values())
@@ -179,6 +180,7 @@ def _without_cycles(
     nodes each of which leads to all others. Return the graph without them, and for each component
     a problem that names one cycle, and then its other nodes.
     """
+    # the number of the component of each node
     part = {
         node: i for i, nodes in enumerate(nx.strongly_connected_components(graph)) for node in nodes
     }

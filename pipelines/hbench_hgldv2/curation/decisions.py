@@ -223,6 +223,7 @@ def kinds_named(decisions: Decisions) -> Iterator[str]:
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
     """Return every class that a decision names; REST, the rest of a group, names none."""
     values = dict(decision)
+    # each kind of decision has some of these fields
     parts = [
         values.get("labels", ()),
         values.get("members_of", ()),

@@ -84,8 +84,8 @@ class World:
         self, decision: str, label: str, group: str, members: Sequence[str] | None = None
     ) -> bool:
         """Return whether a label is in a group, or in `members`, its members before the decision;
-        add a conflict if not.
-        """
+        add a conflict if not. `places`: where each label is by now; `conflicts`: what did not hold,
+        for the curator; `decision`: its id."""
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
         if not holds:

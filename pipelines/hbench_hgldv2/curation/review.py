@@ -157,6 +157,7 @@ def cards_of(material: Material) -> list[list[str]]:
     """List the classes of each card that the page begins with; cards, and classes in each, are
     ordered by landmarks, most first.
     """
+    # {class: its place}, of those that decisions place
     places = _places(replay(material.labels, material.clusters, material.decisions))
     landmarks = {label.class_id: label.landmarks for label in material.labels}
     # a card of every place that decisions give, and of every cluster for what is not decided

@@ -98,8 +98,10 @@ def separate(
     for a, b in sorted(graph.edges):
         if result[a] != result[b]:
             continue
+        # the similarity of both to the centre of the cluster that they share
         fits = {node: float(points[node] @ centres[result[node]]) for node in (a, b)}
         loser = min(fits, key=lambda node: (fits[node], node))
+        # clusters of all points from which it must be apart
         taken = {int(result[other]) for other in graph[loser]}
         nearest_first = np.argsort(-(centres @ points[loser]), kind="stable").tolist()
         free = [c for c in nearest_first if c not in taken]

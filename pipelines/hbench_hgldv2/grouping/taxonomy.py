@@ -273,6 +273,7 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
     """Write, for each class, the labels of the classes above it in the tree, the nearest first,
     joined by " < ".
     """
+    # a node that is a condensed cycle stands for all of its classes
     node_of = {member: node for node in nodes for member in (node.class_id, *node.members)}
 
     def labels_above(node: Node) -> list[str]:

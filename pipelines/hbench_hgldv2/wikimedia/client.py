@@ -242,7 +242,8 @@ class Client:
             yield batch, answers
 
     def _ask_to_the_end(self, endpoint: str, request: Mapping[str, str]) -> list[Good] | Refused:
-        """Return the answers to a request and to those that continue it, or a refusal of any."""
+        """Return the answers to a request and to those that continue it, or a refusal of any. The
+        API ends a long answer with the parameters that continue it."""
         answers: list[Good] = []
         continuation: Mapping[str, str] = {}
         while True:

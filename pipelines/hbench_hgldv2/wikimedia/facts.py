@@ -104,7 +104,8 @@ def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
 
 
 def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
-    """Make an entity of its best-ranked statements, property -> items."""
+    """Make an entity of its best-ranked statements, property -> items. `values`: such as P31 ->
+    classes; ranks below the best are not there, so that all classes that are count."""
     classes = tuple(values.get(INSTANCE_OF, ()))
     topics = tuple(values.get(MAIN_TOPIC, ()))
     parents = tuple(values.get(SUBCLASS_OF, ()))

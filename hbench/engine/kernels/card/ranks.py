@@ -367,6 +367,7 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
         if score >= listed.low:
             if score == INFINITY:
                 row.found.overflows[row.query] = 1
+            # the first positive that comes behind it; `size` where none does
             slot = slot_of(score, buckets, listed, pessimistic)
             # the nearest positive on the side where one of its score would be
             if pessimistic:
