@@ -20,6 +20,7 @@ from hbench.records.shown import percent_note, shown
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
+    from hbench.core.errors import HBenchError
     from hbench.train.recipes.recipe import Recipe
     from hbench.train.records.log import StepRecord, ValidationRecord
     from hbench.train.records.trials import Trial
@@ -197,7 +198,8 @@ def _check_trials(recipe: str, changes: tuple[str, ...], choices: tuple[str, ...
 
     sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parse_sweep, choices)))
     trials = sweeps.checked_recipes(sweep)
-    say(f"{len(trials)} trials would be trained, and the best of them like this:")
+    listed = "; ".join(map(" ".join, trials))
+    say(f"{len(trials)} trials would be trained: {listed}. The recipe that they change:")
 
 
 def _best_of_sweep(
@@ -215,6 +217,7 @@ def _best_of_sweep(
     has one of its own; `keep`: "best" deletes the weights of the others, whose records stay.
     """
     from hbench.train import sweep as sweeps
+    from hbench.train.loop import TrainingInterrupted
     from hbench.train.records.refusals import refuse_run_in
     from hbench.train.records.trials import best_first
 
@@ -232,10 +235,17 @@ def _best_of_sweep(
     # trials are compared by validation, so a sweep without one gets it
     if not sweep.resolved().validation:
         say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
+
+    def diverged(folder: Path, error: HBenchError) -> None:
+        """Say that a trial ended without a score."""
+        say(f"trial {folder.name} ended: {error.problem}; the others go on")
+
     trials: list[Trial] = []
     try:
-        for trial in sweeps.train_trials(sweep, out, train):
+        for trial in sweeps.train_trials(sweep, out, train, diverged):
             trials.append(trial)
+    except TrainingInterrupted as error:  # its advice is of the trial alone
+        raise TrainingInterrupted(error.problem, fix="the same command with --resume") from None
     finally:  # also of a sweep that was interrupted: what ended is not lost
         if trials:
             _show_trials(sweep, best_first(trials, sweep.resolved().select_by), number)
@@ -245,10 +255,19 @@ def _best_of_sweep(
     for end in sweeps.ends_of(sweep, best):
         say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
     if keep == "best":
-        size = sweeps.delete_weights(out, others)
-        say(f"deleted the weights of the other trials, {size / 1e6:.0f} MB (--keep all keeps them)")
-    say(f"on all training classes: {' '.join(best.settings)}")
+        _delete_weights(out, others)
+    end = "" if sweep.resolved().validation else ", to the last step"
+    say(f"on all training classes{end}: {' '.join(best.settings)}")
     return sweep.resolved(*best.settings)
+
+
+def _delete_weights(out: Path, trials: Sequence[Trial]) -> None:
+    """Delete the weights of trials, and say how many bytes they were: none where a former call has
+    deleted them."""
+    from hbench.train import sweep as sweeps
+
+    if size := sweeps.delete_weights(out, trials) / 1e6:
+        say(f"deleted the weights of the other trials, {size:.0f} MB (--keep all keeps them)")
 
 
 def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:

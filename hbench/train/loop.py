@@ -26,6 +26,7 @@ from hbench.core.errors import HBenchError, UsageError
 from hbench.core.files import lock_of, write_text
 from hbench.datasets import Dataset, load
 from hbench.evaluation.evaluate import evaluate
+from hbench.losses.partial import unknown_as_minus_one
 from hbench.records.report import Report
 from hbench.records.shown import shown
 from hbench.submissions import embeddings
@@ -49,6 +50,7 @@ from hbench.train.records.refusals import (
     remarks_on,
 )
 from hbench.train.records.trackers import opened
+from hbench.train.steps.gradients import build_objective
 from hbench.train.steps.run import TrainingRun, begin, training_manifest
 from hbench.train.steps.take import batches_of_epoch, steps
 from hbench.train.validation import best_after, is_over, said_of, split_off, validation_scores
@@ -171,6 +173,10 @@ def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
     manifest = training_manifest(data)
     recipe = fitted_to(recipe, manifest, world)
     refuse_too_large(len(manifest), recipe.images)
+    # made as training makes them, so that a value that a loss does not take is refused now; a net
+    # that has a dimension of its own is not loaded for it: here any number serves
+    labels = unknown_as_minus_one(manifest.labels, manifest.tree)
+    build_objective(recipe.losses, labels, recipe.model.dim or 2)
     # composes the batches of an epoch, which too few classes do not allow
     return PreparedRun(recipe, data, held, len(batches_of_epoch(recipe, manifest, 0).rows))
 
@@ -195,6 +201,7 @@ def _train_and_score(
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
+        watch.on_remark(_where_it_goes_on(run, recipe))
     elif resume and processes.first and (out / RECIPE).exists():
         watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
     # trackers are told by one process alone
@@ -228,6 +235,18 @@ def _train_and_score(
 def _number_tested(data: Dataset) -> int:
     """How many images all tests of a dataset have."""
     return sum(len(test) for test in data.tests.values())
+
+
+def _where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:
+    """Say after which step a resumed run goes on, and its best validation so far; or that it had
+    stopped early, so that no step is left."""
+    if is_over(run.best, recipe):
+        return f"the run had stopped early, after step {run.step}: it is scored again"
+    said = f"goes on after step {run.step}"
+    if run.best is not None:
+        best = shown(recipe.select_by, run.best.score)
+        said += f"; the best validation is {recipe.select_by} {best} at step {run.best.step}"
+    return said
 
 
 def _learn(

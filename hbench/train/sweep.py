@@ -25,11 +25,12 @@ from hbench.train.loop import EMBEDDINGS, REPORT, prepare_run
 from hbench.train.recipes.files import merge_tables, parse_change, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
-from hbench.train.records.refusals import RECIPE, refuse_folder
+from hbench.train.records.refusals import RECIPE, TrainingDiverged, refuse_folder
 from hbench.train.records.trials import Trial, trial_of_run
 from hbench.train.validation import choosing_metric, with_sizes
 
 TrainIn = Callable[[Recipe, Path, bool], object]  # in which folder, and whether to go on there
+OnDiverged = Callable[[Path, TrainingDiverged], None]  # the folder of the trial, and why
 TRIALS = "trials"
 MOST_TRIALS = 1_000
 HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
@@ -99,11 +100,17 @@ def parse_sweep(text: str) -> TriedKey:
     return TriedKey(key.strip(), tried)
 
 
-def train_trials(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
+def train_trials(
+    sweep: Sweep, out: Path, train: TrainIn, on_diverged: OnDiverged
+) -> Iterator[Trial]:
     """Train all trials of a sweep below a folder, one after the other, as they were named.
 
-    `train` trains a recipe in a folder, going on with what is there if the last argument says so.
+    `train` trains a recipe in a folder, going on with what is there if the last argument says so. A
+    trial whose loss is not finite is told to `on_diverged`, and the others go on: that a value is
+    too large is what a sweep is to find out. Raises the last such error where no trial ended.
     """
+    diverged = None
+    has_ended = False
     # all are checked before the first is trained, so that what is wrong with the last is said now
     recipes = checked_recipes(sweep)
     for combination, recipe in recipes.items():
@@ -113,9 +120,17 @@ def train_trials(sweep: Sweep, out: Path, train: TrainIn) -> Iterator[Trial]:
             # record the sizes stand that a recipe leaves to its dataset.
             refuse_folder(folder, with_sizes(recipe), resume=True)
         else:
-            train(recipe, folder, (folder / RECIPE).exists())
+            try:
+                train(recipe, folder, (folder / RECIPE).exists())
+            except TrainingDiverged as error:
+                diverged = error
+                on_diverged(folder, error)
+                continue
+        has_ended = True
         metric = choosing_metric(recipe, load(require_dataset(recipe)).levels)
         yield trial_of_run(folder, combination, str(metric))
+    if diverged is not None and not has_ended:
+        raise diverged
 
 
 def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
@@ -184,6 +199,32 @@ def ends_of(sweep: Sweep, best: Trial) -> list[str]:
             numbers = sorted(map(float, values))
         except ValueError:
             continue  # names or lists have no ends
-        if float(chosen) in (numbers[0], numbers[-1]):
-            ends.append(f"{key} = {float(chosen):g}")
+        value = float(chosen)
+        if value in (numbers[0], numbers[-1]):
+            neighbour = numbers[1] if value == numbers[0] else numbers[-2]
+            if _is_possible(sweep, f"{key}={_beyond(value, neighbour)}"):
+                ends.append(f"{key} = {value:g}")
     return ends
+
+
+def _beyond(value: float, neighbour: float) -> str:
+    """Write the value that would be tried next, beyond one at an end: as far from it as its
+    `neighbour` on the other side, by their ratio where both are above 0, as of rates.
+
+    >>> _beyond(1e-4, 1e-3), _beyond(0.0, 0.5), _beyond(3.0, 2.0)
+    ('1e-05', '-0.5', '4')
+    """
+    if value.is_integer() and neighbour.is_integer():
+        return f"{value + (1 if value > neighbour else -1):g}"
+    if value > 0 and neighbour > 0:
+        return f"{value * value / neighbour:g}"
+    return f"{2 * value - neighbour:g}"
+
+
+def _is_possible(sweep: Sweep, change: str) -> bool:
+    """Whether a recipe may have a value, KEY=VALUE: a share has no end beyond 0 and 1."""
+    try:
+        sweep.resolved(change)
+    except HBenchError:
+        return False
+    return True

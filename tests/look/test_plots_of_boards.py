@@ -98,6 +98,16 @@ def test_scores_of_held_out_classes_and_of_tests_are_told_apart(plotted, tmp_pat
     assert "held-out classes" in alone.figure.axes[1].get_ylabel()
 
 
+def test_a_run_without_scores_is_drawn_beside_one_with_scores(plotted, tmp_path):
+    lines = [line for line in log_lines("b").splitlines(keepends=True) if '"scores"' not in line]
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "log.jsonl").write_text("".join(lines), encoding="utf-8")
+    for files in ((str(plotted / "a"), str(tmp_path / "c")), (str(tmp_path / "c"),)):
+        drawing = draw("curves", PlotRequest(files))
+        assert len(drawing.figure.axes[0].lines) >= len(files)
+    assert len(drawing.figure.axes) == 1  # of the last one, no panel of scores
+
+
 def test_losses_of_different_terms_have_their_own_panels(plotted, tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "log.jsonl").write_text(

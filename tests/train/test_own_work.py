@@ -146,6 +146,11 @@ def test_a_step_is_printed_as_often_as_it_is_logged(tmp_path):
     assert [f"step {n}/6" in printed for n in range(1, 7)] == [False, True] * 3
 
 
+def test_weights_that_are_no_file_are_refused_by_print_too():
+    said = refusal("train", "glyphs-nsm", "--set", "model.weights=rnadom", "--print")
+    assert "rnadom" in said
+
+
 def test_remarks_on_the_scores_are_those_of_an_evaluation(tmp_path):
     words = ("--set", "epochs=1", "--set", "steps_per_epoch=2", "--set", "sampler.batch=16")
     trained = call("train", "glyphs-nsm", *words, "--out", tmp_path / "run").stderr

@@ -138,11 +138,33 @@ def test_every_combination_is_tried():
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("1e-4", ["lr = 0.0001"]), ("1e-3", []), ("1e-2", ["lr = 0.01"])]
+    ("value", "expected"), [("1e-4", ["0.0001"]), ("1e-3", []), ("1e-2", ["0.01"])]
 )
 def test_a_best_value_at_an_end_of_what_was_tried_is_said(value, expected):
-    sweep = Sweep("glyphs-nsm", (), (TriedKey("lr", ("1e-3", "1e-4", "1e-2")),))
-    assert ends_of(sweep, Trial(settings=(f"lr={value}",), score=0.5, step=1)) == expected
+    key = "optimizer.lr"
+    sweep = Sweep("glyphs-nsm", (), (TriedKey(key, ("1e-3", "1e-4", "1e-2")),))
+    found = ends_of(sweep, Trial(settings=(f"{key}={value}",), score=0.5, step=1))
+    assert found == [f"{key} = {end}" for end in expected]
+
+
+def test_an_end_beyond_which_no_value_may_lie_is_none():
+    sweep = Sweep("glyphs-nsm", (), (TriedKey("images.flip", ("0", "0.5")),))
+    assert ends_of(sweep, Trial(settings=("images.flip=0",), score=0.5, step=1)) == []
+    assert ends_of(sweep, Trial(settings=("images.flip=0.5",), score=0.5, step=1))
+
+
+def test_a_trial_that_diverges_is_told_and_the_others_go_on(tmp_path):
+    out = tmp_path / "run"
+    done = call(*COMMAND, "--sweep", "optimizer.lr=1e30,0.01", "--out", out)
+    assert "trial optimizer.lr=1e30 ended" in done.stderr
+    assert "1 of 2 trials did not end" in done.stdout
+    assert resolve(str(out / "recipe.toml")).optimizer.lr == 0.01
+
+
+def test_a_value_that_a_loss_does_not_take_is_refused_before_the_first_trial(tmp_path):
+    words = ("--sweep", "losses.sup_hap.params.h_rank=linear,linea", "--out", tmp_path / "run")
+    assert "linea" in refusal("train", "glyphs-happier", *words)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_trial_of_another_recipe_is_not_taken(swept):

@@ -87,16 +87,15 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     Losses of different terms cannot be compared, so each kind has its own panel. `metrics`: of the
     scores; none for the usual ones.
     """
-    tested = any(log.scores for log in logs)
-    usual = [name for name in METRICS if name in logs[0].scores] if len(logs) == 1 else METRICS[:1]
-    shown = list(metrics or usual)
-    # what is drawn must be in all logs; without any scores nothing is, but what was asked for is
-    # still refused
-    common = set.intersection(*(set(log.scores) for log in logs))
-    needed = shown if tested else metrics
-    for name in needed:
+    # runs that have not been scored yet, or that ended before, have a loss alone
+    scored = [log for log in logs if log.scores]
+    common = set.intersection(*(set(log.scores) for log in scored)) if scored else set()
+    for name in metrics:  # what was asked for is in all of them
         if name not in common:
             raise UnknownName("metric of these logs", name, sorted(common))
+    usual = [name for name in METRICS if name in common] or sorted(common)[:1]
+    shown = list(metrics or (usual if len(logs) == 1 else usual[:1]))
+    tested = bool(shown)
     # the terms of each kind, such as those of a loss of two parts
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
 
@@ -164,6 +163,8 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
     lines = []
     for metric in metrics:
         for log in logs:
+            if not log.scores:
+                continue
             # (n, 2): the epoch as it is, the score as it is printed
             points = log.scores[metric] * (1, factor_of(metric))
             name = metric if len(logs) == 1 else short(log.name, 26)

@@ -42,6 +42,7 @@ NEAR = 1e-5  # share of the vectors' mean square that is not their mean's: withi
 WITHIN = 1e-3
 CLASSES_AT_ONCE = 256
 MIN_ITEMS = 100  # items or queries, below which anything may be chance
+MIN_SAME = 10  # items, of which it is no chance that all lie within 0.3 % of their mean
 
 
 def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[str, ...]:
@@ -54,7 +55,7 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
     are_near = _are_nearly_the_same(queries)
     sentences = [*trained_on(data)]  # of the dataset, whatever the vectors
     if are_near:
-        sentences.append("all vectors are nearly the same")
+        sentences.append("all vectors are nearly the same: a net that trained has collapsed")
     for name, test in data.tests.items():
         doubts = list(_doubts_of_copies(test, queries, gallery))
         # one doubt says it: what is a copy, or near all others, is near those of its class, too
@@ -72,7 +73,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
     The squared distances from the means of blocks are no more than those from the mean of all:
     vectors of a net differ enough within the first block, after which nothing is read.
     """
-    if len(given) < MIN_ITEMS:  # of so few, anything may be chance
+    if len(given) < MIN_SAME:
         return False
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
     allowed = NEAR * float(given.scan.squares.sum())

@@ -3,6 +3,7 @@ is loaded or written.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import ConfigError, UnknownName
@@ -11,6 +12,7 @@ from hbench.losses.entry import REQUIRED
 from hbench.train.images.batches import HELD, NONE, SHIFTED
 from hbench.train.images.sampler import samplers
 from hbench.train.images.transforms import augmentations
+from hbench.train.models.backbone import PRETRAINED, RANDOM
 from hbench.train.models.backbones import source_of
 from hbench.train.models.model import poolings
 from hbench.train.recipes.own_code import OwnCode, is_own_code
@@ -38,6 +40,13 @@ def refuse_choices(recipe: Recipe) -> None:
         if optimizer is not None and optimizer.name not in (names := optimizer_names()):
             raise UnknownName("optimizer.name", optimizer.name, names)
 
+    weights = recipe.model.weights
+    if weights not in {PRETRAINED, RANDOM} and not Path(weights).is_file():
+        raise ConfigError(
+            "model.weights is neither a word nor a file",
+            expected=f"{PRETRAINED}, {RANDOM}, or a file of weights",
+            found=weights,
+        )
     # loading it raises where the file or the name in it is not there
     if is_own_code(recipe.model.backbone):
         OwnCode.parse(recipe.model.backbone).load()

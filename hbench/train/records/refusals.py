@@ -96,7 +96,11 @@ def refuse_run_in(out: Path) -> None:
         )
 
 
-def non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
+class TrainingDiverged(HBenchError):
+    """Raised where a loss or gradient is not finite, so that no further step is taken."""
+
+
+def non_finite(step: StepRecord, items: list[str], file: Path) -> TrainingDiverged:
     """Save the terms and items of a step whose loss or gradient is not finite to a file of JSON;
     return the error that says so. `items`: of the batch, or of this process's part of it.
     """
@@ -110,7 +114,7 @@ def non_finite(step: StepRecord, items: list[str], file: Path) -> HBenchError:
     what = "the gradient" if all(math.isfinite(term) for term in terms.values()) else "the loss"
 
     said = ", ".join(f"{name} {term}" for name, term in terms.items())
-    return HBenchError(
+    return TrainingDiverged(
         f"{what} of step {step.step} is not finite, so the step changed nothing",
         found=f"{said}, on {examples(items)}",
         fix=f"look at the items in {file}; try a smaller optimizer.lr, optimizer.clip, or "
