@@ -208,6 +208,8 @@ def list_leaderboards(pattern: str = "*") -> list[str]:
 
 
 def _matching(names: Iterable[str], pattern: str) -> list[str]:
+    """The names that fit a pattern with * and ?, sorted; letters of either case differ on every
+    system."""
     from fnmatch import fnmatchcase
 
     return sorted(name for name in names if fnmatchcase(name, pattern))

@@ -239,4 +239,5 @@ def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Bes
 
 
 def _concatenated(parts: tuple[Best, ...]) -> Best:
+    """The best alternatives of parts of the items, one after another."""
     return Best(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

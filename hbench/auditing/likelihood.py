@@ -57,7 +57,8 @@ class Sample(NamedTuple):
 
     def cost(self, line: Floats, share: float) -> float:
         """The negative log-likelihood of which labels are swapped, by a line of log-odds and the
-        share of wrong labels, and what is paid for its coefficients."""
+        share of wrong labels, and what is paid for its coefficients. `swapped`, `as_is` (B,): how
+        many labels of either kind each row of features has."""
         chance = self._chances(line, share).chance
         likely = self.swapped * np.log(chance) + self.as_is * np.log1p(-chance)
         return float((_held(line) * line**2).sum() - likely.sum())
@@ -82,6 +83,11 @@ class Sample(NamedTuple):
         return found
 
     def _chances(self, line: Floats, share: float) -> Chances:
+        """The chance that each row of features is a swapped label, and its slope, by a line of
+        log-odds: that of labels as they are is a mixture of wrong ones, `share`, and right ones,
+        whose density is that of swapped ones times exp(−log-odds); `ratio`: of swapped labels to
+        those as they are."""
+        # clipped, since exp of more overflows and changes nothing
         against = (1 - share) * np.exp(-np.clip(line_of(line, self.features.T), -50, 50))
         seen = share + against
         return Chances(self.ratio / (self.ratio + seen), against / (self.ratio + seen), seen)

@@ -48,6 +48,7 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
     for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
         level = int(votes.known[own])  # counted from 0: the first that the label lacks
+        # the class whose node at that level most neighbours have, and their share
         proposed, share = _class_most_agree_on(votes, item, level)
         # a node of another branch would contradict the label, not complete it
         if share >= AGREE and (votes.paths[proposed, :level] == votes.paths[own, :level]).all():

@@ -55,10 +55,12 @@ class Seen(NamedTuple):
         return cls(best.evidence, strangeness.in_class(items, best.classes))
 
     def at(self, chosen: NDArray[np.bool_]) -> Seen:
+        """What is seen of some labels; `chosen`: a mask (m,)."""
         return Seen(self.evidence[chosen], self.strange[chosen])
 
     def features(self, middle: float) -> Floats:
-        """What the log-odds are a sum of, (m, 3)."""
+        """What the log-odds are a sum of, (m, 3). Evidence s, strangeness that counts the more, the
+        nearer s comes to `middle`, and log(1 + s⁺); evidence below 0 counts only as s."""
         against = np.maximum(self.evidence, 0)
         strange = self.strange * np.minimum(against / middle, 1)
         return np.stack([self.evidence, strange, np.log1p(against)], axis=1)

@@ -148,7 +148,8 @@ def _list_of_kind(
 
 
 def _order(sureness: NDArray[np.float64], odds: NDArray[np.float64], group: Indices) -> Indices:
-    """Those that are more likely wrong than not by their odds, then groups, then the others."""
+    """Those that are more likely wrong than not by their odds, then groups, then the others.
+    `sureness` NaN: not known. Within a part by group, then by odds; places (m,)."""
     is_likely = np.nan_to_num(sureness) >= LIKELY
     part = np.where(is_likely, 0, np.where(group == 0, 2, 1))
     return np.lexsort((-odds, group, part))

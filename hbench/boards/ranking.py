@@ -191,8 +191,8 @@ class Leaderboard(BoardHead):
     @checked
     def key(self, metric: str) -> str:
         """The spelling under which rows keep a metric (AP of the finest level is AP); raises
-        UnknownName.
-        """
+        UnknownName. `foreign_metrics`, and what it `lacks`, metrics of packages that are not here,
+        stay as they are written."""
         if metric in self.foreign_metrics or self.lacks(metric):
             return metric
         return str(MetricName.parse(metric).at(self.levels))

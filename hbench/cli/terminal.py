@@ -224,6 +224,7 @@ def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     with progress() as shown:
 
         def bar_of(part: str) -> Callable[[int, int], None]:
+            """Add the bar of a part, whose length is known with the first call of what moves it."""
             task = shown.add_task(f"{what} {part}".rstrip(), total=None)
             return lambda done, total: shown.update(task, completed=done, total=total)
 

@@ -213,6 +213,7 @@ def folders(name: str) -> list[Path]:
 
 def own_names() -> list[str]:
     """List the datasets that the user built under names of their own."""
+    # `folders` gives the places of a dataset of any name: their parents hold all
     names = {
         path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")
     }

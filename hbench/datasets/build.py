@@ -405,6 +405,7 @@ def save_built(
 def writable_folder(name: str) -> Path:
     """Choose the folder for a build of this name: the first that can be written."""
     for folder in folders(name):
+        # the folder itself, or the nearest one above it that is there
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if os.access(existing, os.W_OK):
             return folder

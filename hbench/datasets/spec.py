@@ -200,8 +200,8 @@ class Spec:
 
     def manifests(self, raw: Path) -> dict[str, Manifest]:
         """Build the manifest of every split; where `build` gives labelled items, all are queries
-        and in the gallery.
-        """
+        and in the gallery. `build`: gives, of the folder of raw files, each split as a manifest or
+        as labelled items."""
         return {
             split: part if isinstance(part, Manifest) else manifest_of(part, self.levels)
             for split, part in self.build(raw).items()

@@ -56,7 +56,8 @@ class Examined:
 
     def job(self, test: str, *, fix: str | None = None) -> Job:
         """The job of one test. Raises UsageError where the engine does not rank it. `fix`: the
-        advice of the error."""
+        advice of the error. It ranks no submitted ranking, and by lists of pairs nothing that goes
+        by labels."""
         jobs = self.jobs()
         if test not in jobs or test in self.data.lists:
             raise UsageError(

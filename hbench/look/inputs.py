@@ -229,6 +229,8 @@ def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
 
     def keep(query: int, sequence: LevelSequence) -> float:
         # threads write separate rows
+        """Write what `trace` gives of the sequence of a query, whose input position is `query`, to
+        its row."""
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
         return 0.0  # a scorer gives a number, which nobody reads here
 

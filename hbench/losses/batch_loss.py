@@ -135,6 +135,7 @@ class BatchLoss(nn.Module):
     labels_checked = False
 
     def compute(self, batch: LossBatch) -> Tensor:
+        """The loss of a batch, a scalar; each loss has its own."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -446,6 +447,7 @@ class _FirstOrder(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """Raise ConfigError: a second derivative would be wrong without a word."""
         raise ConfigError(
             "this loss has no second derivative here: its gradient is computed with its value",
             fix="differentiate it once, without create_graph",

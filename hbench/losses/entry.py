@@ -97,6 +97,7 @@ def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str,
 
 
 def _listing(known: Mapping[str, Any]) -> str:
+    """The parameters of a loss with their defaults, as an error lists them."""
     return "one of " + ", ".join(
         name if default is REQUIRED else f"{name}={default!r}" for name, default in known.items()
     )

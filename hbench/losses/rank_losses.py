@@ -168,6 +168,8 @@ def fine_label() -> Relevance:
 
     def relevance(counts: Tensor) -> Tensor:
         # 1 … L+1 along the levels: the finest is the last
+        """The relevance of every level in every list, (Q, L+1), of `counts` (Q, L+1), of which only
+        the shape counts."""
         return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
 
     return relevance

@@ -47,6 +47,7 @@ class Lists:
     """
 
     def __init__(self, scores: Tensor, levels: Tensor, depth: int) -> None:
+        """Sorts the lists at once: `counts` and `by_rank` are what everything below goes by."""
         self.scores = scores
         self.levels = levels.long()
         self.depth = depth

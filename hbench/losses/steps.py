@@ -43,9 +43,11 @@ class Sigmoid:
         require_positive(tau=self.tau)
 
     def value(self, t: Tensor) -> Tensor:
+        """σ(t/τ), elementwise."""
         return (t / self.tau).sigmoid_()
 
     def slope(self, t: Tensor) -> Tensor:
+        """The derivative of `value`, elementwise."""
         return _sigmoid_slope(t, self.tau)
 
 
@@ -67,6 +69,8 @@ class SupRank:
     start: float = 0.5
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for constants with which the step would fall somewhere: τ of 0 or less,
+        a negative ρ or δ."""
         require_positive(tau=self.tau)
         for name, value in (("rho", self.rho), ("delta", self.delta)):
             if value < 0:
@@ -112,6 +116,8 @@ class LowerBound:
     leak: float = 10.0
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for constants with which the function falls somewhere, or exceeds the
+        exact step."""
         if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
             raise ConfigError(
                 "the piece-wise linear step is not a lower bound",
@@ -131,5 +137,6 @@ class LowerBound:
 
 
 def _sigmoid_slope(t: Tensor, tau: float) -> Tensor:
+    """The derivative of σ(t/τ) at differences t, elementwise."""
     value = (t / tau).sigmoid_()
     return value.addcmul_(value, value, value=-1).div_(tau)  # σ − σ²

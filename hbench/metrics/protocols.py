@@ -98,6 +98,7 @@ def paper(name: MetricName, setting: Setting) -> Scorer:
     """The scorer of a metric by the papers' equations, on the gallery without the query."""
     function = name.bind(setting.levels, setting.relevance)
     arguments = name.arguments(setting.levels, setting.relevance)
+    # the number of the query is not used: every list is measured by itself
     return Scorer(name, arguments, lambda query, sequence: function(sequence), _by_level(arguments))
 
 

@@ -189,7 +189,7 @@ def differences_of(
 
 def with_metrics_alone(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
     """The first per-query table with these metrics alone; UnknownName for one that the two tables
-    do not share.
+    do not share. Only shared metrics are compared, so that dropping them from one table is enough.
     """
     shared = [name for name in metric_columns(first) if name in second.column_names]
     for name in metrics:

@@ -127,6 +127,7 @@ def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table
     lists of paths, lists of names; a path becomes a text. Raises DataError for an item of several
     paths, unless there may be `several`."""
     column = table[name].combine_chunks()
+    # how many paths each row has
     numbers = pc.list_value_length(column).fill_null(0)
     most = pc.max(numbers).as_py()
     if most > 1 and not several:

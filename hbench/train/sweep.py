@@ -137,6 +137,7 @@ def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
     """Return the recipes of all trials, by what each tries (KEY=VALUE of every key); raises
     ConfigError for the first that cannot be trained."""
     recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
+    # each dataset is loaded once, although many trials have it
     datasets = {name: load(name) for name in dict.fromkeys(map(require_dataset, recipes.values()))}
     _refuse_trials(recipes, datasets, is_held_out=not sweep.resolved().validation)
     return recipes

@@ -110,6 +110,7 @@ def command(
 
 
 def _show(report: DetectionReport) -> None:
+    """Print the scores of all classes together, then those of each class."""
     rows = [
         [name, percent(value, 1)] for name, value in {**report.scores, **report.per_class}.items()
     ]

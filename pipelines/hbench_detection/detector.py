@@ -65,6 +65,7 @@ class ClassifierRankLoss(nn.Module):
     """
 
     def __init__(self, loss: nn.Module) -> None:
+        """`loss`: of scores and targets, (detections, classes) each."""
         super().__init__()
         self.loss = loss
 
@@ -182,6 +183,7 @@ class _Predictor(nn.Module):
     width)."""
 
     def __init__(self, width: int, outputs: int) -> None:
+        """`outputs`: the classes and the background, each with a box of its own."""
         super().__init__()
         self.logits = nn.Linear(width, outputs)
         self.offsets = nn.Linear(width, 4 * outputs)

@@ -228,6 +228,7 @@ def counts_text(what: str, counts: Mapping[str, int]) -> str:
 
 
 def _how_to_make(path: Path) -> str:
+    """The command that makes a missing file of the work folder, as advice."""
     step = maker(path.name)
     return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "check the path"
 
@@ -240,10 +241,12 @@ def _origin(record: ArtefactRecord) -> str:
 
 
 def _record_path(path: Path) -> Path:
+    """Where the record of a file lies: beside it."""
     return path.with_name(path.name + ".json")
 
 
 def _columns(row_type: type[Row]) -> tuple[str, ...]:
+    """The columns of a CSV artefact: the fields of its named tuple."""
     return row_type._fields  # type: ignore[attr-defined,no-any-return]
 
 

@@ -115,6 +115,7 @@ def _exit_code_of(command: Sequence[str]) -> int:
     started: list[subprocess.Popen[bytes]] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
+        """Pass the signal on to the command, and note it for this process."""
         signals.append(number)
         for process in started:
             process.terminate()

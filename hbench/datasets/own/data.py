@@ -345,7 +345,8 @@ def _manifest_of_rows(
     chosen: NDArray[np.bool_],
 ) -> Manifest:
     """Make the manifest of the `chosen` rows (N,); items, names and masks, which say of what is
-    asked and what is ranked, are those of all N rows."""
+    asked and what is ranked, are those of all N rows. `more_paths` of the table: (row, names along
+    a further path)."""
     place = np.cumsum(chosen) - 1  # of each row among the chosen ones
     more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
     return manifests.from_names(

@@ -39,7 +39,8 @@ class SortedPositives(NamedTuple):
     parts: Parts
 
     def of(self, queries: slice) -> SortedPositives:
-        """Return views for some of the queries."""
+        """Return views for some of the queries. `ordered` and `levels` are flat: those of
+        neighbouring queries lie side by side."""
         flat = flat_range(self.parts, queries)
         return SortedPositives(self.ordered[flat], self.levels[flat], self.parts.of(queries))
 

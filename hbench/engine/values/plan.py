@@ -265,7 +265,9 @@ class MetricPlan:
 
     @cached_property
     def most_positives(self) -> int:
-        """The positives of the query that has most, itself counted."""
+        """The positives of the query that has most, itself counted. `starts`, `ends` (Q, L): the
+        columns of the items of each level and finer ones; `lowest`: the coarsest level that some
+        metric needs, from 1."""
         lowest = self.lowest - 1
         return int((self.ranker.ends[:, lowest] - self.ranker.starts[:, lowest]).max(initial=0))
 

@@ -52,6 +52,8 @@ class EmbeddingSubmission:
     def __init__(
         self, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False
     ) -> None:
+        """`gallery`: None where one file has both sides; `parts`: the files, one or two; `movable`:
+        whether their vectors may be put into another order in memory."""
         self.movable = movable
         self.queries = queries
         self.gallery = queries if gallery is None else gallery

@@ -92,6 +92,7 @@ def draw(kind: str, request: PlotRequest) -> Drawing:
 
 
 def _option(field: str) -> str:
+    """The option of `hbench plot` that gives a field of a request, such as --metric for metrics."""
     return "--" + field.rstrip("s").replace("_", "-")
 
 

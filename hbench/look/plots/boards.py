@@ -247,15 +247,19 @@ def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) ->
 
 
 def _words(row: Row) -> str:
+    """A row in the names above the picture: method, backbone and dimension."""
     setup = ", ".join(filter(None, (row.backbone, str(row.dim or ""))))
     return short(row.method + (f" ({setup})" if setup else ""), 36)
 
 
 def _height(best: Sequence[BoardPoint]) -> float:
+    """The height of the picture in inches: the panel, and the names above it in two columns."""
     return 2.35 + 0.105 * (-(-min(len(best), MAX_NAMED) // 2))
 
 
 def _about(board: Leaderboard, results: int) -> str:
+    """The small print: of which leaderboard how many results are drawn, and what lists their
+    sources."""
     where = f"hbench leaderboard show {board.dataset}"
     return (
         f"{board.dataset}@{board.version} · protocol {board.protocol} · {results} results; "
@@ -264,6 +268,8 @@ def _about(board: Leaderboard, results: int) -> str:
 
 
 def _board(request: PlotRequest, name: str) -> Leaderboard:
+    """The one leaderboard of a request; raises UsageError for several. `name`: of the kind of
+    picture."""
     if len(request.files) != 1:
         raise UsageError(f"plot {name} takes one leaderboard", found=", ".join(request.files))
     return leaderboard.read_board(request.files[0])

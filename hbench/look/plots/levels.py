@@ -72,6 +72,7 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
 
 
 def _is_there(runs: Sequence[Run], metric: str) -> bool:
+    """Whether some run has a metric at some level."""
     return any(_ends(run, metric, level) for run in runs for level in run.document.levels)
 
 
@@ -144,6 +145,7 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
 
 
 def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
+    """The levels of one report in memory, without its values by query."""
     return draw_levels([Run(report.document.method or "", report.document, None)], metrics)
 
 
@@ -155,4 +157,5 @@ def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:
+    """The levels of reports, by the metrics asked for, else by the usual ones."""
     return draw_levels(runs_of(request.files, request.names), request.metrics)

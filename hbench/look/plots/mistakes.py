@@ -137,7 +137,8 @@ def draw_mistakes(
 
 
 def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[MistakeBar]:
-    """The bars of all runs, grouped by the result, with a heading above each group."""
+    """The bars of all runs, grouped by the result, with a heading above each group. `heading`: its
+    height, in heights of a bar; places count from the top."""
     bars = []
     for group, result in enumerate(found[0]):
         for row, (name, rows) in enumerate(zip(names, found, strict=True)):

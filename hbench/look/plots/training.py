@@ -75,6 +75,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
 
 
 def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
+    """(n, 2): the epoch of each line of a log, and its `value`, a function of the line."""
     return np.array(
         [(line["step"] / per_epoch, value(line)) for line in lines], np.float64
     ).reshape(-1, 2)

@@ -71,6 +71,7 @@ def read_curve(path: Path, name: str) -> TrustCurve:
 
 
 def _point(outcome: Any) -> NDArray[np.float64]:
+    """Coverage and risk of an outcome in JSON, (2,)."""
     return np.array([outcome["coverage"], outcome["risk"]], np.float64)
 
 

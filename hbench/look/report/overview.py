@@ -126,6 +126,7 @@ def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
 
 
 def _of(reported: Reported, name: str) -> str:
+    """A metric as the report spells it, at its level."""
     return str(MetricName.parse(name).at(reported.document.levels))
 
 
@@ -158,6 +159,8 @@ def score_tables(
 
 
 def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
+    """A line of a table: what it is called, and for each run its number, the metric, and its score,
+    None without one."""
     return label, [(run, name, document.scores.get(name)) for run, document in enumerate(documents)]
 
 

@@ -176,12 +176,14 @@ def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | Non
 
 
 def _named_runs(files: Sequence[Path]) -> tuple[ReportedRun, ...]:
-    """The reports whose queries are names."""
+    """The reports whose queries are names. They need no dataset: values by name of the nodes are in
+    the tables beside the reports."""
     runs = runs_of([str(path) for path in files])
     return tuple(ReportedRun(run.name, run.document, {}, run.by_query) for run in runs)
 
 
 def _asks_by_name(path: Path) -> bool:
+    """Whether the queries of a report are names: its signature says how many of which level."""
     return "|queries:" in read_document(path).signature
 
 
@@ -319,6 +321,7 @@ def with_embeddings(
 
 
 def _checksum(run: ReportedRun) -> str:
+    """The sha256 of the vectors that a run scored; "" where the report names none."""
     return run.document.embedding.sha256 if run.document.embedding else ""
 
 

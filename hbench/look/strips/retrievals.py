@@ -83,6 +83,8 @@ class RightResults(TopResults):
     """
 
     def __init__(self, queries: int, k: int) -> None:
+        """Room for the queries of a ranker: beside their first k results `right` for one more, and
+        `ranks` (Q,) for its rank, 0 where there is none."""
         super().__init__(queries, k)
         self.right, self.ranks = TopResults(queries, 1), np.zeros(queries, np.int64)
 
@@ -283,7 +285,8 @@ def of_class(manifest: Manifest, name: str) -> Queries:
 
 
 def at_random(manifest: Manifest, number: int, seed: int = 0) -> Queries:
-    """Choose some queries at random, by a seed."""
+    """Choose some queries at random, by a seed. They are places among the queries; the same for the
+    same seed."""
     queries = int(manifest.query.sum())
     return np.random.default_rng(seed).choice(queries, size=min(number, queries), replace=False)
 

@@ -91,6 +91,8 @@ def descending_ranks(scores: Tensor) -> Tensor:
 class _BlackboxRank(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, lam: float) -> Tensor:
+        """The ranks of scores (Q, n), from 1, the highest first, as floats. `lam`: λ, how far the
+        gradient looks for other ranks."""
         rank = descending_ranks(scores)
         ctx.save_for_backward(scores, rank)
         ctx.lam = lam
@@ -99,6 +101,8 @@ class _BlackboxRank(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient by black-box interpolation: the ranks of scores that are moved by λ along
+        the incoming gradient, less those of before, by λ; none to λ itself."""
         scores, rank = ctx.saved_tensors
         perturbed = descending_ranks(scores + ctx.lam * upstream[0])
         return (perturbed - rank).to(scores) / ctx.lam, None

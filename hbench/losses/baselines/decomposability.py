@@ -59,6 +59,7 @@ def calibration(
 
 
 def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
+    """The mean of each row of values (b, N) over the `chosen` ones, bool (b, N); 0 of none."""
     return torch.where(chosen, values, 0).sum(1) / chosen.sum(1).clamp(min=1)
 
 

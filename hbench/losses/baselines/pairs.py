@@ -32,6 +32,8 @@ class ChosenPairs(BatchLoss):
     takes_partial = True
 
     def __init__(self, loss: nn.Module, choose: Choose) -> None:
+        """`loss`: one of pytorch-metric-learning; `choose`: which pairs it gets where nobody mined
+        any."""
         super().__init__()
         self.loss = loss
         self.choose = choose

@@ -92,6 +92,7 @@ def _decimal_of(dialect: Dialect) -> str:
     """The decimal mark: a comma, where numbers have one and it separates no cells."""
     if dialect.delimiter == ",":
         return "."
+    # the first row may be a header
     cells = (cell for row in dialect.rows[1:] for cell in row)
     return "," if any(COMMA.fullmatch(cell) and "," in cell for cell in cells) else "."
 

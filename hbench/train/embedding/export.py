@@ -29,6 +29,7 @@ class FromBytes(nn.Module):
     of length 1, (B, D): the file then needs no further code around it."""
 
     def __init__(self, model: Embedder) -> None:
+        """The net with the scaling of colours in front, so that both are in the file."""
         super().__init__()
         self.net = nn.Sequential(Normalise(model.images), model.model)
 

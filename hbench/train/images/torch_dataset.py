@@ -91,6 +91,7 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[Any, torch.Tensor, int]:
         # TypeError for what is no whole number, such as 1.5 or a slice; the same for numpy's int64
+        """The image of an item as its transform leaves it, its labels (L,), and its place."""
         index = operator.index(index)
         return (
             self.transform(self.picture(self.items[index]).convert("RGB")),

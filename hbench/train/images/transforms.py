@@ -90,6 +90,7 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Bytes (B, C, H, W) as floats in the scale that the net expects; floats are so already."""
         if images.is_floating_point():  # of a source's own transform, or held in memory
             return images
         return (images.float() / 255 - self.mean) / self.std

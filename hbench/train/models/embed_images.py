@@ -82,6 +82,7 @@ class Views(nn.Module):
     def __init__(
         self, model: nn.Module, scales: Sequence[float] = (1.0,), *, flip: bool = False
     ) -> None:
+        """`scales`: by which images are resized, 1 for as they are; `flip`: mirrored ones, too."""
         super().__init__()
         self.model, self.scales, self.flip = model, tuple(scales), flip
 

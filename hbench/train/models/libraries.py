@@ -306,6 +306,7 @@ class Processed:
     sizes: dict[str, dict[str, int]]
 
     def __call__(self, image: Image.Image) -> Tensor:
+        """The picture as the net takes it, (C, H, W)."""
         pixels: Tensor = self.processor(
             images=image.convert("RGB"), return_tensors="pt", **self.sizes
         )["pixel_values"]

@@ -135,6 +135,7 @@ class Objective(nn.Module):
     """
 
     def __init__(self, losses: Mapping[str, nn.Module], weights: Mapping[str, float]) -> None:
+        """Losses and their weights, by the same names."""
         super().__init__()
         self.losses, self.weights = nn.ModuleDict(losses), dict(weights)
 

@@ -101,6 +101,7 @@ def flow(value: Any) -> str:
 
 
 def _block(title: str, lines: Iterable[str], empty: str) -> list[str]:
+    """A block of YAML: its title with its lines below, or with what stands for none, `empty`."""
     listed = list(lines)
     return [f"{title}:", *listed] if listed else [f"{title}: {empty}"]
 

@@ -78,6 +78,7 @@ class World:
     decided: set[str] = field(default_factory=set)
 
     def members(self, group: str) -> list[str]:
+        """The labels that are in a group by now."""
         return [label for label, place in self.places.items() if place == in_group(group)]
 
     def expects(
@@ -290,6 +291,7 @@ def suggestions_for(
     # names of groups are encoded, too, with GROUP before them; decided labels stand for theirs
     names = [name.removeprefix(GROUP) for name in encode.ids_of(path) if name.startswith(GROUP)]
     known = [label.class_id for label in labels if label.class_id in decided]
+    # vectors of the group names and of the decided labels, each with its group
     anchors = encode.rows_of(path, [*(GROUP + name for name in names), *known])
     nearest = suggest(
         encode.load(path, labels), anchors, [*names, *(decided[class_id] for class_id in known)]

@@ -203,6 +203,7 @@ def _made_with(work: Path) -> Inputs:
         # "" of an encoder that is known by its name
         "weights_sha256": encoding.settings.get("weights") or None,
     }
+    # what decisions quote, so that they can be told from those about other clusters
     kept = {name: settings.get(name) for name in Inputs.model_fields if name in settings}
     return build(Inputs, kept, source=f"the record of {work / 'clusters.csv'} or of its embeddings")
 

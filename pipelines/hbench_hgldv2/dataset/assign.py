@@ -151,6 +151,7 @@ def assign(
     voted: list[int] = []  # the group of every image
     for start in range(0, len(images), BLOCK):
         similar = images[start : start + BLOCK] @ names.T
+        # similarities (images, C) of a block, so that memory stays bounded
         voted += vote(similar, numbers, len(distinct)).tolist()
 
     ballots: dict[int, Counter[int]] = defaultdict(Counter)  # landmark -> group -> images

@@ -234,6 +234,7 @@ def _tfidf(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
 
 @encoders.register("file")
 def _file(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
+    """Vectors of labels from a file that somebody made elsewhere, `argument`."""
     return load(Path(argument), labels)
 
 

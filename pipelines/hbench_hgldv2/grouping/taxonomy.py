@@ -139,6 +139,7 @@ def ancestors_of(
     for _ in range(MOST_LEVELS):
         if not unknown:
             break
+        # level by level: the classes of one are asked for together
         entity_of = entities(unknown)
         parents |= {class_id: entity_of[class_id].parents for class_id in unknown}
         unknown = sorted(

@@ -124,6 +124,7 @@ def _refuse_two_starts(
 
 
 def _outputs(work: Path) -> tuple[Path, Path]:
+    """The files that the step writes: the selection, then the labels."""
     return work / "selection.csv", work / "labels.csv"
 
 

@@ -427,4 +427,5 @@ def _is_title(title: str) -> bool:
 
 
 def _qid_order(qid: str) -> int:
+    """By the number of a QID: Q9 comes before Q10."""
     return int(qid[1:])

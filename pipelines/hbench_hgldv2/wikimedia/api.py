@@ -200,7 +200,8 @@ def _listed(pages: Any) -> Iterable[dict[str, Any]]:
 
 
 def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
-    """Add the facts on a page in a continuation to those known so far."""
+    """Add the facts on a page in a continuation to those known so far. A fact of several parts, a
+    dictionary, is joined part by part."""
     for key, value in page.items():
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             into[key] |= value

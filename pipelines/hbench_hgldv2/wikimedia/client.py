@@ -401,4 +401,5 @@ def canonical(endpoint: str, params: Mapping[str, str]) -> str:
 
 
 def _key(request: str) -> str:
+    """By what an answer is found in the cache: a digest of its request, which may be long."""
     return hashlib.sha256(request.encode()).hexdigest()

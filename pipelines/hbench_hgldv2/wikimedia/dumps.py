@@ -223,6 +223,7 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a dump, packed or not, without unpacking it as a whole."""
     opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     with opener(path, "rt", encoding="utf-8") as lines:
         yield from lines

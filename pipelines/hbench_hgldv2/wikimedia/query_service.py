@@ -59,7 +59,8 @@ def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _bound(row: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Read the variables of one row that are bound to an item or a text."""
+    """Read the variables of one row that are bound to an item or a text. A blank node stands for a
+    value that nobody knows; addresses of entities become their QIDs."""
     return {
         name: cell["value"].removeprefix(ENTITY)
         for name, cell in row.items()
