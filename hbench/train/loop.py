@@ -47,6 +47,7 @@ from hbench.train.records.refusals import (
     RECIPE,
     refuse_folder,
     refuse_several,
+    refuse_zero_vectors,
     remarks_on,
 )
 from hbench.train.records.trackers import opened
@@ -328,6 +329,7 @@ def _score(
     the embeddings and scores the file, and all get its report."""
     manifest = all_tests(data)
     vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
+    refuse_zero_vectors(vectors)
     if processes.first:
         about = {
             "recipe": as_toml(recipe),

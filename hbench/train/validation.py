@@ -29,6 +29,7 @@ from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import Processes, gather_objects
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import ValidationRecord
+from hbench.train.records.refusals import refuse_zero_vectors
 from hbench.train.steps.run import BestStep, TrainingRun, training_manifest
 from hbench.tree.names import class_rows
 
@@ -98,6 +99,7 @@ def validation_scores(
     manifest = held.tests[VALIDATION]
     # (N, D): every process embeds a part, and all get the whole
     vectors = embed_all(run.tested, held.name, manifest, recipe, processes)
+    refuse_zero_vectors(vectors)
     scores: dict[str, float] = {}
     if processes.first:
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])

@@ -417,3 +417,19 @@ def test_more_pictures_than_memory_holds_are_refused_before_anything_is_written(
     with pytest.raises(ConfigError, match="held in memory"):
         loop.train(tiny("glyphs-nsm", *changes), tmp_path / "run", dataset=letters)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_net_that_gives_vectors_of_length_0_is_refused_with_what_helps(tmp_path):
+    (tmp_path / "dead.py").write_text(
+        "import torch\n\nclass Dead(torch.nn.Module):\n    size, mean, std = 32, (0.5,), (0.5,)\n\n"
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.weight = torch.nn.Parameter(torch.ones(1))\n\n"
+        "    def forward(self, images):\n"
+        "        return 0 * self.weight * images.flatten(1)[:, :8]\n"
+    )
+    words = ("--set", f"model.backbone={tmp_path}/dead.py:Dead", "--set", "model.pooling=own")
+    short = ("--set", "epochs=1", "--set", "steps_per_epoch=1", "--set", "sampler.batch=16")
+    free = ("--set", "model.dim=0", "--set", "model.layer_norm=false")
+    said = refusal("train", "glyphs-nsm", *words, *short, *free, "--out", tmp_path / "run")
+    assert "vector 0" in said
+    assert "optimizer.lr" in said

@@ -1,8 +1,11 @@
-"""What training refuses before it begins, and what it says of a loss that is not finite."""
+"""What training refuses before it begins, and what it says of one that came to nothing."""
 
 import json
 import math
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, HBenchError, UsageError, examples
 from hbench.core.files import write_text
@@ -97,7 +100,20 @@ def refuse_run_in(out: Path) -> None:
 
 
 class TrainingDiverged(HBenchError):
-    """Raised where a loss or gradient is not finite, so that no further step is taken."""
+    """Raised where a training came to nothing: a loss or gradient is not finite, or the net gives
+    vectors of length 0."""
+
+
+def refuse_zero_vectors(vectors: NDArray[Any]) -> None:
+    """Raise TrainingDiverged where some embeddings (N, D) are 0, which have no direction: similar
+    to nothing, they cannot be scored."""
+    number = int((~vectors.any(axis=1)).sum())
+    if number:
+        raise TrainingDiverged(
+            f"the net gives the vector 0 for {number:,} of {len(vectors):,} images",
+            expected="vectors that have a direction",
+            fix="it has collapsed: train with a smaller optimizer.lr; the last checkpoint is kept",
+        )
 
 
 def non_finite(step: StepRecord, items: list[str], file: Path) -> TrainingDiverged:
