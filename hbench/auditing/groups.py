@@ -120,7 +120,7 @@ def _is_at_home(
 
 
 def _share(votes: Votes, items: Indices, of_class: int) -> float:
-    """The share of a class among the neighbours of items."""
+    """The share of a class among the neighbours of items. `items`: places (m,); 0 of none."""
     return float((votes.classes[votes.neighbours[items]] == of_class).mean()) if len(items) else 0.0
 
 

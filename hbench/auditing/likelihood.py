@@ -86,7 +86,7 @@ class Sample(NamedTuple):
         """The chance that each row of features is a swapped label, and its slope, by a line of
         log-odds: that of labels as they are is a mixture of wrong ones, `share`, and right ones,
         whose density is that of swapped ones times exp(−log-odds); `ratio`: of swapped labels to
-        those as they are."""
+        all items."""
         # clipped, since exp of more overflows and changes nothing
         against = (1 - share) * np.exp(-np.clip(line_of(line, self.features.T), -50, 50))
         seen = share + against

@@ -134,7 +134,8 @@ def _levels_by_row(judgement: Judged, size: int) -> NDArray[np.int8]:
 
 def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
     """Count the gallery items of a query at each level, (L + 1,), without what is left out; `size`:
-    of the gallery; `depth`: L + 1. Items that are not judged are of level 0."""
+    of the gallery; `depth`: L + 1. Items that are not judged are of level 0. `judgement`: the
+    judged items with their levels, negative for what is left out."""
     counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
     counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
     return counts

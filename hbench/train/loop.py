@@ -341,6 +341,7 @@ def _score(
         report = evaluate(out / EMBEDDINGS, data, method=method_of(recipe))
         report.write(out / REPORT)
         report.write_by_query(out / BY_QUERY)
+    # the others wait here until the first has scored
     shared: Report = gather_objects(report if processes.first else None, processes)[0]
     return shared
 

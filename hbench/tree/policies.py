@@ -100,6 +100,7 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
             for row, items in table.rows.items()
             if new[row] != row
         ]
+        # `new` is by the rows of the table before this step: the ones that earlier steps made
         final = {row: None if now is None else new[now] for row, now in final.items()}
         table = _with_rows(table, new, step)
 

@@ -53,8 +53,8 @@ def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> Board
 
 def deleted_since(revision: str) -> list[str]:
     """Return the names of the leaderboards of this folder that are there at a git revision, and no
-    longer. Raises UsageError for an unknown revision.
-    """
+    longer. Raises UsageError for an unknown revision. A leaderboard that is gone is a change that
+    nobody would see among the files that are there."""
     _refuse_unknown(Path(), revision)
     listed = _git(Path(), "ls-tree", "--name-only", revision, f"{FOLDER}/").stdout.decode(
         errors="replace"

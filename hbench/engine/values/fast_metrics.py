@@ -88,7 +88,9 @@ class Batch:
         return total
 
     def at_cut(self, sums: NDArray[Any], level: int, cut: int) -> NDArray[Any]:
-        """The sums (Q,), out of (Q, L, C + 2), of a level, from 1, up to one of the cuts."""
+        """The sums (Q,), out of (Q, L, C + 2), of a level, from 1, up to one of the cuts. `cuts`,
+        of the request, ascend; behind the sums up to each of the C cuts stand those up to R, and of
+        the whole list."""
         at: NDArray[Any] = sums[:, level - 1, int(np.searchsorted(self.request.cuts, cut))]
         return at
 

@@ -69,7 +69,8 @@ def _places(ranked: list[RankedNodes], chosen: Queries) -> list[tuple[RankedNode
 
 
 def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeTest]) -> str:
-    """What the values of names cannot be quoted without."""
+    """What the values of names cannot be quoted without. It names the tests, one for each depth,
+    and what the conditions are."""
     data = examined.data
     names = [test.name for test in tests]
     return str(conditions.signature(f"{data.name}@{data.version}", names))

@@ -72,6 +72,7 @@ def format_newick(tree: LabelTree) -> str:
     for names, parents in zip(
         (*reversed(tree.names[:-1]), ("root",)), reversed(tree.parents), strict=True
     ):
+        # by parent, in the order of the nodes
         children: list[list[str]] = [[] for _ in names]
         for text, parent in zip(below, parents, strict=True):
             children[parent].append(text)
