@@ -207,9 +207,10 @@ def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Tab
                     "level": levels[int(votes.common(own, proposed))],
                     "label": labels[own],
                     "proposed": labels[proposed],
-                    # empty where it is not known: in groups, and of curves not to be trusted
+                    # a chance of being wrong; empty where none is known: in groups, and where the
+                    # swapped labels that calibrate it say too little
                     "sureness": None if np.isnan(sureness) else round(sureness, 4),
-                    "evidence": round(evidence, 3),
+                    "evidence": round(evidence, 3),  # a log-likelihood ratio: more speaks for wrong
                     "group": group or None,
                     "neighbours": BETWEEN.join(
                         ids[votes.neighbours[item][:SHOWN_NEIGHBOURS]].astype(str)

@@ -170,6 +170,7 @@ def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool
     `is_plain`: what was given is a name, and no path. Raises UnknownName or DataError."""
     # a folder that is no dataset is read, too, where nothing else is meant: the refusal says why
     if path.is_dir() and ((path / "dataset.json").exists() or built is None):
+        # a published dataset that was built into a folder of the user's is opened as one
         return _as_published(read(path))
     # even where the working folder has a folder of this name, such as that of its images
     if built is not None:

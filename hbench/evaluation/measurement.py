@@ -81,9 +81,10 @@ def scorers_of(
     then under `also`. Of partial labels each metric of all levels also gets two bounds, with all
     that is unknown taken as wrong, and as right.
 
-    `labels` (Q, L): those of the queries; `all_pairs`: whether released evaluators keep the item
-    that is ranked last: they do where queries and gallery are the same items; `names` (Q, L): the
-    queries' labels by name, where labels form no tree.
+    `labels` (Q, L): those of the queries, by node of the tree. `names` (Q, L): the same by name
+    alone, where some nodes share a name: released evaluators compare names. `all_pairs`: whether
+    queries and gallery are the same items: released evaluators then keep the item that is ranked
+    last, which they drop otherwise.
     """
     setting = Setting(
         conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names

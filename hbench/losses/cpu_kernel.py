@@ -247,11 +247,12 @@ def list_positives(
     columns: Integers, levels: NDArray[np.uint8], relevance: NDArray[np.float32], to: Integers
 ) -> None:
     """Write query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list,
-    in order of rank.
+    in order of rank. `columns`, `levels` (Q, R): the item at every rank of a query's list, and its
+    level.
     """
     at = 0  # positives written so far
     for row in range(levels.shape[0]):
-        for item in range(levels.shape[1]):
+        for item in range(levels.shape[1]):  # the place of an item in the list, from 0
             level = levels[row, item]  # L + 1 is outside of the list
             if level < relevance.shape[1] and relevance[row, level] > 0:
                 to[0, at], to[1, at], to[2, at] = row, columns[row, item], level

@@ -344,9 +344,10 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
 def _with_boxes_as_items(
     table: pa.Table, item: str | None, source: OwnSource
 ) -> tuple[pa.Table, str, str]:
-    """The table with boxes of pictures as its items, the column of these, and in words what the
-    boxes were taken from. `item`: the column of the pictures, None to find it among the columns
-    that hold no boxes."""
+    """Turn boxes of pictures into items. Return the table, the column of its items (that of the
+    pictures, which now names a box of a picture in every row), and in words what the boxes were
+    taken from. `item`: the column of the pictures, None to find it among the columns that hold no
+    boxes."""
     others = [name for name in table.column_names if name not in source.boxes]
     path = item or columns_of(table.select(others), Chosen(None, tuple(source.levels))).item
     if path is None:

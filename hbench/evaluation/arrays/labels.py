@@ -235,7 +235,7 @@ def sides_with_numbers(
     if any(map(any, rows)):
         rows = [row if any(row) else (NO_CLASS,) * len(levels) for row in rows]
     if policies:
-        rows, levels = _mend_rows(rows, levels, policies)
+        rows = _mend_rows(rows, levels, policies)
     if incomplete := sum("" in row for row in rows):
         raise SubmissionError(
             f"{incomplete:,} of the labels have no name at some level",
@@ -261,18 +261,18 @@ def _text_of(name: Any) -> str:
     return "" if is_missing else str(name)
 
 
-def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[list[Row], Row]:
-    """Mend rows of names by the policies; return them in their order, and the levels. A row without
-    a class stays as it is.
+def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> list[Row]:
+    """Mend rows of names by the policies; return them in their order. A row without a class, of
+    which every name is NO_CLASS (a text that no class has), stays as it is.
 
     Raises UsageError for a policy that would leave out a row: each row belongs to a vector.
     """
     named = [row for row in rows if row[0] != NO_CLASS]
     # `final`: what every row became, None where a policy left it out
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
-    # a row without a class took no part, and stays. The table knows a row without the empty names
-    # at its fine end
+    # a row without a class took no part, and stays
     final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}
+    # the table knows each row without the empty names at its fine end
     kept = [after for row in rows if (after := final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:
         raise UsageError(
@@ -281,4 +281,4 @@ def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> tuple[l
             found=", ".join(policies),
             fix="leave the rows out of both arrays",
         )
-    return kept, levels
+    return kept

@@ -248,11 +248,14 @@ def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, An
 
 
 def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, unit: str) -> Trusted:
-    """Set a threshold on some items, and answer all of them down to where it lets pass.
+    """Set a threshold of mass on some items, and answer every item by the deepest node whose mass
+    reaches it.
 
-    `target`: the share of what is said that is to be right; `calibrate`: the items to set the
-    threshold on, as a mask (N,) or ids, None for halves of the units, each by the other's;
-    `unit`: how the promise calls the units. Raises as `NamedPictures.trust`.
+    A unit is what is drawn anew when the promise is kept: a class (its items err together), or a
+    single item. `target`: the share of what is said that is to be right. `calibrate`: the items to
+    set the threshold on, as a mask (N,) or ids. Where it is None, the units are cut in halves, and
+    each half is answered by the threshold that was set on the other. `unit`: what the promise calls
+    its units, such as "species". Raises as `NamedPictures.trust`.
     """
     _refuse_target(target)
     has_truth = named.has_truth

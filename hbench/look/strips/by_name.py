@@ -132,7 +132,7 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
     """The strip of a node, with its path, level and value. `row`: of the node, among those of its
     depth; `model`: the name of the file; `by`: the metric of the value."""
     path = str(depth.test.retrieval.ids[row])
-    value = float(depth.values[row])
+    value = float(depth.values[row])  # as a fraction; shown with one decimal
     k = depth.lists.items.shape[1]
     right = right_of(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
     hits = hits_of(manifest, depth.lists, row)

@@ -139,9 +139,11 @@ def _refuse_templates(templates: Sequence[str]) -> None:
 def _paths_of_names(
     tree: LabelTree, other_names: str | Path | None, language: str | None
 ) -> list[Sequence[Row]]:
-    """List for every node of the tree the paths whose sentences its vector is the mean of: the path
-    with the node's own name, with the names of the table `other_names`, or with both. With a
-    language its names replace the own one, which is of another language.
+    """List, for every node of the tree, its path under each of its names; the node's vector is the
+    mean of the sentences of these.
+
+    Without the table `other_names` a node has its own name alone. With it, the table's names are
+    added; with a `language`, too, they replace the own name, which is of another language.
     """
     others = None if other_names is None else read_names(Path(other_names), tree, language)
     return [variants(path, others, is_replaced=language is not None) for path in paths_of(tree)]

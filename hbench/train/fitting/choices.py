@@ -76,9 +76,14 @@ def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
 
 
 def _refuse_variation(recipe: Recipe) -> None:
-    """Raise UnknownName for an augmentation that is not there, or not for images that are held in
-    memory, as those of small datasets are: decoded once, they can only be shifted. ConfigError for
-    colours or erased parts of those, which decoding would vary."""
+    """Refuse a way to vary images that this recipe's images do not have.
+
+    Some images are decoded once and held in memory: always those of the datasets in HELD, and of
+    any dataset whose recipe says `shifted`. They can be shifted, and nothing else.
+
+    Raises UnknownName for an augmentation that is not there or not for these images, ConfigError
+    for a share of the area above 1 and for colours or erased parts of images in memory.
+    """
     images = recipe.images
     if is_own_code(images.augment):
         OwnCode.parse(images.augment).load()

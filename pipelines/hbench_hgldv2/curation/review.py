@@ -299,12 +299,12 @@ def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[
 
 
 def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
-    """Return the places of labels that a decision names; `open` marks ambiguous ones without a
-    choice.
+    """Return the places (status and group) of the labels that decisions name, by id. A label that
+    a decision names and leaves without a group, until somebody chooses one, is `open`.
     """
     places: dict[str, dict[str, str | bool]] = {}
     for row in curation.rows:
-        if not row.decided_by:
+        if not row.decided_by:  # the ids of the decisions that name the label; here none does
             continue
         places[row.class_id] = {"status": row.status, "group": row.group}
         if row.reason == "ambiguous":

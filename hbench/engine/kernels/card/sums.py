@@ -182,14 +182,16 @@ def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> 
     """Write hits, precision and gain of one level up to a cut. Precision is a sum here, not yet
     divided.
 
-    `column`: the place of the cut among all, and in the output, as is `level`, from 1. Ranks
-    ascend, so that the loop ends at the first positive beyond the cut.
+    `query`: its ranks, ascending, are those of the positives of this level alone, so that the loop
+    ends at the first one beyond the cut. `level`: from 1; it says where the sums are written.
+    `column`: the number of the cut, from 0, in the request and in the output.
     """
     cut = work.request.cuts[column]
     own = work.shared.sums[cuda.threadIdx.x]  # precision, gain, hits of this thread
     own[:3] = 0
     start = 0
     while start < query.size and query.ranks[start] <= cut:
+        # the threads of the block share a stretch of `at_once` positives; this is one's own part
         span = span_from(start, query.size)
         for item in range(span.begin, span.end):
             rank = query.ranks[item]
