@@ -407,6 +407,12 @@ def test_a_split_column_that_is_not_used_is_named(birds):
     assert "the column split is not used" in build("a", "--from", birds, *TABLE).stderr
     output = build("b", "--from", birds, *TABLE, "--split-column", "split")
     assert "is not used" not in output.stderr
+    # as evaluate takes it, whatever its title
+    birds.write_text(BIRDS.replace(",fold", ",my part"))
+    assert (
+        "for training; --split-column 'my part' uses it"
+        in build("c", "--from", birds, *TABLE).stderr
+    )
 
 
 def test_a_validation_beside_the_training_alone_is_the_test_and_said(birds):

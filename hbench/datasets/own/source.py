@@ -32,7 +32,7 @@ from hbench.datasets.own.decisions import apply_decisions, in_words
 from hbench.datasets.own.folder import SPLIT, folder_table
 from hbench.datasets.own.in_tree import TreeFile, with_nodes_of_tree
 from hbench.datasets.own.reading import check_columns, own_table_of
-from hbench.datasets.own.splits import split
+from hbench.datasets.own.splits import UNNAMED_SPLIT, split
 from hbench.datasets.own.table import OwnTable
 from hbench.sheets import sheet
 from hbench.sheets.columns import Chosen, TableColumns, columns_of
@@ -362,7 +362,7 @@ def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
     left_out = dict(columns.left_out)
     left_out.pop(split or "", None)
     if columns.split is not None and split is None:
-        left_out[columns.split] = "a split; --split-column uses it"
+        left_out[columns.split] = UNNAMED_SPLIT
     return dataclasses.replace(columns, split=split, left_out=left_out)
 
 

@@ -5,6 +5,7 @@ them.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from itertools import compress
 
@@ -17,6 +18,9 @@ from hbench.datasets.own.folder import SPLIT
 from hbench.datasets.own.table import OwnTable
 from hbench.datasets.spec import held_out
 from hbench.tree.partial import is_unknown
+
+# why a column is left out that looks like a split: build takes only one that is named
+UNNAMED_SPLIT = "a split; --split-column uses it"
 
 
 def split(
@@ -31,14 +35,7 @@ def split(
     levels = own.columns.levels
     if by is None:
         if own.columns.split is None:
-            is_there = SPLIT in own.table.column_names and SPLIT not in levels
-            on_remark(
-                "note: the column split is not used, every row is tested; --split-column split "
-                "uses it"
-                if is_there
-                else "note: every item is tested, none is for training; --split-by LEVEL deals "
-                "whole classes to both"
-            )
+            on_remark(_no_split(own))
         return own
 
     _refuse(own, by, fraction)
@@ -68,6 +65,19 @@ def split(
     return _with_splits(
         own,
         [TEST if node in tested or is_distractor else TRAIN for node, is_distractor in in_test],
+    )
+
+
+def _no_split(own: OwnTable) -> str:
+    """Say that nothing is for training, and first how a column that looks like a split is used:
+    what it says is what was meant, where whole classes that are dealt would be another test."""
+    left_out = own.columns.left_out
+    column = next((name for name, why in left_out.items() if why == UNNAMED_SPLIT), None)
+    unused = f"the column {column} is not used: " if column is not None else ""
+    named = f"--split-column {shlex.quote(column)} uses it, " if column is not None else ""
+    return (
+        f"note: {unused}every item is tested, none is for training; {named}--split-by LEVEL deals "
+        "whole classes to both"
     )
 
 
