@@ -67,8 +67,21 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
             f"{examples(map(repr, missing), most=2)}"
         )
 
-    found = found or search(REWRITINGS, HALF)
-    return _in_words(*found) if found else None
+    if found:
+        return _in_words(*found)
+    found = search(REWRITINGS, HALF)
+    if not found:
+        return None
+    pairs, difference = found
+    if difference in OF_FOLDERS:
+        # two pictures of two classes may share their file name alone, which is then in many pairs
+        spelling = OF_FOLDERS[difference]
+        below = _pairs_below_folders(names, others, spelling, mirrored=shorter is unknown)
+        if not below:
+            met = " and ".join(shorten(repr(name)) for name in pairs[0])
+            return f"ids have the file names of the wanted ones, in other folders: {met}"
+        pairs = below + pairs  # one of the first is shown
+    return _in_words(pairs, difference)
 
 
 def _are_row_numbers(missing: Sequence[str], unknown: Sequence[str]) -> bool:
@@ -186,6 +199,30 @@ def _pairs_that_meet(
         for name, other in met
         if other is not None and other != name
     ]
+
+
+def _pairs_below_folders(
+    sample: Sequence[str], others: Sequence[str], spelling: Spelling, *, mirrored: bool
+) -> list[tuple[str, str]]:
+    """The pairs (unknown, wanted) of which one is the whole end of the other, below its leading
+    folders, once both are rewritten by `spelling`. `mirrored`: as in `_pairs_that_meet`."""
+    # the other name by itself, and by each end of it
+    whole = {spelling(name): name for name in others}
+    ends = {end: name for path, name in whole.items() for end in _ends_of(path)}
+    met = []
+    for name in sample:
+        path = spelling(name)
+        other = ends.get(path) or next(filter(None, map(whole.get, _ends_of(path))), None)
+        if other is not None:
+            met.append((name, other) if mirrored else (other, name))
+    return met
+
+
+def _ends_of(path: str) -> Iterator[str]:
+    """Yield a path without its first folder, without its first two, and so on: of a/b/c, b/c and
+    c."""
+    while path := path.partition("/")[2]:
+        yield path
 
 
 def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
@@ -396,5 +433,11 @@ REWRITINGS: tuple[Rewriting, ...] = (
     Rewriting("the leading folder and the suffix", _stem, _stem),
     Rewriting("underscores for slashes", _flat, _flat),
 )
+
+# by their name, how ids are compared below the folder that one has and the other lacks
+OF_FOLDERS: dict[str, Spelling] = {
+    "the leading folder": _with_slashes,
+    "the leading folder and the suffix": lambda name: _without_suffix(_with_slashes(name)),
+}
 
 NAMES = [rewriting.name for rewriting in REWRITINGS]
