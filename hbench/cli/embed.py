@@ -260,13 +260,17 @@ def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
     with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
         last_said = time.monotonic()
+        said = 0  # images, in the last line
 
         def watch(done: int, number: int) -> None:
-            """Move the bar to `done` of `number` images; or say so, where there is no bar."""
-            nonlocal last_said
+            """Move the bar to `done` of `number` images; or say so, where there is no bar: after
+            the first line, also at the end, so that the last one says all."""
+            nonlocal last_said, said
             bars.update(task, completed=done, total=number)
-            if bars.disable and time.monotonic() - last_said >= EVERY:
+            is_due = time.monotonic() - last_said >= EVERY or (said and done == number)
+            if bars.disable and is_due and done != said:
                 last_said = time.monotonic()
+                said = done
                 say(f"embedded {done:,} of {number:,} images")
 
         hbench.embed(

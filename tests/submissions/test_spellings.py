@@ -243,7 +243,11 @@ def test_the_ids_named_for_a_leading_folder_differ_by_nothing_else():
     mine = [f"birds/bird {kind}/img_{number}.png" for kind in range(9) for number in range(5)]
     causes = [
         likely_cause(
-            [f"pictures/birds/bird {kind}/img_{number}.png" for kind in kinds for number in range(5)],
+            [
+                f"pictures/birds/bird {kind}/img_{number}.png"
+                for kind in kinds
+                for number in range(5)
+            ],
             mine,
         )
         for kinds in (range(6, 18), range(9, 18))  # a third of them, and none

@@ -3,7 +3,10 @@ of other sources.
 """
 
 import dataclasses
+import itertools
+import re
 import time
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -54,13 +57,19 @@ def model():
 
 
 def test_the_command_embeds_by_a_checkpoint_as_its_run_did_and_says_what_comes_next(
-    letters, tmp_path
+    letters, tmp_path, monkeypatch
 ):
     trained = tmp_path / "run"
     loop.train(tiny(), trained, dataset=letters)
     save(letters, tmp_path / "letters")
     line = ("embed", trained, "--dataset", tmp_path / "letters", "--batch", 16, "-o")
-    assert "hbench evaluate" in call(*line, tmp_path / "e.parquet").stderr
+    # the first images are long after the start, the others at once
+    clock = SimpleNamespace(monotonic=itertools.chain([0, 11], itertools.repeat(12)).__next__)
+    monkeypatch.setattr("hbench.cli.embed.time", clock)
+    said = call(*line, tmp_path / "e.parquet").stderr
+    number = len(letters.tests["test"])
+    assert "hbench evaluate" in said
+    assert re.findall(r"embedded (.*) images", said) == [f"16 of {number}", f"{number} of {number}"]
     ours, runs = (
         embeddings.read(path) for path in (tmp_path / "e.parquet", trained / "test.parquet")
     )
