@@ -95,6 +95,12 @@ def test_a_size_that_is_given_stays_and_the_others_fit_it():
     assert fitted_to(published, of_counts(3, 3)) is published
 
 
+def test_a_batch_of_one_class_is_refused_as_the_recipes():
+    small = resolve("own-nsm", ["dataset=mine", "sampler.batch=4"])
+    with pytest.raises(ConfigError, match=r"^the recipe, fitted to mine, [\s\S]*batch=8 or more"):
+        fitted_to(small, of_counts(*[9] * 12))
+
+
 def test_one_class_teaches_nothing(tmp_path):
     with pytest.raises(ConfigError, match="too few classes to learn from"):
         fitted_to(resolve("own-data", ["dataset=mine"]), of_counts(50))

@@ -108,6 +108,16 @@ def test_unknown_samplers_and_batches_that_cannot_be_filled_are_refused():
             plan(labels, Sampler(**settings), seed=0, epoch=0)
 
 
+def test_the_largest_batch_that_fits_is_named_and_is_filled():
+    labels = labels_of([9] * 12, coarse=[0, *[1] * 8, *[2] * 3])
+    for name, largest in (("m_per_class", 48), ("hierarchical", 24)):
+        settings = {"name": name, "per_class": 4}
+        with pytest.raises(ConfigError, match=f"--set sampler.batch={largest}, the largest"):
+            plan(labels, Sampler(batch=64, **settings), seed=0, epoch=0)
+        rows = plan(labels, Sampler(batch=largest, **settings), seed=0, epoch=0).rows
+        assert rows.shape[1] == largest
+
+
 def test_a_long_tail_is_capped_per_class_and_epoch():
     """2,000 classes as of landmarks: 82 of 100 images or more, with a quarter of all, and 500 of
     three.

@@ -69,7 +69,15 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
     if _are_open(recipe.images):
         values["images"] |= _of_the_net(recipe)
     values |= {"epochs": epochs, "evaluate_every": every}
-    return build(Recipe, values, source=recipe.dataset)
+    try:
+        return build(Recipe, values, source=f"the recipe, fitted to {recipe.dataset},")
+    except ConfigError as error:
+        # the sizes that were filled in are checked here for the first time: a batch too small
+        raise ConfigError(
+            error.problem,
+            found=error.found,
+            fix=f"--set sampler.batch={2 * per_class} or more, or 0, which follows from the images",
+        ) from None
 
 
 def _per_class(recipe: Recipe, manifest: Manifest) -> int:

@@ -76,7 +76,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     m = settings.per_class
     classes = _classes_of_epoch(labels, settings, rng)
     width = settings.batch // m
-    _require_classes(len(classes), width, "in all")
+    _require_classes(len(classes), width, "in all", largest=m * len(classes))
     groups = [ceil(len(items) / m) for items in classes]
     # room for all groups, and as many batches as the largest class has groups, one in each; `free`:
     # places for groups in each batch, `taken` (batches, classes): which have which class
@@ -137,8 +137,16 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
         raise ConfigError(reason, expected=expected, found=f"{settings.batch}")
 
     # of each coarse class that has enough fine ones for its half of a batch: their places
-    large = [members for members in _by_coarse(labels, classes) if len(members) >= width]
-    _require_classes(len(large), GROUPS, f"of {width} or more classes at the coarsest level")
+    coarse = _by_coarse(labels, classes)
+    large = [members for members in coarse if len(members) >= width]
+    # both halves are as wide as the second largest coarse class is at most
+    sizes = sorted((len(members) for members in coarse), reverse=True)
+    _require_classes(
+        len(large),
+        GROUPS,
+        f"of {width} or more classes at the coarsest level",
+        largest=GROUPS * m * sizes[GROUPS - 1] if len(sizes) >= GROUPS else 0,
+    )
 
     rows = []
     for chosen in combinations(large, GROUPS):
@@ -194,13 +202,16 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
     return hands
 
 
-def _require_classes(number: int, needed: int, which: str) -> None:
+def _require_classes(number: int, needed: int, which: str, *, largest: int) -> None:
     """Raise ConfigError where `number` classes are fewer than the `needed` ones of a batch; `which`
-    ends the sentence "expected: 32 …", such as "in all"."""
+    ends the sentence "expected: 32 …", such as "in all". `largest`: the images of the largest batch
+    that can be filled, 0 where none can."""
     if number < needed:
+        smaller = f"--set sampler.batch={largest}, the largest that fits"
         raise ConfigError(
             "the training set has too few classes for a batch",
             expected=f"{needed} {which}",
             found=f"{number}",
-            fix="a smaller sampler.batch or sampler.smallest, or a larger sampler.per_class",
+            fix=f"{smaller if largest else 'a smaller sampler.batch'}; or a smaller "
+            "sampler.smallest, or a larger sampler.per_class",
         )
