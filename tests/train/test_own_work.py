@@ -218,6 +218,7 @@ def test_the_page_of_keys_is_what_the_command_prints():
     ("change", "word"),
     [
         ("images.augment=crop", "none, shifted"),
+        ("images.augment=cutmix", "resized_crop, shifted\n  next:     one of your own is"),
         ("images.jitter=0.4", "decoded anew"),
         ("optimizer.name=adamm", "adam"),
         ("sampler.name=by_class", "m_per_class"),

@@ -87,8 +87,13 @@ def _refuse_variation(recipe: Recipe) -> None:
     images = recipe.images
     if is_own_code(images.augment):
         OwnCode.parse(images.augment).load()
-    elif images.augment != SHIFTED:
-        _ = augmentations[images.augment]  # a look-up refuses a name that is not there
+    elif images.augment not in (known := sorted([*augmentations, SHIFTED])):
+        raise UnknownName(
+            "augmentation",
+            images.augment,
+            known,
+            otherwise="one of your own is a function in a file, ./FILE.py:NAME",
+        )
 
     if images.augment == "resized_crop" and images.scale[1] > 1:
         raise ConfigError(
