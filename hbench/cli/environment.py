@@ -32,7 +32,7 @@ GROUPS = {
     "hbench.losses": ("loss", "hbench.losses:losses"),
     "hbench.similarities": ("similarity", "hbench.engine.similarity:similarities"),
     "hbench.backbones": ("source of backbones", "hbench.train.models.backbones:sources"),
-    "hbench.recipes": ("recipes of the verb", "hbench.cli.recipes:books"),
+    "hbench.recipes": ("recipes of the verb", "hbench.train.recipes.books:books"),
     "hbench.verbs": ("verb", ""),
 }
 VARIABLES = (

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fnmatch import fnmatch
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, cast
 
 import click
-from pydantic import BaseModel
 
 from hbench.cli.names import RECIPE
 from hbench.cli.terminal import show, show_json, show_table
-from hbench.core.registry import Registry
 
-
-@runtime_checkable
-class RecipeBook(Protocol):
-    """A module of recipes: those of `hbench train`, or of another verb, such as `hbench detect`."""
-
-    def names(self) -> list[str]:
-        """List the recipes that are shipped."""
-
-    def resolve(self, name_or_file: str, changes: Sequence[str] = ()) -> BaseModel:
-        """Read a recipe by its name or file, and apply changes."""
-
-    def as_toml(self, recipe: Any) -> str:
-        """Write a whole recipe."""
-
-    def listed(self, recipe: Any) -> list[str]:
-        """Say its losses, its backbone and the row it aims at."""
-
-
-# of verbs that other packages bring
-books: Registry[RecipeBook] = Registry("recipes of the verb", "hbench.recipes", RecipeBook)
+if TYPE_CHECKING:
+    from hbench.train.recipes.books import RecipeBook
 
 
 def _books() -> dict[str, RecipeBook]:
     """Return, for each name of a shipped recipe, the module that reads it: that of `hbench train`,
     or one of the verbs that other packages bring."""
     from hbench.train.recipes import files
+    from hbench.train.recipes.books import books
 
     modules = [cast("RecipeBook", files), *(books[verb] for verb in books)]
     return {name: module for module in modules for name in module.names()}

@@ -14,6 +14,8 @@ hbench.core.errors.ConfigError: point.toml breaks its schema
   next:     did you mean 'y'?
 """
 
+import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -28,6 +30,7 @@ from hbench.core.untrusted import parse_toml
 # converts nothing; made when used
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 SHOWN_PROBLEMS = 5
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 REWORDED = {
     "missing": "missing",
     "int_type": "expected an integer",
@@ -119,11 +122,19 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         said = REWORDED.get(
             kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
         )
+        if kind == "tuple_type" and isinstance(detail["input"], str):
+            said += f", such as {_as_list(detail['input'])}"
         # a table or list would fill the message
         scalar = isinstance(detail["input"], str | int | float | Decimal)
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
     place = _place(values, where)
     return f"{place}: {said}" if place else said
+
+
+def _as_list(text: str) -> str:
+    """How the list is written that was meant by a text with commas: [0.5, 1] by 0.5,1."""
+    parts = [part.strip() for part in text.split(",")]
+    return f"[{', '.join(part if NUMBER.fullmatch(part) else json.dumps(part) for part in parts)}]"
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:

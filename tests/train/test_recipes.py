@@ -25,7 +25,7 @@ from hbench.train.recipes.recipe import Model
 from hbench.train.steps import take
 from hbench.train.steps.optimizers import set_rates
 from hbench.train.steps.run import begin
-from tests.command_line import call
+from tests.command_line import call, refusal
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 FOLDER = Path(__file__).parents[2] / "hbench" / "train" / "recipes"
@@ -232,6 +232,7 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
         ("sampler.batch=10", "no multiple of sampler.per_class = 4; the next is 12"),
         ("images.scale=[2,1.]", "smallest and the largest share"),
         ("images.scale=[0.5]", "images, scale 2: missing"),
+        ("images.scale=0.5,1", r"expected a list, such as \[0.5, 1\], found 0.5,1"),
         ("optimizer.nesterov=true", "nesterov needs optimizer.momentum > 0"),
         ("seed=99999999999999999999", "seed: expected less"),
         ("patience=3", "patience need validation > 0"),
@@ -247,6 +248,16 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
             resolve("sop-hapier", [change])
         with pytest.raises(UsageError, match="changes nothing"):
             resolve("sop-happier", [change.partition("=")[0]])
+
+
+def test_a_recipe_is_found_by_its_verb_and_by_the_name_of_its_loss():
+    for name, meant in (
+        ("voc07-rambo", "did you mean hbench detect voc07-rambo, a recipe of that verb?"),
+        ("own-triplet", "did you mean 'own-tl-sh'?"),
+        ("own-sum-triplet", "did you mean 'own-sum-tl-sh'?"),
+        ("own-proxy-nca-pp", "did you mean 'own-nca'?"),
+    ):
+        assert meant in refusal("train", name, "--print")
 
 
 def test_the_command_lists_recipes_with_their_source():

@@ -26,6 +26,7 @@ import tomli_w
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.core.schema import build
 from hbench.core.untrusted import parse_toml, read_text
+from hbench.train.recipes.books import verb_of
 from hbench.train.recipes.recipe import Recipe
 
 Values = dict[str, Any]
@@ -106,8 +107,29 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
         "recipe",
         name_or_file,
         [*names(), *files.setups],
+        meant=_meant_by(name_or_file),
         otherwise="hbench recipes lists all; a recipe of your own is a file, NAME.toml",
     )
+
+
+def _meant_by(name: str) -> str | None:
+    """Say what was meant by a name that is no recipe of `hbench train`: a recipe of another verb,
+    or, for SETUP-LOSS, those of the setup that minimise the loss, the fewest losses first. None
+    where neither is known."""
+    if verb := verb_of(name):
+        return f"hbench {verb} {name}, a recipe of that verb"
+    fitting = []
+    for setup in shipped().setups:
+        if not name.startswith(f"{setup}-"):
+            continue
+        loss = name.removeprefix(f"{setup}-").replace("-", "_")
+        for method, values in shipped().methods.items():
+            if setup in values["on"]:
+                losses = losses_in_use(values_of(f"{setup}-{method}"))
+                fitting += [(len(losses), f"{setup}-{method}")] if loss in losses else []
+    # of equally many losses all are named
+    least = min(fitting, default=(0, ""))[0]
+    return " or ".join(repr(each) for number, each in sorted(fitting) if number == least) or None
 
 
 def merge_tables(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
