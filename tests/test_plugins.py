@@ -13,6 +13,11 @@ import pytest
 from tests.command_line import process
 
 ROOT = Path(__file__).parents[1]
+CHANGES = [
+    "dataset=stripes", "model.backbone=hbench:small", "model.weights=random", "images.size=16",
+    "images.resize=16", "images.workers=0", "epochs=1", "sampler.batch=4", "model.dim=8",
+    "losses.centre.weight=1.0",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +63,7 @@ def test_recipes_of_a_package_that_fails_leave_the_others_listed(site, tmp_path)
 
 
 def test_the_loss_trains_on_the_dataset_and_the_metric_scores_it(site, tmp_path):
-    changes = [
-        "dataset=stripes", "model.backbone=hbench:small", "model.weights=random", "images.size=16",
-        "images.resize=16", "images.workers=0", "epochs=1", "sampler.batch=4", "model.dim=8",
-        "losses.centre.weight=1.0",
-    ]  # fmt: skip
-    sets = [word for change in changes for word in ("--set", change)]
+    sets = [word for change in CHANGES for word in ("--set", change)]
     hbench(site, tmp_path, "train", "own-data", *sets, "--out", "run")
     metrics = "first-relative/direction,R@1/direction"
     scored = ("evaluate", "run/test.parquet", "-d", "stripes", "--metrics", metrics, "--json")
@@ -93,3 +93,21 @@ def test_an_error_of_a_plug_in_names_its_package_and_line(site, tmp_path):
     assert "the package hbench-example fails in" in said
     assert "hbench_example.py, line" in said
     assert "is a bug" not in said
+
+
+def test_what_is_no_number_is_refused_with_the_package_that_returned_it(site, tmp_path):
+    broken = shutil.copytree(site, tmp_path / "site")
+    module = broken / "hbench_example.py"
+    text = module.read_text().replace("return float(ranks[0])", "return 'last'")
+    module.write_text(text.replace(".sum(1).mean()", ".sum(1)"))
+    rows = "".join(f"i{n},a,a{n % 2}\n" for n in range(6))
+    (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}")
+    np.savez(tmp_path / "v.npz", ids=[f"i{n}" for n in range(6)], embeddings=np.eye(6))
+    scored = ("evaluate", "v.npz", "-d", "d.csv", "--metrics", "first-relative")
+    said = hbench(broken, tmp_path, *scored, code=3).stderr
+    assert "the metric 'first-relative' of the package hbench-example returned no number" in said
+    assert "str 'last'" in said
+    sets = [word for change in CHANGES for word in ("--set", change)]
+    said = hbench(broken, tmp_path, "train", "own-data", *sets, "--out", "run", code=3).stderr
+    assert "the loss 'centre' of the package hbench-example returned no number" in said
+    assert "a tensor (4,)" in said

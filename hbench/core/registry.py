@@ -77,6 +77,11 @@ class Registry(Generic[T]):
         self._load_plugins()
         return iter(sorted(self._entries))
 
+    def package_of(self, name: str) -> str | None:
+        """The package that adds the entry of this name by an entry point; None where none does."""
+        points = entry_points(group=self.group, name=name) if self.group else ()
+        return next((point.dist.name for point in points if point.dist), None)
+
     def _load_plugins(self) -> None:
         """Take what other packages register, once, and warn of what cannot be taken."""
         if self._plugins_loaded or self.group is None:

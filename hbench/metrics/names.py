@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hbench.core.arguments import checked
-from hbench.core.errors import UnknownName, UsageError
+from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.metrics.aliases import meant_by
 from hbench.metrics.definitions import Definition, metrics
 from hbench.metrics.level_sequence import LevelSequence
@@ -157,9 +157,26 @@ class MetricName:
                     expected="ranks (P,), levels (P,) and counts (L+1,)",
                     found=f"{sequence!r:.60}",
                 )
-            return function(sequence, **taken)
+            value = function(sequence, **taken)
+            if type(value) is not float:  # of other packages: those of hbench return floats
+                self._refuse_other_than_number(value)
+            return value
 
         return metric
+
+    def _refuse_other_than_number(self, value: object) -> None:
+        """Raise ConfigError for what is no number, as a metric of another package may return; None
+        stands for NaN."""
+        found = np.asarray(value)
+        if value is None or (found.shape == () and found.dtype.kind in "fiub"):
+            return
+        package = metrics.package_of(self.base) or self.definition.function.__module__
+        raise ConfigError(
+            f"the metric {self.base!r} of the package {package} returned no number",
+            expected="a float, NaN where it is not defined for the query",
+            found=f"{type(value).__name__} {value!r:.60}",
+            fix="mend the metric: docs/plugins.md",
+        )
 
     @checked
     def arguments(

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from hbench.core.errors import ConfigError
 from hbench.losses import build_loss, loss_entry
+from hbench.losses import losses as known_losses
 from hbench.losses.entry import REQUIRED
 from hbench.losses.partial import leave_unknown_out
 from hbench.train.processes import Processes, gather
@@ -143,8 +145,24 @@ class Objective(nn.Module):
         """Compute the losses of embeddings (B, D), of length 1, with labels (B, L), coarse to fine.
         Returns the sum, each times its weight, and the terms by name, unweighted."""
         terms = {name: loss(embeddings, labels) for name, loss in self.losses.items()}
+        for name, term in terms.items():
+            _refuse_other_than_scalar(name, term)
         weighted = [self.weights[name] * term for name, term in terms.items()]
         return torch.stack(weighted).sum(), terms
+
+
+def _refuse_other_than_scalar(name: str, term: object) -> None:
+    """Raise ConfigError for what is no number of torch, as a loss of another package may return.
+    `name`: of the loss."""
+    if isinstance(term, Tensor) and term.ndim == 0:
+        return
+    package = known_losses.package_of(name)
+    raise ConfigError(
+        f"the loss {name!r}{f' of the package {package}' if package else ''} returned no number",
+        expected="a tensor without axes",
+        found=f"a tensor {tuple(term.shape)}" if isinstance(term, Tensor) else type(term).__name__,
+        fix="mend the loss, such as by .mean(): docs/plugins.md",
+    )
 
 
 def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> Objective:
