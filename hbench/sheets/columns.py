@@ -43,7 +43,8 @@ class Chosen:
     """What a user said about a file: the column of `item`, the `levels`, coarse to fine, the
     `separator` in a cell that holds a path, the two columns of `edges` (parent, child); None or
     empty where nothing was said. `several`: items may have several paths. `level_names`: what the
-    levels of paths in one column are called; `taxon`: the column of ids of the `taxonomy`."""
+    levels of paths in one column are called; `taxon`: the column of ids of the `taxonomy`; `split`:
+    the column of splits, whatever its words."""
 
     item: str | None = None
     levels: tuple[str, ...] = ()
@@ -53,6 +54,7 @@ class Chosen:
     several: bool = False
     level_names: tuple[str, ...] = ()
     taxon: str | None = None
+    split: str | None = None
 
 
 NOTHING = Chosen()
@@ -104,7 +106,9 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
         for name in rest
         if words.folded(name) in words.MASKS and of_items
     }
-    split = next((name for name in rest if of_items and _is_split(rest[name])), None)
+    split = chosen.split or next(
+        (name for name in rest if of_items and _is_split(rest[name])), None
+    )
     rest = {name: each for name, each in rest.items() if name not in {*masks.values(), split}}
     if item is None and of_items:
         _refuse_item(names, {name: each for name, each in rest.items() if name not in levels})

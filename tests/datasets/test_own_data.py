@@ -469,6 +469,22 @@ def test_the_column_of_ids_is_named_as_the_refusal_of_a_table_without_says(birds
     assert "items by shot" in build("six", "--from", birds, *LEVELS, "--item-column", "shot").stderr
 
 
+def test_a_named_column_of_splits_is_no_level_whatever_its_words(birds):
+    birds.write_text(BIRDS.replace(",train", ",one").replace(",test", ",two"))
+    words = ["six", "--from", str(birds), "--image-column", "path", "--split-column", "fold"]
+    refused = CliRunner().invoke(command, words)
+    assert "unknown values" in refused.exception.problem
+    assert "levels order (2) › family (3) › species (3);" in refused.stderr
+
+
+def test_a_dataset_that_is_built_is_not_split_again(birds):
+    build("whole", "--from", birds, *TABLE, "--split-column", "fold")
+    words = ["again", "--from", "whole", "--split-by", "order"]
+    refused = CliRunner().invoke(command, words).exception
+    assert "whole is a dataset that is built, and has its split already" in str(refused)
+    assert "build from its table or folder" in refused.fix
+
+
 def test_a_table_without_a_split_is_said_to_train_nothing(birds):
     assert "none is for training" in build("five", "--from", birds, *TABLE).stderr
 

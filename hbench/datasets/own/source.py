@@ -269,6 +269,7 @@ def _read_table(
     """
     if built is not None:
         _refuse_columns(source, built.name)
+        _refuse_second_split(source, built)
         return table_of(built), source.root or built.root or Path(), {}
     if source.folder is not None:
         return _with_tree_of_source(_of_folder(source, source.folder), source), source.folder, {}
@@ -283,8 +284,15 @@ def _read_table(
     if source.boxes:
         table, item, of_boxes = _with_boxes_as_items(table, item, source)
         facts += (of_boxes,)
+    if source.split_column is not None:  # it must be there, and hold no images
+        check_columns(table, [source.split_column])
     chosen = Chosen(
-        item, levels, source.separator, taxonomy=source.taxonomy, several=source.several
+        item,
+        levels,
+        source.separator,
+        taxonomy=source.taxonomy,
+        several=source.several,
+        split=source.split_column,
     )
     # before the table is read as one of levels: its cells would be refused for another reason
     if source.tree is not None and len(source.levels) != 1:
@@ -304,10 +312,7 @@ def _read_table(
         # what policies will mend is not refused or cut here
         own = own_table_of(found.name, table, chosen, facts, as_it_is=bool(source.policies))
 
-    column = source.split_column
-    if column is not None:  # it must be there, and hold no images
-        check_columns(table, [column])
-    own = dataclasses.replace(own, columns=_with_split(own.columns, column))
+    own = dataclasses.replace(own, columns=_with_split(own.columns, source.split_column))
     return _with_tree_of_source(own, source), source.root or beside, images
 
 
@@ -328,6 +333,20 @@ def _refuse_columns(source: OwnSource, dataset: str) -> None:
             expected="decisions, policies, or a choice of copies",
             found=", ".join(given).replace("_", " "),
             fix="leave the others out",
+        )
+
+
+def _refuse_second_split(source: OwnSource, built: Dataset) -> None:
+    """Raise UsageError where a dataset that is built, whose items have their splits, is to be dealt
+    anew."""
+    if source.split_by is not None:
+        has = "a training and a test" if built.train is not None else "a test of all items"
+        raise UsageError(
+            f"{built.name} is a dataset that is built, and has its split already",
+            expected="--from it without --split-by",
+            found=f"--split-by {source.split_by}; {built.name} has {has}",
+            fix="leave --split-by out; to split otherwise, build from its table or folder of "
+            "images again, with --split-by",
         )
 
 
