@@ -12,6 +12,7 @@ from hbench.cli.table_options import TABLE, TableOptions
 from hbench.cli.terminal import bar, say, show_json, show_table
 
 if TYPE_CHECKING:
+    from hbench.engine.settings import Words
     from hbench.evaluation.gap import Gap
 
 
@@ -85,18 +86,7 @@ def command(
             "the gap is measured by labels", expected="a label tree", found="listed positives"
         )
     examined = examine(given, data, Settings(metrics, similarity=similarity))
-    # inside and whole are counted from one path of each item, down to the finest level
-    if examined.conditions.words.several > 1:
-        raise UsageError(
-            "the gap goes by one path of each item",
-            expected="one class at each level",
-            found=f"up to {examined.conditions.words.several} paths",
-        )
-    if examined.conditions.words.partial:
-        raise UsageError(
-            "the gap cannot be measured for partial labels",
-            fix="leave their items out: hbench build NAME --policy drop …",
-        )
+    _refuse_other_paths(examined.conditions.words)
     documents = []
     for name, manifest in examined.data.tests.items():
         items = int(manifest.gallery.sum())
@@ -167,3 +157,21 @@ def _show_gap(document: dict[str, Any]) -> None:
         )
 
     say(document["signature"])
+
+
+def _refuse_other_paths(words: Words) -> None:
+    """Raise UsageError where items have several paths, or paths that end early: inside a batch and
+    on the whole, the gap is counted from one path of each item, down to the finest level."""
+    from hbench.core.errors import UsageError
+
+    if words.several > 1:
+        raise UsageError(
+            "the gap goes by one path of each item",
+            expected="one class at each level",
+            found=f"up to {words.several} paths",
+        )
+    if words.partial:
+        raise UsageError(
+            "the gap cannot be measured for partial labels",
+            fix="leave their items out: hbench build NAME --policy drop …",
+        )

@@ -43,7 +43,7 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
         float64 (Q,), NaN for queries without an item of their class.
 
     Raises:
-        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
+        UsageError: arrays that do not fit together, or hold NaN.
     """
     rows = real_scores(as_array(scores, "scores"))
     of_items = _as_classes(classes, "classes")
@@ -154,7 +154,7 @@ def nmi(
         A fraction in [0, 1].
 
     Raises:
-        UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
+        UsageError: arrays that do not fit together, or hold NaN.
     """
     from sklearn.cluster import KMeans  # half a second, which nobody else waits for
     from sklearn.metrics import normalized_mutual_info_score

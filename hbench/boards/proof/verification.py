@@ -136,12 +136,13 @@ def verify(
 ) -> list[Check]:
     """Compare every row of `method` with an embedding file, which `rescore` evaluates for a row.
 
-    A row of this very file is compared in every field; where no row of a run is, all are compared
-    in their content, which differs, and in their scores, as a published one is. `given`: the
-    checksums of the file's content and of its bytes. A score is equal
-    when it rounds to the recorded digits, up to the noise of float32 similarities. Raises
-    UnknownName for the method, ComparisonError where nothing can be compared, SubmissionError where
-    a leaderboard does not take the report.
+    Which rows are compared: those of this very file; where there are none, all rows of runs, whose
+    content then differs; where there are none of these either, the published ones, by their scores
+    alone. `given`: the checksums of the file's content and of its bytes. A score is equal when it
+    rounds to the recorded digits, up to the noise of float32 similarities.
+
+    Raises UnknownName for the method, ComparisonError where nothing can be compared,
+    SubmissionError where a leaderboard does not take the report.
     """
     rows = rows_of(board, method)
     same_file = [row for row in rows if row.run and row.run.is_of(*given)]

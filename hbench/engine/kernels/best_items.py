@@ -19,16 +19,18 @@ def levels_of_best(
     levels: NDArray[np.uint8],
     todo: NDArray[np.bool_],
 ) -> None:
-    """Write to `levels` (n,) the level of the item ranked first, listed among the positives or not,
-    by the `rows` of scores (n, G); only for the queries that are `todo` (n,), the others stay.
+    """Write to `levels` (n,) the level of the item ranked first among all of the gallery, by the
+    `rows` of scores (n, G); only for the queries that are `todo` (n,), the others stay.
 
-    `parts`: where the items of each level lie in a row. `pessimistic`: of equal scores the lowest
-    level comes first, else the highest.
+    `parts`: its `starts` and `ends` (n, L) are the columns of the items of level ≥ l in a row; what
+    lies outside of them all is of level 0. `pessimistic`: of equal scores the lowest level comes
+    first, else the highest.
     """
     best = np.empty(parts.starts.shape[1] + 1, rows.dtype)  # by level, from 0
     for row in range(len(todo)):
         if todo[row]:
             best[:] = -np.inf
+            # 0: the row is a whole one, from the first column on
             raise_best(rows[row], 0, (parts.starts[row], parts.ends[row]), best)
             levels[row] = level_of_best(best, pessimistic)
 

@@ -302,9 +302,11 @@ def leave_out(
     """Read the ranked codes of partial labels: write the ranks, levels and ends of n lists without
     the items that do not stay.
 
-    `stays` (1 or 0) and `level` by code; an item that stays and is of level 0 is a distractor from
-    then on. The place moves on only past an item that is listed: no branch, so a random choice
-    costs no more than a regular one.
+    A code 2l − 1 is of an item known to be at level l, 2l of one at level l or a finer one; 0, of
+    distractors, is never listed. A reading gives every code a meaning: `stays` (1 or 0) and `level`. What does
+    not stay leaves the list, and all behind it move up by a rank; what stays and is of level 0 is a
+    distractor: it keeps its rank, and is listed no more. The place moves on only past an item that
+    is listed: no branch, so a random choice costs no more than a regular one.
     """
     # a quicker way where the reading drops no item: none moves, so no item waits for the one before
     if np.all(stays > 0) and np.all(level[1:] > 0):

@@ -329,7 +329,9 @@ def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
     that each has a code of its own.
 
     A size is |score| as the bits of a float32 (`bits` without the sign), which grow with |score|.
-    A code has room for `middle` sizes: the floor is the largest size less that many.
+    A code has room for `middle` − 1 steps above the floor: the floor is the largest size less that
+    many, so that the largest has the last step. The smallest size above zero has a code of its own
+    where it lies above the floor, since the floor itself is no step.
     """
     largest = np.uint32(0)
     smallest = np.uint32(SIZE)
@@ -401,7 +403,8 @@ def read_codes(
 ) -> None:
     """Write the bits of the float32 scores (n,) that sorted keys (n,) stand for, the inverse of
     `write_codes`: code `middle` is zero, 0 is +inf, 2·middle is −inf, and in between a step is one
-    float32 above `floor`, the bits of the smallest |score|.
+    float32 above `floor`, which lies below the bits of every |score| but zero. `coding.bits`: by
+    how many bits the code stands in a key, above what breaks ties.
     """
     shift = keys.dtype.type(coding.bits)
     middle = np.int64(coding.middle)
