@@ -303,10 +303,10 @@ def leave_out(
     the items that do not stay.
 
     A code 2l − 1 is of an item known to be at level l, 2l of one at level l or a finer one; 0, of
-    distractors, is never listed. A reading gives every code a meaning: `stays` (1 or 0) and `level`. What does
-    not stay leaves the list, and all behind it move up by a rank; what stays and is of level 0 is a
-    distractor: it keeps its rank, and is listed no more. The place moves on only past an item that
-    is listed: no branch, so a random choice costs no more than a regular one.
+    distractors, is never listed. A reading gives every code a meaning: `stays` (1 or 0) and
+    `level`. What does not stay leaves the list, and all behind it move up by a rank; what stays and
+    is of level 0 is a distractor: it keeps its rank, and is listed no more. The place moves on only
+    past an item that is listed: no branch, so a random choice costs no more than a regular one.
     """
     # a quicker way where the reading drops no item: none moves, so no item waits for the one before
     if np.all(stays > 0) and np.all(level[1:] > 0):
