@@ -1,6 +1,8 @@
 """From the names of models to reports by one command, which is made of the other verbs."""
 
 import json
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ from PIL import Image
 
 import hbench
 from hbench import boards as leaderboard
-from hbench.train.embedding.embed_dataset import embedder
+from hbench.boards.proof.reruns import command_of
+from hbench.train.embedding.embed_dataset import EmbedOptions, embedder
 from tests.command_line import call, refusal
 
 NET = """
@@ -179,6 +182,16 @@ def test_a_row_says_the_command_that_makes_its_file_and_is_made_again_by_it(tmp_
     monkeypatch.chdir(weights.parent)
     done = call("leaderboard", "rerun", board, "small")
     assert "the same content" in done.stderr
+
+
+def test_every_option_that_a_file_names_may_be_run_again():
+    options = EmbedOptions(
+        batch=8, scales=(1.0, 0.5**0.5), flip=True, precision="bfloat16", skip_unreadable=True
+    )
+    made = shlex.join(["hbench", "embed", "hbench:pixels", "-d", "glyphs", *options.words])
+    words = command_of(made, Path("out"), "pixels.parquet")
+    assert f"1.0,{0.5**0.5!r}" in words
+    assert "--skip-unreadable" in words
 
 
 def test_no_command_is_said_for_a_dataset_of_ones_own(ran):

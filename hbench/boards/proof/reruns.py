@@ -38,6 +38,7 @@ OPTIONS = {  # of each verb, those that a row may name
         "--flip",
         "--batch",
         "--precision",
+        "--skip-unreadable",
         "--workers",
     },
     "demo": {"--dim"},

@@ -93,7 +93,7 @@ class EmbedOptions:
         and they are not the default."""
         words = []
         if self.scales != DEFAULT_OPTIONS.scales:
-            words += ["--scales", ",".join(f"{scale:g}" for scale in self.scales)]
+            words += ["--scales", ",".join(map(repr, self.scales))]  # to the last digit
         if self.flip:
             words.append("--flip")
         if self.batch != DEFAULT_OPTIONS.batch:

@@ -34,9 +34,9 @@ def words_to_load(
 
 
 def _without_folder(source: str) -> str:
-    """Return the name of a model, where it is a path, such as a run's folder, FILE.py:NAME or
-    transformers:FOLDER, without the folder that it lies in."""
-    if Path(source).exists() or is_own_code(source):
+    """Return the name of a model; of FILE.py:NAME and transformers:FOLDER without the folder that
+    these lie in."""
+    if is_own_code(source):
         return Path(source).name
     library, _, name = source.partition(":")
     return f"{library}:{Path(name).name}" if Path(name).exists() else source
