@@ -271,6 +271,19 @@ def test_a_published_row_is_compared_at_the_digits_it_is_printed_with(document):
         refuse_differences(checks)
 
 
+@pytest.mark.parametrize(("off", "is_said"), [("0.04", True), ("0.06", False)])
+def test_a_small_difference_of_equal_content_is_said_to_be_of_another_processor(
+    document, with_row, off, is_said
+):
+    (row,) = with_row.rows
+    scores = row.scores | {"H-AP": row.scores["H-AP"] + Decimal(off)}
+    board = with_row.model_copy(update={"rows": (row.model_copy(update={"scores": scores}),)})
+    checks = verify(board, row.method, identity(document), lambda _: document)
+    with pytest.raises(ComparisonError, match=r"1 of .* scores differ") as refused:
+        refuse_differences(checks)
+    assert ("another make of processor" in str(refused.value)) == is_said
+
+
 def test_a_row_that_cannot_be_verified_is_refused_and_before_anything_is_scored_where_it_can_be(
     document, with_row
 ):

@@ -18,11 +18,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
 from hbench.boards import Row, RunProvenance
-from hbench.boards.proof.verification import CONTENT, Check
+from hbench.boards.proof.verification import CONTENT, ROUNDING, Check, is_within
 from hbench.core.errors import HBenchError, UsageError
 
 OPTIONS = {  # of each verb, those that a row may name
@@ -45,7 +46,6 @@ OPTIONS = {  # of each verb, those that a row may name
 }
 STRANGE = (".py", "://")  # parts of words that lead to programs, or elsewhere
 SURE = 0.95  # of all metrics of a further seed together
-ROUNDING = Decimal("0.05")  # points by which other processors' rounding may move a net's scores
 SAME = "the same content"
 EQUAL = "another content, equal scores"
 WITHIN = "another content, scores within what another {} gives"
@@ -70,10 +70,11 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
             found=made,
         )
 
-    for word in words[2:]:
+    for before, word in pairwise(words[1:]):
         option = word.partition("=")[0]  # of --size=224; its value may also be the next word
         # a recipe in a file may name programs; hbench's own recipes have plain names
-        is_recipe = verb == "train" and ("/" in word or word.endswith(".toml"))
+        is_value = before == "--set"
+        is_recipe = verb == "train" and not is_value and ("/" in word or word.endswith(".toml"))
         is_strange = is_recipe or any(part in word for part in STRANGE)
         if is_strange or (word.startswith("-") and option not in OPTIONS[verb]):
             raise UsageError(
@@ -182,11 +183,9 @@ def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
     points, or, None, than another processor's rounding may. Where seeds are known, metrics without
     a deviation are not judged, so they are not far; a missing score always is.
     """
-    if not isinstance(check.rescored, Decimal) or not isinstance(check.recorded, Decimal):
-        return True  # a score that is missing, or a field that is no score
-    distance = abs(check.rescored - check.recorded)
     if allowed is None:
-        return distance > ROUNDING
+        return not is_within(check, ROUNDING)
     if check.field not in allowed:
-        return False
-    return distance > max(allowed[check.field], ROUNDING)  # the seed may run on another processor
+        return not isinstance(check.rescored, Decimal)
+    # at least ROUNDING: the seed may run on another processor
+    return not is_within(check, max(allowed[check.field], ROUNDING))

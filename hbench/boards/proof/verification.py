@@ -38,6 +38,7 @@ from hbench.records.document import Document, SubmittedFile
 
 CONTENT = ("content", "sha256")  # the fields that tell a file from others
 NOISE = Decimal("0.0005")  # percent: what another block size may move a mean by
+ROUNDING = Decimal("0.05")  # points by which other processors' rounding may move a net's scores
 
 
 class GivenFile(NamedTuple):
@@ -170,15 +171,29 @@ def refuse_differences(checks: Sequence[Check]) -> None:
     if any(check.field in CONTENT for check in wrong):  # of another file all scores may differ
         raise _of_another_file(checks)
     if wrong:
-        problem = "the row is not the one that its file gives"
+        problem, fix = "the row is not the one that its file gives", None
         # scores are decimals as they were printed; other fields are texts and numbers
         if all(isinstance(check.recorded, Decimal) for check in wrong):
             problem = f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
+            if all(is_within(check, ROUNDING) for check in wrong):
+                fix = (
+                    f"none differs by more than {ROUNDING} points, which another make of processor "
+                    "than the row's may come to by its rounding"
+                )
         raise ComparisonError(
             problem,
             expected=examples(f"{check.field} {check.recorded}" for check in wrong),
             found=examples(f"{check.field} {check.rescored}" for check in wrong),
+            fix=fix,
         )
+
+
+def is_within(check: Check, points: Decimal) -> bool:
+    """Whether a score, made again, is at most so many points from the recorded one; not where it is
+    missing, or for a field that is no score."""
+    if not isinstance(check.rescored, Decimal) or not isinstance(check.recorded, Decimal):
+        return False
+    return abs(check.rescored - check.recorded) <= points
 
 
 def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
