@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -125,6 +124,7 @@ def command(
 
     Example: hbench train glyphs-happier --set optimizer.lr=5e-4 --out runs/mine
     """
+    from hbench.train.processes import is_first_started, world_started
     from hbench.train.recipes import files
 
     _consent(changes, sweep, trust_code)
@@ -134,12 +134,9 @@ def command(
             _check_trials(recipe, changes, sweep)
         show(files.as_toml(_checked(chosen)).rstrip("\n"))
         return
-    # torchrun says by these variables how many processes train together, and which this one is:
-    # the first one speaks for all
-    is_shared = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if sweep and is_shared:
+    if sweep and world_started() > 1:
         raise click.UsageError("--sweep trains by one process: leave torchrun out.")
-    if os.environ.get("RANK", "0") == "0":
+    if is_first_started():  # the first process speaks for all
         say(files.losses_in_words(chosen, recipe))
     folder = out or Path("runs") / Path(recipe).stem
     if sweep:

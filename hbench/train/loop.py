@@ -19,12 +19,14 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+import torch
 from filelock import Timeout
 
 from hbench.core.arguments import checked
 from hbench.core.errors import HBenchError, UsageError
 from hbench.core.files import lock_of, write_text
 from hbench.datasets import Dataset, load
+from hbench.datasets.spec import specs
 from hbench.evaluation.evaluate import evaluate
 from hbench.losses.partial import unknown_as_minus_one
 from hbench.records.report import Report
@@ -38,6 +40,7 @@ from hbench.train.images.batches import (
 )
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, gather_objects
+from hbench.train.recipes.commands import command_of
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import as_toml, method_of, resolve
 from hbench.train.recipes.recipe import Recipe
@@ -121,6 +124,8 @@ def train(
         trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     ready = prepare_run(recipe, dataset or load(require_dataset(recipe)), processes.world)
+    # a dataset that was handed over is known by no name
+    made = _command_of(recipe, processes) if dataset is None else None
     recipe = ready.recipe
     if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
         raise UsageError(
@@ -148,6 +153,7 @@ def train(
             track=track,
             callbacks=callbacks,
             watch=Watch(on_progress, on_validation, on_remark),
+            made=made,
         )
 
 
@@ -193,10 +199,12 @@ def _train_and_score(
     track: Sequence[str],
     callbacks: Sequence[Callback],
     watch: Watch,
+    made: str | None,
 ) -> Report:
     """Train in a folder that no other training writes to, and score; the arguments are those of
     `train`, with the dataset split as in PreparedRun: `data` without the classes that are held out
-    for validation, and these as `held` (None if the recipe validates nothing).
+    for validation, and these as `held` (None if the recipe validates nothing). `made`: the command
+    by which anybody makes this run again, if there is one.
 
     The first process alone writes to the folder and calls the trackers; all take every step."""
     run = begin(recipe, data, processes)
@@ -227,10 +235,20 @@ def _train_and_score(
         if processes.first:
             # said, since it takes its time
             watch.on_remark(f"embeds and scores {_number_tested(scored):,} images")
-        report = _score(run, recipe, scored, out, processes)
+        report = _score(run, recipe, scored, out=out, processes=processes, made=made)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
 
     return report
+
+
+def _command_of(recipe: Recipe, processes: Processes) -> str | None:
+    """The command by which anybody trains a recipe, as it was read; None on a dataset of one's own.
+    On a processor the bits go by the number of threads, so that it names them."""
+    if recipe.dataset not in specs:
+        return None
+    is_alone = processes.world == 1 and processes.device.type == "cpu"
+    threads = ["--threads", str(torch.get_num_threads())] if is_alone else []
+    return command_of(recipe, threads)
 
 
 def _number_tested(data: Dataset) -> int:
@@ -323,10 +341,17 @@ def _is_due(recipe: Recipe, step: int, seconds: float) -> bool:
 
 
 def _score(
-    run: TrainingRun, recipe: Recipe, data: Dataset, out: Path, processes: Processes
+    run: TrainingRun,
+    recipe: Recipe,
+    data: Dataset,
+    *,
+    out: Path,
+    processes: Processes,
+    made: str | None,
 ) -> Report:
     """Embed the items of all tests of `data`, shared among the processes; the first process writes
-    the embeddings and scores the file, and all get its report."""
+    the embeddings and scores the file, and all get its report. `made`: the command that the file
+    says it was made by, if there is one."""
     manifest = all_tests(data)
     vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     refuse_zero_vectors(vectors)
@@ -337,6 +362,8 @@ def _score(
             "step": str(run.best.step if run.best else run.step),
             "image_size": str(recipe.images.size),
         }
+        if made is not None:
+            about["made"] = made
         embeddings.write(out / EMBEDDINGS, manifest.items.tolist(), vectors, metadata=about)
         report = evaluate(out / EMBEDDINGS, data, method=method_of(recipe))
         report.write(out / REPORT)

@@ -45,12 +45,22 @@ SINGLE_PROCESS = Processes(0, 1, torch.device("cpu"))
 PATIENCE = timedelta(hours=12)
 
 
+def world_started() -> int:
+    """How many processes torchrun started, this one among them; 1 without torchrun."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first_started() -> bool:
+    """Whether this process is the first of those that torchrun started, or alone."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def join_processes(device: str = "auto") -> Iterator[Processes]:
     """Join the processes that torchrun started, within the block, by nccl on GPUs and gloo
     elsewhere; or yield this process alone, where torchrun did not start it. `device`: of torch, or
     "auto" for a GPU if there is one."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    world = world_started()
     chosen = chosen_device(device)
     if world == 1:
         yield Processes(0, 1, chosen)
@@ -164,7 +174,7 @@ def chosen_device(name: str) -> torch.device:
         if device.type != "cuda":
             torch.zeros(1, device=device)  # raises where the device is not there
             return device
-        if device.index is not None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if device.index is not None and world_started() > 1:
             expected = "--device cuda, one GPU for each"
             raise UsageError(
                 "several processes cannot share one GPU", expected=expected, found=name

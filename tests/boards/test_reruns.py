@@ -87,6 +87,21 @@ def test_the_cheapest_row_of_omniglot_is_made_again(tmp_path, monkeypatch):
     assert "the row stands" in done.stderr
 
 
+def test_a_trained_file_says_the_command_that_makes_it_and_is_made_again_by_it(
+    tmp_path, monkeypatch
+):
+    built_omniglot(tmp_path, monkeypatch)
+    short = ["--set", "epochs=1", "--set", "steps_per_epoch=2", "--set", "sampler.batch=16"]
+    call("train", "omniglot-nsm", *short, "--threads", 1, "--out", tmp_path / "mine")
+    board = tmp_path / "board.toml"
+    report = tmp_path / "mine" / "report.json"
+    call("leaderboard", "add", "omniglot-small-open", report, "--method", "NSM", "--to", board)
+    (row,) = boards.read_board(str(board)).rows
+    assert row.run.made.startswith("hbench train omniglot-nsm --set ")
+    assert row.run.made.endswith(" --threads 1")
+    assert "the same content" in call("leaderboard", "rerun", board, "NSM").stderr
+
+
 def test_a_rerun_that_is_ended_leaves_no_folder_behind(tmp_path):
     words = [sys.executable, "-m", "hbench", "leaderboard", "rerun", "glyphs", "pixels"]
     environment = os.environ | {"TMPDIR": str(tmp_path)}

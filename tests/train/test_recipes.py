@@ -4,6 +4,7 @@ take two steps.
 
 import dataclasses
 import json
+import shlex
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -20,6 +21,7 @@ from hbench.datasets import manifest as manifests
 from hbench.train.fitting.sizes import fitted_to
 from hbench.train.models.backbones import build_backbone
 from hbench.train.models.model import build_model
+from hbench.train.recipes.commands import command_of
 from hbench.train.recipes.files import as_toml, names, resolve, shipped
 from hbench.train.recipes.recipe import Model
 from hbench.train.steps import take
@@ -189,6 +191,34 @@ def test_there_is_a_recipe_for_every_method_on_its_datasets():
 
 def test_the_recipe_of_own_data_is_happier():
     assert resolve("own-data") == resolve("own-happier")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("glyphs-happier", []),
+        ("sop-roadmap", ["seed=3", "optimizer.lr=3e-5", "losses.calibration.weight=.5"]),
+        ("cub200-happier", ["model.backbone=torchvision:resnet50/IMAGENET1K_V2", "images.flip=0"]),
+        ("omniglot-happier", ["losses.sup_hap.weight=0", "losses.triplet.params.margin=.3"]),
+        ("own-happier", ["dataset=cub200", "schedule.milestones=[2, 4]", "images.scale=[.2, 1]"]),
+    ],
+)
+def test_the_command_of_a_recipe_makes_the_same_one(name, changes):
+    recipe = resolve(name, changes)
+    hbench, verb, again, *settings = shlex.split(command_of(recipe, ["--threads", "1"]))
+    assert (hbench, verb, settings[-2:]) == ("hbench", "train", ["--threads", "1"])
+    assert set(settings[:-2:2]) <= {"--set"}
+    assert resolve(again, settings[1:-2:2]) == recipe
+    if changes == []:
+        assert again == name
+
+
+def test_a_recipe_of_a_program_or_with_a_loss_taken_away_has_no_command(tmp_path):
+    assert command_of(resolve("glyphs-happier", ["model.backbone=./net.py:Net"]), []) is None
+    file = tmp_path / "mine.toml"
+    file.write_text('extends = "glyphs-happier"\n[losses.nsm]\n', encoding="utf-8")
+    assert list(resolve(str(file)).losses) == ["nsm"]  # which --set would set beside the others
+    assert command_of(resolve(str(file)), []) is None
 
 
 def test_two_recipes_of_a_method_differ_where_their_files_differ():

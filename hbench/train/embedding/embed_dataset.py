@@ -5,7 +5,6 @@ embeddings.
 """
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -43,7 +42,7 @@ from hbench.train.models.backbones import build_backbone, shape_of_features
 from hbench.train.models.embed_images import Views, embeddings_of_images
 from hbench.train.models.model import build_model
 from hbench.train.models.weights import weights_digest
-from hbench.train.processes import chosen_device
+from hbench.train.processes import chosen_device, world_started
 from hbench.train.recipes.consent import trust
 from hbench.train.recipes.files import resolve
 from hbench.train.recipes.own_code import OwnCode, is_own_code
@@ -252,7 +251,7 @@ def embed(
 def _only_device(device: str) -> torch.device:
     """Return the device of this name. Raises UsageError where it is not there, and for one of
     several processes of torchrun: each would embed all images, and join the same parts."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    world = world_started()
     if world > 1:
         raise UsageError(
             "embeddings are made by one process",
