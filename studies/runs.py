@@ -23,12 +23,12 @@ from hbench.core.version import __version__
 from hbench.datasets import load
 from hbench.records import document as reports
 from hbench.records.queries import CLASS, metric_columns
-from hbench.train.loop import BY_QUERY, REPORT
+from hbench.train.loop import BY_QUERY
 from hbench.train.recipes.files import as_toml, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.log import FILE as LOG
 from hbench.train.records.log import records
-from hbench.train.records.refusals import RECIPE
+from hbench.train.records.refusals import RECIPE, REPORT
 from studies.claims import interval_of
 from studies.gaps import gaps
 from studies.page import shown

@@ -23,7 +23,7 @@ import torch
 from filelock import Timeout
 
 from hbench.core.arguments import checked
-from hbench.core.errors import HBenchError, UsageError
+from hbench.core.errors import DataError, HBenchError, UsageError
 from hbench.core.files import lock_of, write_text
 from hbench.datasets import Dataset, load
 from hbench.datasets.spec import specs
@@ -48,6 +48,8 @@ from hbench.train.records import checkpoints
 from hbench.train.records.log import Callback, Log, StepRecord, ValidationRecord, Watch
 from hbench.train.records.refusals import (
     RECIPE,
+    REPORT,
+    holds_run,
     refuse_folder,
     refuse_several,
     refuse_zero_vectors,
@@ -63,7 +65,6 @@ LOG = logging.getLogger(__name__)
 OnProgress = Callable[[StepRecord], None]
 OnValidation = Callable[[ValidationRecord], None]
 EMBEDDINGS = "test.parquet"
-REPORT = "report.json"
 BY_QUERY = "report.by-query.parquet"
 
 
@@ -216,8 +217,9 @@ def _train_and_score(
     # trackers are told by one process alone
     names = track if processes.first else ()
     with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
-        # not before, for a refused recipe leaves no run
-        if processes.first and not (out / RECIPE).exists():
+        # Not before, for a refused recipe leaves no run. A run that goes on has it; one that begins
+        # may follow a first try that came to nothing.
+        if processes.first and not holds_run(out):
             write_text(out / RECIPE, as_toml(recipe))
         log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
         _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
@@ -353,7 +355,17 @@ def _score(
     the embeddings and scores the file, and all get its report. `made`: the command that the file
     says it was made by, if there is one."""
     manifest = all_tests(data)
-    vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
+    try:
+        vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
+    except DataError as error:  # hours may have gone into what is kept
+        fix = (
+            f"the net is trained and kept: hbench train {out / RECIPE} --out {out} --resume embeds "
+            f"again, once it is mended; hbench embed {out} -d {data.name} --skip-unreadable "
+            "embeds the others"
+        )
+        raise DataError(
+            error.problem, expected=error.expected, found=error.found, fix=fix
+        ) from None
     refuse_zero_vectors(vectors)
     if processes.first:
         about = {

@@ -21,11 +21,11 @@ from typing import NamedTuple
 from hbench.core.errors import ConfigError, HBenchError, UsageError
 from hbench.datasets import Dataset, load
 from hbench.train.fitting.sizes import require_dataset
-from hbench.train.loop import EMBEDDINGS, REPORT, prepare_run
+from hbench.train.loop import EMBEDDINGS, prepare_run
 from hbench.train.recipes.files import merge_tables, parse_change, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
-from hbench.train.records.refusals import RECIPE, TrainingDiverged, refuse_folder
+from hbench.train.records.refusals import RECIPE, REPORT, TrainingDiverged, refuse_folder
 from hbench.train.records.trials import Trial, trial_of_run
 from hbench.train.validation import choosing_metric, with_sizes
 

@@ -596,14 +596,20 @@ def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp
         (tmp_path / "zoo" / name).write_bytes(b"not opened")
     (tmp_path / "zoo" / "a" / "2.jpg").write_bytes(b"damaged")
     (tmp_path / "zoo" / "b" / "8.png").write_bytes(b"")
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "zoo" / "b" / "9.jpg")
+    whole = (tmp_path / "zoo" / "b" / "9.jpg").read_bytes()
+    (tmp_path / "zoo" / "b" / "9.jpg").write_bytes(whole[: len(whole) // 2])
     output = build("--from", tmp_path / "zoo").stderr.replace("\n", " ")
     assert (
         "not taken: 2 .heic (a/4.HEIC, a/5.heic), 1 .jp2 (b/6.jp2), 1 .svg (b/7.svg); make PNG or "
         "JPEG" in output
     )
     assert "pillow-heif" in output
-    assert "2 pictures cannot be read: a/2.jpg (cannot identify image file" in output
+    assert "3 pictures cannot be read" in output
+    assert "a/2.jpg (cannot identify image file" in output
     assert ", b/8.png (" in output
+    assert "b/9.jpg (image file is truncated" in output
 
 
 def test_a_column_of_images_is_not_a_level_and_one_without_images_is_refused_and_leaves_nothing(

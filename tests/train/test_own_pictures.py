@@ -16,12 +16,13 @@ from torchvision import models
 
 from hbench.core.errors import ConfigError, UsageError
 from hbench.datasets import manifest as manifests
+from hbench.submissions import embeddings
 from hbench.train import loop
 from hbench.train.fitting.sizes import fitted_to, is_open
 from hbench.train.images.transforms import augmentations
 from hbench.train.models.backbones import build_backbone
 from hbench.train.recipes.files import resolve
-from tests.command_line import call
+from tests.command_line import call, refusal
 from tests.page import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,38 @@ def test_one_class_teaches_nothing(tmp_path):
     with pytest.raises(UsageError, match="the recipe names no dataset"):
         loop.train(resolve("own-data"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_test_picture_that_cannot_be_read_leaves_a_trained_net_that_goes_on(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HBENCH_HOME", str(tmp_path / "home"))
+    noise = np.random.default_rng(0).integers(0, 256, (8, 4, 32, 32), np.uint8)
+    for name, pictures in enumerate(noise):
+        folder = tmp_path / "zoo" / ("test" if name < 4 else "train") / f"g{name % 2}" / f"c{name}"
+        folder.mkdir(parents=True)
+        for number, picture in enumerate(pictures):
+            Image.fromarray(picture).save(folder / f"{number}.png")
+    call("build", "zoo", "--from", tmp_path / "zoo", "--split-folders")
+    damaged = tmp_path / "zoo" / "test" / "g0" / "c0" / "2.png"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:200])
+
+    out = tmp_path / "run"
+    small = ["model.backbone=hbench:small", "model.dim=8", "images.size=32", "images.mean=[0.5]"]
+    small += ["images.std=[0.5]", "sampler.batch=8", "sampler.per_class=2", "epochs=2"]
+    settings = [word for change in ["dataset=zoo", *small] for word in ("--set", change)]
+    said = refusal("train", "own-happier", *settings, "--out", out)
+    assert "2.png cannot be read" in said
+    assert f"hbench train {out / 'recipe.toml'} --out {out} --resume" in said
+    left = tmp_path / "others.parquet"
+    call("embed", out, "-d", "zoo", "--skip-unreadable", "--out", left)
+    assert len(embeddings.read(left).ids) == 15
+
+    damaged.write_bytes(whole)
+    done = call("train", out / "recipe.toml", "--out", out, "--resume")
+    assert "goes on after step" in done.stderr
+    assert (out / "report.json").exists()
 
 
 @pytest.fixture

@@ -612,6 +612,15 @@ def test_a_resumed_run_without_a_checkpoint_says_that_it_begins_anew(letters, tm
     assert any("begins anew" in remark for remark in said)
 
 
+def test_a_first_try_that_failed_before_a_checkpoint_does_not_keep_its_folder(letters, tmp_path):
+    with pytest.raises(HBenchError, match="not finite"):
+        loop.train(tiny("glyphs-nsm", "optimizer.lr=1e30"), tmp_path, dataset=letters)
+    slower = tiny("glyphs-nsm", "optimizer.lr=1e-3")
+    loop.train(slower, tmp_path, dataset=letters)
+    assert resolve(str(tmp_path / "recipe.toml")).optimizer.lr == 1e-3
+    assert [line["step"] for line in logged(tmp_path)][:2] == [1, 2]
+
+
 def test_a_process_that_torchrun_restarts_resumes_by_itself(letters, tmp_path, monkeypatch):
     with pytest.raises(loop.TrainingInterrupted):
         loop.train(tiny(), tmp_path, dataset=letters, on_progress=signalled_at(4, signal.SIGTERM))

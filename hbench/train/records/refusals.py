@@ -12,9 +12,11 @@ from hbench.core.files import write_text
 from hbench.datasets.manifest import Manifest
 from hbench.train.recipes.files import differences, resolve
 from hbench.train.recipes.recipe import Recipe
+from hbench.train.records.checkpoints import checkpoints_in
 from hbench.train.records.log import StepRecord
 
 RECIPE = "recipe.toml"
+REPORT = "report.json"
 SLOW = 1e-4  # up to which Adam's rate is one for pretrained weights
 
 
@@ -82,7 +84,7 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
         )
     if not resume:
         refuse_run_in(out)
-    elif (out / RECIPE).exists():
+    elif holds_run(out):
         earlier = resolve(str(out / RECIPE))
         if other := list(differences(earlier.model_dump(), recipe.model_dump())):
             found = f"another {examples(other)}"
@@ -91,9 +93,16 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
             )
 
 
+def holds_run(out: Path) -> bool:
+    """Whether a folder holds a run from which something would be lost: a checkpoint, or a report,
+    for weights may have been deleted. A first try that failed before either is none: after it the
+    recipe is most often changed, under the same name."""
+    return bool(checkpoints_in(out)) or (out / REPORT).exists()
+
+
 def refuse_run_in(out: Path) -> None:
     """Raise UsageError where a folder holds a run, which nobody asked to continue."""
-    if (out / RECIPE).exists():
+    if holds_run(out):
         raise UsageError(
             f"{out} holds a run already", fix="continue it with --resume, or name another --out"
         )
