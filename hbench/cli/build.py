@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,8 @@ import click
 
 from hbench.cli import terminal
 from hbench.cli.names import DATASET, FILE, FOLDER
-from hbench.cli.option_blocks import block, words_of
-from hbench.core.errors import UsageError
+from hbench.cli.option_blocks import block, given_among, words_of
+from hbench.core.errors import UsageError, examples
 
 if TYPE_CHECKING:
     from hbench.datasets import Dataset, Spec
@@ -225,6 +225,8 @@ def command(
     from hbench.datasets import specs
     from hbench.datasets.build import build, save_built, writable_folder
 
+    if source is None:
+        _refuse_own_options(name)
     if source is not None and from_scratch is not None:
         raise UsageError(
             "--from-scratch makes the labels of a known dataset",
@@ -248,6 +250,18 @@ def command(
             on_remark=terminal.say,
         )
     _tell(dataset, out or writable_folder(dataset.name), as_json=as_json)
+
+
+def _refuse_own_options(name: str | None) -> None:
+    """Raise UsageError for options of a table or folder of one's own where neither is given: a
+    published dataset has levels and splits of its own."""
+    if given := given_among({field.name for field in fields(OwnOptions)}):
+        raise UsageError(
+            f"{examples(given)} are of a table or folder of your own",
+            expected="--from with that table or folder",
+            found=f"hbench build {name or ''}".rstrip(),
+            fix="leave them out: a published dataset has levels and splits of its own",
+        )
 
 
 def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:

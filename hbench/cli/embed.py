@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from hbench.cli.embed_options import (
     IMAGES,
@@ -19,6 +18,7 @@ from hbench.cli.embed_options import (
     NameOptions,
 )
 from hbench.cli.names import DATASET, FILE
+from hbench.cli.option_blocks import given_among
 from hbench.cli.terminal import progress, say
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def command(
              hbench embed open_clip:ViT-B-16/openai -d sop --names -o names.parquet
     """
     if naming.names:
-        _refuse_options_of_images(click.get_current_context())
+        _refuse_options_of_images()
         if model is None:
             raise click.UsageError("Give MODEL: --names takes one model.")
         by = TextModel(model, loading.weights, images.batch, device)
@@ -127,16 +127,9 @@ def command(
         _embed_with_list(listed, of_split, dataset, out, load_model=loading.load)
 
 
-def _refuse_options_of_images(context: click.Context) -> None:
-    """Raise UsageError where an option was given that names have no use for; on the command line
-    alone, as options have defaults."""
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in context.params
-        if name in OF_IMAGES_ALONE
-        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    ]
-    if given:
+def _refuse_options_of_images() -> None:
+    """Raise UsageError where an option was given that names have no use for."""
+    if given := given_among(OF_IMAGES_ALONE):
         raise click.UsageError(f"--names takes no {', '.join(given)}: it is of images.")
 
 

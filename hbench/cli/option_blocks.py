@@ -13,10 +13,13 @@ A command below `@SIZE` has both options and takes `size`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from functools import reduce, wraps
 from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -56,6 +59,18 @@ def block(
         return made
 
     return decorated
+
+
+def given_among(parameters: Collection[str]) -> list[str]:
+    """The options that were typed, of the command that runs, among those of these parameters. A
+    default is no option that was given."""
+    context = click.get_current_context()
+    return [
+        option.opts[0]
+        for option in context.command.params
+        if option.name in parameters
+        and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    ]
 
 
 def words_of(text: str | None) -> list[str]:

@@ -590,6 +590,12 @@ def test_test_pictures_in_the_training_set_are_counted_and_no_split_is_emptied(t
         build(*options, "--copies", "first")
 
 
+def test_options_of_an_own_table_are_refused_without_one(home):
+    with pytest.raises(UsageError, match="--split-by, --seed are of a table or folder of your own"):
+        build("glyphs", "--split-by", "base", "--seed", "0")
+    assert not (home / "data" / "glyphs").exists()
+
+
 def test_pictures_that_are_not_taken_or_cannot_be_read_are_counted_and_named(tmp_path):
     folder_of_images(tmp_path / "zoo", ["a/1.jpg", "a/2.jpg", "b/3.png"])
     for name in ("a/4.HEIC", "a/5.heic", "b/6.jp2", "b/7.svg"):

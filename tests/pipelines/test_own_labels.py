@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -191,6 +192,13 @@ def test_items_with_labels_become_a_dataset_of_kinds_groups_and_labels(mapped, t
     words = ("assemble", "--labels", photographs, "--split-column", "split")
     said = call("hgldv2", "--work", mapped, *words).stderr
     assert "labels by what: 10 of 18 items have a group" in said
+    again = next(line for line in said.splitlines() if "with options of hbench build" in line)
+    _program, *words, _dots = shlex.split(again.partition(": ")[2])
+    call(*words, "--split-by", "group", "--test-fraction", "0.5")
+    dealt = hbench.load(mapped / "dataset")
+    groups = [{*each.tree.names[1]} for each in (dealt.train, dealt.tests["test"])]
+    assert not groups[0] & groups[1]
+    call("hgldv2", "--work", mapped, "assemble", "--labels", photographs, "--split-column", "split")
     data = hbench.load(mapped / "dataset")
     assert data.levels == ("kind", "group", "label")
     test = data.tests["test"]

@@ -4,6 +4,7 @@ the groups and kinds that were decided for them.
 The levels are kind, group and label, coarse to fine; a kind that all groups share is none.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -73,7 +74,13 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
         items, [*levels], root, image_column=own.item_column, split_column=own.split_column
     )
     # an earlier dataset of the same curation is replaced
-    return build(labels.stem, source=source, out=work / "dataset", force=True, on_remark=say)
+    out = work / "dataset"
+    dataset = build(labels.stem, source=source, out=out, force=True, on_remark=say)
+    # what it remarks names options that this step has not
+    words = ["hbench", "build", labels.stem, "--from", str(items), "--levels", ",".join(levels)]
+    words += ["--root", str(root), "--out", str(out), "--force"]
+    say(f"with options of hbench build, such as --split-by: {shlex.join(words)} …")
+    return dataset
 
 
 def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:
