@@ -10,7 +10,7 @@ The metric decides the rate and, in the tested runs, the checkpoint.
 from pathlib import Path
 
 from hbench.core.errors import DataError
-from hbench.train.loop import REPORT
+from hbench.train.records.refusals import REPORT
 from hbench.train.records.trials import Trial, best_first, trial_of_run
 from studies.study import Study, folder_of
 

@@ -52,6 +52,27 @@ def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path
     assert "hbench-example" in metric["problem"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "said"),
+    [
+        ("metric", "float(ranks[0])", "str(ranks)", "returned no number"),
+        ("metric", "sequence.ranks[", "sequence.places[", "AttributeError"),
+        ("loss", "return to_centre +", "return embeddings +", "returned no number"),
+        ("loss", "torch.zeros(dim)", "torch.zeros(dim + 1)", "RuntimeError"),
+        ("dataset", '"kind": 4', '"kind": 5', "kind"),
+    ],
+)
+def test_a_plug_in_that_loads_but_does_not_work_is_said_so(site, tmp_path, kind, old, new, said):
+    broken = shutil.copytree(site, tmp_path / "site")
+    source = (broken / "hbench_example.py").read_text()
+    assert source.count(old) == 1
+    (broken / "hbench_example.py").write_text(source.replace(old, new))
+    listed = json.loads(hbench(broken, tmp_path, "info", "--json").stdout)["plugins"]
+    problems = {each["kind"]: each["problem"] for each in listed if "example" in each["package"]}
+    assert said in problems.pop(kind)
+    assert not any(problems.values())
+
+
 def test_recipes_of_a_package_that_fails_leave_the_others_listed(site, tmp_path):
     broken = shutil.copytree(site, tmp_path / "site")
     (described,) = broken.glob("hbench_example-*.dist-info")

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 from typing import Any
 
+from hbench.cli.plugin_trials import problem_of
 from hbench.core.compiled import available_threads, is_own, kernel_folder
 from hbench.core.paths import cache_home, data_home
 from hbench.core.registry import PluginWarning
@@ -59,8 +60,8 @@ def environment() -> dict[str, Any]:
 
 def plugins() -> Iterator[dict[str, str | None]]:
     """What other packages add, by kind, name and package ("NAME VERSION", None where the
-    installation does not say): each is loaded as hbench would load it, and `problem` is why it is
-    left out, None where it works.
+    installation does not say): each is loaded as hbench would load it, and tried on a small
+    example. `problem` is why it is left out, or what it raises; None where it works.
 
     A table of GROUPS is "MODULE:NAME", a registry that loads its plug-ins when it is first read,
     and warns of those that fail; verbs have none, and an empty text."""
@@ -74,11 +75,12 @@ def plugins() -> Iterator[dict[str, str | None]]:
             known = set(getattr(importlib.import_module(module), name)) if table else set()
         said = [str(each.message) for each in caught if each.category is PluginWarning]
         for point in points:
+            unloaded = _problem(point, known if table else None, said)
             yield {
                 "kind": kind,
                 "name": point.name,
                 "package": f"{point.dist.name} {point.dist.version}" if point.dist else None,
-                "problem": _problem(point, known if table else None, said),
+                "problem": unloaded or problem_of(kind, point.name),
             }
 
 

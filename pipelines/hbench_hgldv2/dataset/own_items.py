@@ -66,21 +66,30 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
 
     kept = table.filter(pa.array(in_group))
     rows = [placed for placed in column.placed if placed is not None and placed.status == "group"]
-    items = work / "items.csv"
     levels = _levels(rows)
-    tables.write_sheet(_with_levels(kept, column.name, levels), items)
-    root = own.pictures or labels.parent
+    tables.write_sheet(_with_levels(kept, column.name, levels), work / "items.csv")
     source = OwnSource(
-        items, [*levels], root, image_column=own.item_column, split_column=own.split_column
+        work / "items.csv",
+        [*levels],
+        own.pictures or labels.parent,
+        image_column=own.item_column,
+        split_column=own.split_column,
     )
     # an earlier dataset of the same curation is replaced
-    out = work / "dataset"
-    dataset = build(labels.stem, source=source, out=out, force=True, on_remark=say)
-    # what it remarks names options that this step has not
-    words = ["hbench", "build", labels.stem, "--from", str(items), "--levels", ",".join(levels)]
-    words += ["--root", str(root), "--out", str(out), "--force"]
-    say(f"with options of hbench build, such as --split-by: {shlex.join(words)} …")
+    dataset = build(labels.stem, source=source, out=work / "dataset", force=True, on_remark=say)
+    # what build remarks names options that this step has not
+    say(f"with options of hbench build, such as --split-by: {_command(work, labels, source)} …")
     return dataset
+
+
+def _command(work: Path, labels: Path, source: OwnSource) -> str:
+    """The command that builds the dataset of a source again, in `work`, with the name of the table
+    of `labels`."""
+    words = ["hbench", "build", labels.stem, "--from", str(source.path), "--root", str(source.root)]
+    words += ["--levels", ",".join(source.levels)]
+    if source.image_column is not None:
+        words += ["--item", source.image_column]
+    return shlex.join([*words, "--out", str(work / "dataset"), "--force"])
 
 
 def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:

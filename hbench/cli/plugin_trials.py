@@ -1,0 +1,91 @@
+"""Tries what other packages bring on an example of a few items, as hbench itself would call it.
+
+>>> trial_of("metric")("R")
+>>> trial_of("similarity")("cosine")
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hbench.core.errors import HBenchError
+from hbench.core.text import first_line
+
+# of eight items the labels (8, 2), coarse to fine, and vectors that group them roughly
+LABELS = [[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]]
+VECTORS = [[6, 1], [5, 2], [4, 3], [5, 4], [3, 5], [2, 5], [1, 6], [2, 4]]
+
+Trial = Callable[[str], None]  # takes the name of what is tried, and raises what it raises
+
+
+def problem_of(kind: str, name: str) -> str | None:
+    """Try what a package brings, and say what went wrong; None where nothing did, or no small
+    example can be made of its kind."""
+    try:
+        trial_of(kind)(name)
+    except HBenchError as error:
+        return f"{error.problem}: found {error.found}" if error.found else error.problem
+    except Exception as error:  # whatever a foreign program raises
+        return f"{type(error).__name__}: {first_line(error)}"
+    return None
+
+
+def trial_of(kind: str) -> Trial:
+    """The trial of what is of this kind, as `hbench info` calls kinds."""
+    trials = {"metric": _metric, "loss": _loss, "dataset": _dataset, "similarity": _similarity}
+    return trials.get(kind, lambda _: None)
+
+
+def _metric(name: str) -> None:
+    """Score the example by a metric, among the first two results where it takes a cut, and at the
+    level a where its name asks for one."""
+    from hbench.metrics.definitions import metrics
+
+    spelt = f"{name.rstrip('/@')}@2" if "cut" in metrics[name].takes else name
+    _score(metrics=[f"{spelt}a" if name.endswith("#") else spelt])
+
+
+def _similarity(name: str) -> None:
+    """Rank the example by a similarity."""
+    _score(similarity=name)
+
+
+def _score(**options: Any) -> None:
+    """Score the example, with levels called a and b."""
+    from hbench.evaluation.arrays import score
+
+    score(VECTORS, LABELS, level_names=["a", "b"], **options)
+
+
+def _loss(name: str) -> None:
+    """Compute a loss of the example and its gradient, with the values that it has by itself; one
+    that needs others is left untried, for what they would be is not known."""
+    import numpy as np
+    import torch
+
+    from hbench.losses import loss_entry
+    from hbench.losses.entry import REQUIRED
+    from hbench.train.recipes.recipe import LossSpec
+    from hbench.train.steps.gradients import build_objective, facts_of
+
+    labels = np.array(LABELS)
+    known = facts_of(labels, len(VECTORS[0]))
+    parameters = loss_entry(name).parameters
+    if any(default is REQUIRED and key not in known for key, default in parameters.items()):
+        return
+
+    objective = build_objective({name: LossSpec()}, labels, len(VECTORS[0]))
+    vectors = torch.nn.functional.normalize(torch.tensor(VECTORS, dtype=torch.float32))
+    total, _ = objective(vectors.requires_grad_(), torch.tensor(labels))
+    if total.requires_grad:  # 0 where nothing is to be learnt of these
+        total.backward()
+
+
+def _dataset(name: str) -> None:
+    """Build a dataset that needs no files, and compare its counts; of another one nothing can be
+    read here."""
+    from hbench.datasets import specs
+    from hbench.datasets.build import build_published
+
+    spec = specs[name]
+    if not spec.markers and not spec.on_disk:
+        build_published(spec, None)
