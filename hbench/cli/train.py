@@ -259,12 +259,16 @@ def _best_of_sweep(
 
 
 def _delete_weights(out: Path, trials: Sequence[Trial]) -> None:
-    """Delete the weights of trials, and say how many bytes they were: none where a former call has
-    deleted them."""
+    """Delete the weights of trials, and say how many bytes they were, and how many are left: none
+    where a former call has deleted them."""
     from hbench.train import sweep as sweeps
 
     if size := sweeps.delete_weights(out, trials) / 1e6:
-        say(f"deleted the weights of the other trials, {size:.0f} MB (--keep all keeps them)")
+        left = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
+        say(
+            f"deleted the weights of the other trials, {size:.0f} MB (--keep all keeps them); "
+            f"{left:.0f} MB are in {out}"
+        )
 
 
 def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:
@@ -346,8 +350,8 @@ class Progress:
         epoch = (step.step - 1) // step.steps_per_epoch + 1
         # `best`: the best validation so far, in words; "" before the first one
         line = (
-            f"loss {step.loss:.3f}{self.best}  epoch {epoch}  "
-            f"{step.images_per_second:.0f} images/s  {terms}  lr {rates}"
+            f"loss {step.loss:.3f}{self.best}  {step.images_per_second:.0f} images/s  "
+            f"epoch {epoch}  {terms}  lr {rates}"
         )
         if step.skipped:
             line = f"left out: not finite  {line}"

@@ -122,17 +122,17 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         said = REWORDED.get(
             kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
         )
-        if kind == "tuple_type" and isinstance(detail["input"], str):
-            said += f", such as {_as_list(detail['input'])}"
         # a table or list would fill the message
         scalar = isinstance(detail["input"], str | int | float | Decimal)
+        if kind == "tuple_type" and scalar:
+            said += f", such as {_as_list(str(detail['input']))}"
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
     place = _place(values, where)
     return f"{place}: {said}" if place else said
 
 
 def _as_list(text: str) -> str:
-    """How the list is written that was meant by a text with commas: [0.5, 1] by 0.5,1."""
+    """How the list is written that was meant by a text: [0.5, 1] by 0.5,1, and [0.5] by 0.5."""
     parts = [part.strip() for part in text.split(",")]
     return f"[{', '.join(part if NUMBER.fullmatch(part) else json.dumps(part) for part in parts)}]"
 

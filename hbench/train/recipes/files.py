@@ -27,7 +27,7 @@ from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.core.schema import build
 from hbench.core.untrusted import parse_toml, read_text
 from hbench.train.recipes.books import verb_of
-from hbench.train.recipes.recipe import Recipe
+from hbench.train.recipes.recipe import LossSpec, Recipe
 
 Values = dict[str, Any]
 MOST_FILES = 20  # in a chain of files that extend one another
@@ -188,7 +188,7 @@ def as_toml(recipe: Recipe) -> str:
 def listed(recipe: Recipe) -> list[str]:
     """Say of a recipe what `hbench recipes` lists: its losses, backbone and the published row it
     aims at."""
-    losses = " + ".join(f"{spec.weight:g} {loss}" for loss, spec in recipe.losses.items())
+    losses = " + ".join(_term(loss, spec) for loss, spec in recipe.losses.items())
     aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
     return [losses, recipe.model.backbone, aim]
 
@@ -301,8 +301,10 @@ def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
 
     >>> losses_in_words(resolve("sop-happier"), "sop-happier")
     'minimises 0.9 sup_hap + 0.1 cluster'
+    >>> losses_in_words(resolve("sop-happier-f"), "sop-happier-f")
+    'minimises 0.9 sup_hap (alpha 5.0) + 0.1 cluster'
     """
-    terms = [f"{spec.weight:g} {name}" for name, spec in recipe.losses.items() if spec.weight]
+    terms = [_term(name, spec) for name, spec in recipe.losses.items() if spec.weight]
     said = f"minimises {' + '.join(terms)}"
     if not name_or_file.endswith(".toml"):
         return said
@@ -311,6 +313,14 @@ def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
     if kept and "extends" in own:
         return f"{said} ({', '.join(kept)} from {own['extends']})"
     return said
+
+
+def _term(name: str, spec: LossSpec) -> str:
+    """A loss with its weight, and with the parameters that the recipe sets: two methods may differ
+    by these alone."""
+    term = f"{spec.weight:g} {name}"
+    said = ", ".join(f"{key} {value}" for key, value in spec.params.items())
+    return f"{term} ({said})" if said else term
 
 
 def _without_none(value: Any) -> Any:
