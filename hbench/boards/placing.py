@@ -1,8 +1,8 @@
 """Says in a sentence which place on a leaderboard a report would have."""
 
-from hbench.boards import Leaderboard, place
+from hbench.boards import Leaderboard, RunProvenance, place
 from hbench.boards.reported import rankable_scores
-from hbench.core.errors import SubmissionError
+from hbench.core.errors import SubmissionError, examples
 from hbench.records.document import Document
 from hbench.records.shown import shown
 
@@ -21,7 +21,10 @@ def placing(document: Document, board: Leaderboard) -> str | None:
     if score.value is None:  # no query has a positive
         return None
 
-    standing = place(board, board.metric, score.value)
+    # a file that is on the board already is not counted beside itself
+    same = [row.method for row in board.rows if row.run and _is_of(row.run, document)]
+    others = [row for row in board.rows if row.method not in same or not row.run]
+    standing = place(board.model_copy(update={"rows": (*others,)}), board.metric, score.value)
     above = (
         f", below {standing.better.rows[0].method} ({standing.better.score})"
         if standing.better
@@ -33,8 +36,15 @@ def placing(document: Document, board: Leaderboard) -> str | None:
         else ""
     )
 
+    is_place = f"is, as the row {examples(same)}," if same else "would be"
     return (
-        f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) would be "
+        f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) {is_place} "
         f"place {standing.place} "
         f"of {standing.of + 1} on the {board.dataset} leaderboard{above}{below}"
     )
+
+
+def _is_of(run: RunProvenance, document: Document) -> bool:
+    """Whether a report is on the file of a row."""
+    file = document.embedding
+    return file is not None and file.content is not None and run.is_of(file.content, file.sha256)

@@ -150,6 +150,11 @@ def add(
         if each not in (*gone, *in_file) and each.identity != row.identity
     ]
     _say_place(row, board.model_copy(update={"rows": (*others, *in_file)}), to)
+    if any(other.run and other.method == row.method for other in (*others, *in_file)):
+        say(
+            f"note: another row is called {row.method}, too, and `show`, `verify` and `rerun` take "
+            "both: --replace with --method NAME gives this one a name of its own"
+        )
     for other in (*others, *in_file):
         if other.scores == row.scores:
             say(

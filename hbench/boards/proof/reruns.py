@@ -86,6 +86,14 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
     return [*words[1:], "--out", str(target)]
 
 
+def typed(run: RunProvenance) -> str:
+    """The command of a row of a run that says one, as one types it: embed asks for the name of its
+    file, of which a row's command says nothing."""
+    assert run.made is not None
+    verb = "".join(run.made.split()[1:2])
+    return f"{run.made} --out {shlex.quote(Path(run.file).name)}" if verb == "embed" else run.made
+
+
 def make(row: Row, out: Path) -> Path:
     """Run the command of a row of a run, and return the file that it made in the folder `out`.
 
@@ -95,17 +103,22 @@ def make(row: Row, out: Path) -> Path:
         raise UsageError(
             f"the row of {row.method} does not say how it was made",
             expected='made = "hbench train …" in its run',
+            fix="hbench leaderboard add … --replace --made 'hbench train …' says it of a row of "
+            "yours",
         )
 
     words = command_of(row.run.made, out, Path(row.run.file).name)  # nothing of a row's folders
     code = _exit_code_of([sys.executable, "-m", "hbench", *words])
     made = out / Path(row.run.file).name
     if code or not made.exists():
-        raise HBenchError(
+        note = f"; the row says: {row.run.note}" if row.run.note else ""
+        error = HBenchError(
             f"the command of {row.method} did not make {made.name} (exit code {code})",
             found=shlex.join(["hbench", *words]),
-            fix="what it says above is what it lacks",
+            fix=f"it says above what it lacks; files that it names lie in this folder{note}",
         )
+        error.exit_code = code or error.exit_code  # as if it had been typed
+        raise error
     return made
 
 

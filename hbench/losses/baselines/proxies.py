@@ -119,6 +119,7 @@ def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
             2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
         )
 
+    # begun as the code that its authors released begins them
     return ProxySoftmax(classes, dim, logits, spread=1 / 8)
 
 
