@@ -7,7 +7,6 @@ of the group `hbench.datasets`.
 Then: hbench build birds-mini --root raw    # as here, by hbench.build
 """
 
-import csv
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from PIL import Image
 import hbench
 from hbench.datasets import specs
 from hbench.datasets.pictures import open_upright
+from hbench.datasets.raw_files import cells_of, refuse_unless
 from hbench.datasets.spec import Publication, RemoteFile, Spec, Splits
 
 
@@ -25,9 +25,11 @@ def build(raw: Path) -> Splits:
     species, split.
     """
     splits: dict[str, list[tuple[str, tuple[str, str]]]] = {"train": [], "test": []}
-    with (raw / "labels.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            splits[row["split"]].append((row["file"], (row["family"], row["species"])))
+    path = raw / "labels.csv"
+    # a file that is cut, or has other columns, is refused by its name
+    with refuse_unless(path, "a table of birds", expected="the splits train and test"):
+        for file, family, species, split in cells_of(path, "file", "family", "species", "split"):
+            splits[split].append((file, (family, species)))
     return splits
 
 

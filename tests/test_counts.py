@@ -13,6 +13,8 @@ from hbench.boards import read_board
 from hbench.datasets import specs
 from hbench.train.recipes import files
 
+pytestmark = pytest.mark.fast
+
 ROOT = Path(__file__).parent.parent
 BOARDS = [read_board(str(path)) for path in sorted((ROOT / "leaderboards").glob("*.toml"))]
 ROWS = [row for board in BOARDS for row in board.rows]
@@ -23,6 +25,16 @@ OF_PAPERS = Counter(
     for row in board.rows
     if row.paper
 )
+# of each board; those of DyML have equally many, which are said once
+LATER = {
+    re.sub("^dyml-.*", "dyml", board.dataset): number
+    for board in BOARDS
+    if (
+        number := sum(
+            bool(row.paper and board.citations[row.paper.citation].later) for row in board.rows
+        )
+    )
+}
 OF_SOP = [row for board in BOARDS if board.dataset == "sop" for row in board.rows]
 PROSE = [
     ("CHANGELOG.md", r"(\d+) leaderboards with", len(BOARDS)),
@@ -35,6 +47,10 @@ PROSE = [
     ("leaderboards/README.md", r"All (\d+) rows of the four papers", OF_PAPERS["papers"]),
     ("leaderboards/README.md", r"digest of their content \| (\d+) \|", sum(OWN.values())),
     *(("leaderboards/README.md", rf"\b{name} (\d+),? of which", OWN[name]) for name in OWN),
+    *(
+        ("leaderboards/README.md", rf"later work \| \d+ \|.*\b{name} (\d+)", number)
+        for name, number in LATER.items()
+    ),
     ("docs/which-sop.md", r"the (\d+) rows of our board", sum("R@1" in r.scores for r in OF_SOP)),
 ]
 

@@ -11,6 +11,7 @@ Ranked are a fine item, a distractor, a coarse item, a distractor:
 True
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance, level_weights
 
 NAN = float("nan")
+LETTERS = "[A-Za-z][A-Za-z0-9-]*"  # of a metric's name, before what tells it from others
 
 
 class Definition(NamedTuple):
@@ -53,8 +55,11 @@ def metric(
     are multiplied where they are shown, 100 for percent. A name ends in @, # or / where that tells
     it from another metric of the same letters: "NDCG@" has a cut.
 
-    `lower_is_better`: of distances and ranks.
+    `lower_is_better`: of distances and ranks. Raises ValueError for a name that --metrics could not
+    spell.
     """
+    if not re.fullmatch(rf"{LETTERS}(@R|[@#/])?", name):
+        raise ValueError(f"{name!r} is no name of a metric: letters first, then digits and hyphens")
 
     def add(function: Callable[..., float]) -> Callable[..., float]:
         """Register this function, and return it unchanged."""

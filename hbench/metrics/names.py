@@ -25,7 +25,7 @@ import numpy as np
 from hbench.core.arguments import checked
 from hbench.core.errors import ConfigError, UnknownName, UsageError
 from hbench.metrics.aliases import meant_by
-from hbench.metrics.definitions import Definition, metrics
+from hbench.metrics.definitions import LETTERS, Definition, metrics
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance, alpha, named_relevance, sum_wap
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Metric = Callable[[LevelSequence], float]
 MOST_DIGITS = 18  # of a cut: no list is as long
 SPELLING = re.compile(
-    r"(?P<base>[A-Za-z-]+)(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?"
+    rf"(?P<base>{LETTERS})(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?"
     r"((?P<mark>[#/])(?P<level>.+))?"
 )
 NORMS: dict[str, Callable[[int, int], int]] = {"all": lambda cut, total: total, "min": min}

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -111,39 +112,50 @@ def test_a_metric_of_ones_own_is_a_loss_with_exact_steps_itself_with_suprank_nev
     assert above.item() >= expected - 1e-9
 
 
+def fine(levels, depth):
+    """The relevance of the finest level alone, by level."""
+    return [0.0] * depth + [1.0]
+
+
+def graded(levels, depth):
+    """The relevance of H-AP, by level."""
+    return relevance_of(alpha(), levels, depth)
+
+
+def gains(levels, depth):
+    """The relevance of NDCG, by level."""
+    return relevance_of(exponential(), levels, depth)
+
+
+SMOOTH = {"less": oracle.smooth_step(), "others": oracle.smooth_step()}
+SMOOTH_WITHIN = {"above": oracle.smooth_step(), "within": oracle.smooth_step()}
+SUPRANK = {"less": oracle.suprank_step()}
+AT = (1, 2, 4, 8, 16)
+# of every rank loss the relevance of the levels, and 1 − loss of a list as loops: a new loss is a
+# line more
+EQUATIONS = {
+    "smooth_ap": (fine, partial(oracle.h_ap, **SMOOTH, **SMOOTH_WITHIN)),
+    "smooth_hap": (graded, partial(oracle.h_ap, **SMOOTH, **SMOOTH_WITHIN)),
+    "smooth_ndcg": (gains, partial(oracle.ndcg, **SMOOTH)),
+    "smooth_recall": (fine, partial(oracle.recall, at=AT, **SMOOTH)),
+    "recall_at_k": (fine, partial(oracle.recall, at=AT, clip=True, **SMOOTH)),
+    "sup_ap": (fine, partial(oracle.h_ap, **SUPRANK)),
+    "sup_hap": (graded, partial(oracle.h_ap, **SUPRANK)),
+    "sup_ndcg": (gains, partial(oracle.ndcg, **SUPRANK)),
+    "sup_recall": (fine, partial(oracle.recall, at=AT, **SUPRANK)),
+}
+
+
 @given(lists(), st.sampled_from(NAMES))
 # nine in the middle of a tie: at 8 more than 8 are found
 @example((np.zeros(9), np.ones(9, int), 1), "recall_at_k")
 @settings(max_examples=200, deadline=None)
 def test_every_rank_loss_is_its_equation(drawn, name):
     scores, levels, depth = drawn
-    if "hap" in name:
-        relevance = relevance_of(alpha(), levels, depth)
-    elif "ndcg" in name:
-        relevance = relevance_of(exponential(), levels, depth)
-    else:
-        relevance = [0.0] * depth + [1.0]
-    if all(relevance[level] == 0 for level in levels):
-        expected = 0.0
-    else:
-        smooth = name.startswith(("smooth", "recall_at_k"))
-        steps = (
-            {"less": oracle.smooth_step(), "others": oracle.smooth_step()}
-            if smooth
-            else {"less": oracle.suprank_step()}
-        )
-        if "recall" in name:
-            clip = name == "recall_at_k"
-            expected = 1 - oracle.recall(
-                scores, levels, relevance, (1, 2, 4, 8, 16), clip=clip, **steps
-            )
-        elif "ndcg" in name:
-            expected = 1 - oracle.ndcg(scores, levels, relevance, **steps)
-        else:
-            inner = (
-                {"above": oracle.smooth_step(), "within": oracle.smooth_step()} if smooth else {}
-            )
-            expected = 1 - oracle.h_ap(scores, levels, relevance, **steps, **inner)
+    relevance_of_levels, score = EQUATIONS[name]
+    relevance = relevance_of_levels(levels, depth)
+    has_positives = any(relevance[level] for level in levels)
+    expected = 1 - score(scores, levels, relevance) if has_positives else 0.0
     assert loss_of(build_loss(name), scores, levels, depth)[0].item() == pytest.approx(
         expected, rel=1e-9, abs=1e-12
     )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import hbench
 from hbench.core.errors import UnknownName, UsageError
+from hbench.metrics import definitions
 from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.names import MetricName, default_metrics
 from hbench.metrics.protocols import without_last
@@ -218,6 +219,12 @@ def test_h_ap_with_the_wap_relevance_is_the_weighted_sum_of_ap(case):
     assert value("H-AP(relevance=sum_wap)", ranked, depth) == pytest.approx(
         value("wAP", ranked, depth), nan_ok=True
     )
+
+
+@pytest.mark.parametrize("name", ["F_1", "1st", "R@k", "AP/genus", ""])
+def test_a_metric_that_could_not_be_spelled_is_not_registered(name):
+    with pytest.raises(ValueError, match="is no name of a metric"):
+        definitions.metric(name)
 
 
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=40))
