@@ -253,9 +253,16 @@ def _best_of_sweep(
         say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
     if keep == "best":
         _delete_weights(out, others)
-    end = "" if sweep.resolved().validation else ", to the last step"
-    say(f"on all training classes{end}: {' '.join(best.settings)}")
+    say(f"trains {' '.join(best.settings)} {_how_the_best(sweep.resolved().validation)}")
     return sweep.resolved(*best.settings)
+
+
+def _how_the_best(validation: float) -> str:
+    """How the best of a sweep is trained, by the share of the training classes that its recipe
+    itself holds out, in words."""
+    if validation:
+        return f"again, with {validation:.0%} of the training classes held out, to be tested"
+    return "on all training classes, to the last step"
 
 
 def _delete_weights(out: Path, trials: Sequence[Trial]) -> None:

@@ -101,12 +101,22 @@ def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str,
         kinds = _kinds_of(function).get(name, ())
         kind = next((kind for kind in kinds if kind.fits(value)), None)
         if kinds and kind is None:
-            expected = " or ".join(kind.name for kind in kinds)
-            raise UsageError(f"{name} must be {expected}", found=_described(value))
+            raise _other_kind(name, value, " or ".join(kind.name for kind in kinds))
         if isinstance(value, str | os.PathLike) and name in _paths_of(function):
             _refuse_no_name(name, value)
         plain[name] = value if kind is None else kind.plain(value)
     return plain
+
+
+def _other_kind(name: str, value: object, expected: str) -> UsageError:
+    """The refusal of an argument of another kind; of a text in the place of a list, as one types
+    it, it says how that is written."""
+    # loads pydantic, which takes long, for a refusal alone
+    from hbench.core.text import list_meant_by
+
+    is_typed = expected.startswith("a list") and isinstance(value, str) and "," in value
+    fix = f"write {name}={list_meant_by(str(value))}" if is_typed else None
+    return UsageError(f"{name} must be {expected}", found=_described(value), fix=fix)
 
 
 def _refuse_no_name(name: str, value: str | os.PathLike[str]) -> None:

@@ -14,8 +14,6 @@ hbench.core.errors.ConfigError: point.toml breaks its schema
   next:     did you mean 'y'?
 """
 
-import json
-import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
@@ -25,12 +23,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from hbench.core.errors import ConfigError, closest
+from hbench.core.text import list_meant_by
 from hbench.core.untrusted import parse_toml
 
 # converts nothing; made when used
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 SHOWN_PROBLEMS = 5
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 REWORDED = {
     "missing": "missing",
     "int_type": "expected an integer",
@@ -125,16 +123,10 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         # a table or list would fill the message
         scalar = isinstance(detail["input"], str | int | float | Decimal)
         if kind == "tuple_type" and scalar:
-            said += f", such as {_as_list(str(detail['input']))}"
+            said += f", such as {list_meant_by(str(detail['input']))}"
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
     place = _place(values, where)
     return f"{place}: {said}" if place else said
-
-
-def _as_list(text: str) -> str:
-    """How the list is written that was meant by a text: [0.5, 1] by 0.5,1, and [0.5] by 0.5."""
-    parts = [part.strip() for part in text.split(",")]
-    return f"[{', '.join(part if NUMBER.fullmatch(part) else json.dumps(part) for part in parts)}]"
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:

@@ -13,13 +13,16 @@ the first misfit of a record.
 
 import csv
 import io
+import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 NONE = "–"
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def percent(value: float | None, digits: int = 2, factor: int = 100) -> str:
@@ -71,3 +74,9 @@ def csv_text(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
     writer.writerow(header)
     writer.writerows(rows)
     return text.getvalue()
+
+
+def list_meant_by(text: str) -> str:
+    """How the list is written that was meant by a text: [0.5, 1] by 0.5,1, and [0.5] by 0.5."""
+    parts = [part.strip() for part in text.split(",")]
+    return f"[{', '.join(part if NUMBER.fullmatch(part) else json.dumps(part) for part in parts)}]"

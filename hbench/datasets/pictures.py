@@ -14,10 +14,10 @@ from PIL import Image, ImageOps
 
 from hbench.core.errors import DataError
 from hbench.core.untrusted import load_picture
+from hbench.sheets.words import PICTURES
 
 # the end of an item that is a box of a picture
 BOX = re.compile(r"#xywh=" + ",".join([r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"] * 4) + "$")
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")
 
 
 def box_name(path: str, box: Sequence[float]) -> str:
@@ -83,7 +83,8 @@ def _unreadable(item: str, error: Exception) -> DataError:
         f"the image of {item} cannot be read",
         found=str(error),
         fix="replace the file (for a published set: hbench download NAME --repair), "
-        "or leave it out of the dataset (hbench embed --skip-unreadable embeds without it)",
+        "or leave it out of the table or folder and build again (hbench embed --skip-unreadable "
+        "embeds without it)",
     )
 
 
@@ -115,7 +116,7 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
         raise _unreadable(item, error) from None
 
 
-def images_below(folder: Path, *, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
+def images_below(folder: Path, *, suffixes: tuple[str, ...] = PICTURES) -> Iterator[str]:
     """Yield the image files below a folder, as POSIX paths relative to it; hidden ones, and what
     systems and programs leave behind, are left out. A linked folder is followed, unless it leads
     back to one on the way to it."""

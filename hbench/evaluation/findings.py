@@ -85,7 +85,8 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
         left_out += "count as 0"
         if conditions.words.partial:
-            # `counts` are those of known levels; an item may well be a positive of a coarser one
+            # `counts` leave out items whose level is not known, because labels end early; such an
+            # item may share a coarser node all the same, so that AP of that level has positives
             left_out = f"{WITHOUT_KNOWN} and are left out of the means of H-AP and others of all "
             left_out += "levels"
         facts = {

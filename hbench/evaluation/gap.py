@@ -195,11 +195,16 @@ def largest_gap(
 
 
 def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
-    """The most gain (n,) of batches whose costs add up to at most each `capacity` (n,), where parts
-    of batches may be taken; `cost`, `gain` (b,).
+    """The most negatives (n,) that can stand before each of n positives in a merged ranking: the
+    most `gain` of batches whose `cost` adds up to at most its `capacity`, where parts of batches
+    may be taken.
 
-    Here a batch costs its positives and gains its negatives: those that can precede a positive. It
-    is the knapsack problem with divisible items, which those of most gain for their cost fill
+    Args:
+        cost: the positives of each of the b batches that are merged, (b,).
+        gain: their negatives, (b,).
+        capacity: how many positives stand before each of the n, (n,).
+
+    It is the knapsack problem with divisible items, which those of most gain for their cost fill
     first.
     """
     free = cost == 0  # batches that cost nothing are all taken

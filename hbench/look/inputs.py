@@ -169,6 +169,7 @@ def examined_embeddings(
     rankings. `metric`: the only one that is asked for; `similarity`: None for the dataset's;
     `ties`: which of equal scores come first."""
     settings = Settings([metric], similarity=similarity, ties=ties)
+    # doubts about the vectors are for reports: a picture has no place for them
     return examine(read_embeddings(file, "a picture"), data, settings, doubted=False)
 
 

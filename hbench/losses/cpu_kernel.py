@@ -307,15 +307,17 @@ def step_slopes(
 
 @compiled_part
 def make_buffers(rows: SortedLists) -> OneList:
-    """Allocate buffers for any one of the lists; they go on behind it by LANES places, to which
-    windows are filled up."""
-    longer = rows.scores.shape[1] + LANES
+    """Allocate buffers for any one of the lists. They are LANES places longer than it: sums go over
+    it in windows of LANES items, of which the last is filled up."""
+    longer = rows.scores.shape[1] + LANES  # N items of a list, (B, N) of all
     depth = rows.relevance.shape[1]  # L + 1 levels
     weight = np.zeros((depth, longer))
     work = np.empty((max(2, depth), longer))  # two rows for the windows' sums, L + 1 for slopes
-    # the first list stands for any; exponentials of 1 and weights of 0 add nothing
+    exponential = np.ones(longer)  # times a weight of 0 it adds nothing
+    # the first list stands for any, and so does the place of its first positive
+    place = 0
     return OneList(
-        rows.scores[0], rows.levels[0], 0, rows.relevance[0], np.ones(longer), weight, work
+        rows.scores[0], rows.levels[0], place, rows.relevance[0], exponential, weight, work
     )
 
 

@@ -53,7 +53,8 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
                 found="labels that end early",
                 fix="leave out their items (--policy drop), or choose another loss",
             )
-    # those that wrap others, too, which then refuse mined pairs as these do
+    # wrappers, too: under partial labels pairs of a miner are refused, since it goes by labels
+    # that may not be known, and a wrapper is what is handed them
     for module in loss.modules():
         if isinstance(module, BatchLoss):
             module.partial = True

@@ -156,7 +156,9 @@ def suprank_with_h_rank(
     leak: float = 10.0,
 ) -> RankSteps:
     """Like suprank; h_rank="linear" uses the piece-wise linear lower bound for more relevant items
-    in H-rank. `beta`, `gamma`, `leak`: of that bound; the others as of `suprank`."""
+    in H-rank: `leak`·t for t ≤ 0, min(`beta`·t + `gamma`, 1) beyond. The others are as of
+    `suprank`."""
+    # None: the step itself, 1 from 0 on
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:
         raise ConfigError("h_rank is unknown", expected=" or ".join(above), found=repr(h_rank))

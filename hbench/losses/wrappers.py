@@ -54,7 +54,7 @@ class CrossBatchMemory(nn.Module):
         batch_weight: float = 1.0,
         memory_weight: float = 1.0,
     ) -> None:
-        """The queue, `embeddings` (size, D) and `labels` (size, L), gets its width, and its place,
+        """The queue, `embeddings` (size, D) and `labels` (size, L), gets its width, and its device,
         from the first batch; `stored`, `batches`: how many of either went into it so far."""
         super().__init__()
         if (

@@ -366,7 +366,7 @@ SERIES_FROM = 5.0  # degrees of freedom from which the series holds to three dig
 
 def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
     """The quantile of Student's t with `freedom` degrees of freedom, of the same probability as
-    `normal` is a quantile of the normal distribution: 1.96, for example, is that of .975.
+    `normal`, NORMAL or ONE_SIDED, is a quantile of the normal distribution: 1.96 is that of .975.
 
     By the series of Abramowitz and Stegun (1964, 26.7.5), from 5 degrees of freedom on.
     """

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hbench.sheets.words import PICTURES
+
 INTEGER = re.compile(r"[+-]?\d+(\.0*)?")
 SAMPLE = 1000  # values that tell most columns apart, before all are looked at
 FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids beside a missing one
@@ -65,6 +67,11 @@ class ColumnValues:
     def is_whole(self) -> bool:
         """Whether all values are whole numbers, as codes of classes are."""
         return self._all(INTEGER.fullmatch)
+
+    @cached_property
+    def names_pictures(self) -> bool:
+        """Whether all values end as files of pictures do."""
+        return self._all(lambda value: value.lower().endswith(PICTURES))
 
     def _all(self, holds: Callable[[str], object]) -> bool:
         """Whether `holds` is true of every different value, and there is one. The first SAMPLE are

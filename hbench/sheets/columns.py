@@ -118,6 +118,17 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     return _with_levels(TableColumns(item, (), split, masks, left_out), rest, of_items=of_items)
 
 
+def has_items(table: pa.Table) -> bool:
+    """Whether a table that may have a row per class has one per item: a column called item, or one
+    called like ids that names a picture in every row."""
+    titles = table.column_names
+    called = [name for name in titles if words.is_id(name)]
+    return "item" in map(str.lower, titles) or any(
+        values.is_unique and values.names_pictures
+        for values in (ColumnValues(name, table[name]) for name in called)
+    )
+
+
 def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
     """Raise UnknownName for a chosen column that is not among the table's (`names`)."""
     there = frozenset(names)

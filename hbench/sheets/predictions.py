@@ -329,6 +329,7 @@ def _names(text: str) -> Row:
     """The names of a path that stands in one text, coarse to fine, without ranks before them (k__)
     and an id in front; split at the first separator that it has."""
     text = text.strip()
+    # " > " is looked for before ">", but either is split at the mark alone
     mark = next((each.strip() for each in SEPARATORS if each in text), None)
     # a comma may be part of a name, but not where ranks stand before names
     if mark is None and "," in text and PREFIX.match(text):

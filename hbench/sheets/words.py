@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 # ids of items
 # hbench's own, and what next to no table calls anything else
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")  # endings
 SURE_IDS = ("item", "items", "id", "ids", "image_id")
 OTHER_IDS = frozenset(
     [

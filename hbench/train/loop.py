@@ -360,8 +360,8 @@ def _score(
     except DataError as error:  # hours may have gone into what is kept
         fix = (
             f"the net is trained and kept: hbench train {out / RECIPE} --out {out} --resume embeds "
-            f"again, once it is mended; hbench embed {out} -d {data.name} --skip-unreadable "
-            "embeds the others"
+            f"again, once it is mended; hbench embed {out} -d {data.name} --skip-unreadable --out "
+            f"{out / EMBEDDINGS} embeds the others"
         )
         raise DataError(
             error.problem, expected=error.expected, found=error.found, fix=fix

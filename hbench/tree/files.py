@@ -26,6 +26,7 @@ from hbench.sheets.columns import (
     Chosen,
     TableColumns,
     columns_of,
+    has_items,
     levels_in_words,
     remark_on_single_classes,
 )
@@ -188,9 +189,7 @@ def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
     """Return the columns of names: the chosen levels, else all columns without another meaning.
     Raises UnknownName.
     """
-    titles = {name.lower() for name in table.column_names}
-    # a table without a column called item has a row per class
-    columns = columns_of(table, chosen, of_items="item" in titles)
+    columns = columns_of(table, chosen, of_items=has_items(table))
     refuse_depth(len(columns.levels))
     if not columns.levels:
         raise DataError(

@@ -29,7 +29,8 @@ class Numbering:
     def __init__(self, tree: LabelTree) -> None:
         """`names`: of the nodes of each level by their numbers, of the tree first, to which those
         of others are added; `_of_path`: the number of a node by the names from the top to it.
-        `_unknown`: the paths that no node has, each once, of a branch its first alone."""
+        `_lacking`: the paths that no node has, and `_unknown`, in order, the first one of each
+        branch of them."""
         self.tree = tree
         self.names = [list(names) for names in tree.names]
         self._of_path: dict[Row, int] = {}
@@ -37,7 +38,8 @@ class Numbering:
             known = known_part(row)
             for depth in range(1, len(known) + 1):
                 self._of_path[known[:depth]] = labels[depth - 1]
-        self._unknown: dict[Row, None] = {}
+        self._lacking: set[Row] = set()
+        self._unknown: list[Row] = []
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -61,8 +63,9 @@ class Numbering:
             names = self.names[len(path) - 1]
             found = self._of_path[path] = len(names)
             names.append(path[-1])
-            if path[:-1] not in self._unknown:  # of a lacking branch only its first node is noted
-                self._unknown[path] = None
+            self._lacking.add(path)
+            if path[:-1] not in self._lacking:  # else it goes on below one that is noted already
+                self._unknown.append(path)
         return found
 
     def text(self, nodes: Sequence[int]) -> str:

@@ -169,7 +169,11 @@ def test_what_suits_pretrained_weights_alone_is_remarked_of_random_ones(
 ):
     said = []
     loop.train(tiny("glyphs-nsm", change), tmp_path, dataset=letters, on_remark=said.append)
-    assert any("weights is random" in remark and word in remark for remark in said)
+    assert any("weights are random" in remark and word in remark for remark in said)
+    assert not any("no pretrained weights" in remark for remark in said)
+    pretrained = tiny("glyphs-nsm", change, "model.weights=pretrained")
+    loop.train(pretrained, tmp_path / "again", dataset=letters, on_remark=said.append)
+    assert any("hbench:small has no pretrained weights" in remark for remark in said)
 
 
 def test_a_comparison_says_where_images_of_different_sizes_were_embedded(letters, tmp_path):

@@ -290,6 +290,19 @@ def test_a_recipe_is_found_by_its_verb_and_by_the_name_of_its_loss():
         assert meant in refusal("train", name, "--print")
 
 
+@pytest.mark.parametrize(
+    ("change", "written"),
+    [
+        ("images.std=0.5", "[0.5]"),
+        ("images.scale=.8,1.2", "[.8, 1.2]"),
+        ("losses.csl.params.margins=.45,.25", "margins=[.45, .25]"),
+    ],
+)
+def test_a_list_that_is_typed_without_brackets_is_shown_with_them(change, written):
+    said = refusal("train", "glyphs-happier", "--set", "losses.csl.weight=1", "--set", change)
+    assert written in said
+
+
 def test_the_command_lists_recipes_with_their_source():
     listed = call("recipes", "sop-*")
     assert "sop-happier" in listed.output

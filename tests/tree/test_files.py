@@ -87,6 +87,15 @@ def test_the_columns_of_a_table_are_its_levels_unless_some_are_chosen(tmp_path):
         read(path, levels=["corse"])
 
 
+@pytest.mark.parametrize("title", ["path", "file", "image"])
+def test_a_column_of_pictures_is_that_of_the_items_and_no_level(tmp_path, title):
+    table = tmp_path / "t.csv"
+    table.write_text(f"{title},group,kind,fold\na.jpg,g,k,0\nb/c.PNG,g,k,1\nd.jpg,h,l,0\n")
+    assert read(table).levels == ("group", "kind")
+    table.write_text(f"{title},group,kind\na,a,k\nb,b,l\n")  # classes of a level called so
+    assert read(table).levels == (title, "group", "kind")
+
+
 def test_columns_parent_and_child_are_edges_unless_chosen_as_levels(tmp_path):
     path = tmp_path / "edges.tsv"
     path.write_text("child\tparent\nanimal\t\ncat\tanimal\ndog\tanimal\n")

@@ -25,13 +25,12 @@ from hbench.datasets.dataset import DROPPED, TEST, Dataset, Protocol
 from hbench.datasets.manifest import Manifest
 from hbench.datasets.own.reading import read_own_table
 from hbench.datasets.own.table import OwnTable
-from hbench.datasets.pictures import SUFFIXES
 from hbench.datasets.spec import specs
 from hbench.sheets.columns import Chosen
 from hbench.sheets.dialect import suffix_of
 from hbench.sheets.rows import MAX_SMALL_TABLE, Row
 from hbench.sheets.sheet import SUFFIXES as TABLES
-from hbench.sheets.words import SPLIT_WORDS, UNUSED
+from hbench.sheets.words import PICTURES, SPLIT_WORDS, UNUSED
 from hbench.tree import LabelTree, refuse_depth
 from hbench.tree.advice import advice, effect, mend_to_tree, recommended
 from hbench.tree.names import NameTable
@@ -229,7 +228,7 @@ def _suffix_of(value: Mapping[str, Any]) -> str:
     """The suffix for the file of an image that stands in a table's cell, {"bytes", "path"}: that of
     its recorded path, else that of the format of its bytes. Raises DataError for no image."""
     suffix = PurePosixPath(str(value.get("path") or "")).suffix.lower()
-    if suffix in SUFFIXES:
+    if suffix in PICTURES:
         return suffix
     try:
         return f".{(load_picture(io.BytesIO(value['bytes'])).format or 'png').lower()}"
@@ -344,9 +343,9 @@ def _manifest_of_rows(
     masks: Mapping[str, NDArray[np.bool_]],
     chosen: NDArray[np.bool_],
 ) -> Manifest:
-    """Make the manifest of the `chosen` rows (N,); items, names and masks, which say of what is
-    asked and what is ranked, are those of all N rows. `more_paths` of the table: (row, names along
-    a further path)."""
+    """Make the manifest of the `chosen` rows (N,); items, names (`rows`) and `masks` are those of
+    all N rows. `masks`: which rows are queries, and which are in the gallery, by the parameters of
+    `from_names`; `more_paths` of the table: (row, names along a further path)."""
     place = np.cumsum(chosen) - 1  # of each row among the chosen ones
     more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
     return manifests.from_names(

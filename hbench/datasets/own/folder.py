@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from hbench.core.errors import DataError, examples
-from hbench.datasets.pictures import SUFFIXES, broken_links, images_below
+from hbench.datasets.pictures import broken_links, images_below
 from hbench.sheets.rows import default_levels
-from hbench.sheets.words import split_words
+from hbench.sheets.words import PICTURES, split_words
 
 SPLIT = "split"
 OTHER_PICTURES = (
@@ -37,7 +37,7 @@ def folder_table(
     """
     items = sorted(images_below(folder))
     if not items:
-        expected = f"files ending in {', '.join(SUFFIXES)}"
+        expected = f"files ending in {', '.join(PICTURES)}"
         raise DataError(
             f"no images below {folder}", expected=expected, found=not_taken(folder) or None
         )

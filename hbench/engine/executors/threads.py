@@ -270,7 +270,8 @@ class Triangle:
     @contextmanager
     def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
         """The scores (n, items) of a block's n queries against neighbouring chunks of the gallery,
-        given by the positions where they start; column 0 is the first item of the first chunk."""
+        given by the positions where they start; column 0 is the first item of the first chunk.
+        What lies behind a last chunk that is shorter is of no item, and not to be read."""
         size = self.scores.chunk_size
         vectors = self.scores.block_vectors(block)
         with self._scores(len(chunks) * size) as rows:

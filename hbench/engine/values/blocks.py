@@ -310,12 +310,12 @@ def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColum
         """Compute the values by name of the queries from place `start` on; `scores` (n, G):
         finished rows."""
         for n, row in enumerate(scores, start):
-            query = block.first + n
+            query = block.first + n  # its number among the queries
+            item = int(block.queries[n])  # its row in the manifest
             if by_name.affected[query]:
-                named = by_name.sequences(query, row, block.ranker.left_out(query, query + 1)[1])
-                values[n] = [
-                    scorer(int(block.queries[n]), named) for scorer in named_scorers.values()
-                ]
+                _, not_ranked = block.ranker.left_out(query, query + 1)  # columns, as itself
+                named = by_name.sequences(query, row, not_ranked)
+                values[n] = [scorer(item, named) for scorer in named_scorers.values()]
 
     def finish() -> None:
         """Write them over the values by the tree, which have been written by then."""

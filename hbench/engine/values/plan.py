@@ -276,14 +276,17 @@ class MetricPlan:
         """Bytes of one thread's workspace, as `workspace` makes it, with the tables in which a
         kernel looks distractors up, a portion of the positives (`rule.portion`) at a time."""
         most = self.most_positives
-        items = max(most + 1, ITEMS)
+        # a key, a score and a level of each positive, and of the −inf behind a row's
+        by_score = max(most + 1, ITEMS) * sum(part.itemsize for part in self._by_score(0)[:3])
+        # an int32 rank and a uint8 level of each
+        ranked = max(most, RANKS) * (4 + 1)
+        # once more for the lists that a reading makes, where labels are partial
+        read = ranked if self.ranker.known is not None else 0
+        # two ranks and a level
+        sums = most * (4 + 4 + 1)
+        # of a positive at work a uint16 for each bucket, and a count
         lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
-        read = 0 if self.ranker.known is None else max(most, RANKS) * 5
-        of_item = sum(part.itemsize for part in self._by_score(0)[:3])  # keys, scores and levels
-        # `of_item`: a score, a key and a level, sorted. `lookup`: uint16 per bucket of a positive,
-        # and a count. A rank and a level take 5 bytes; the buffers of the sums two ranks and a
-        # level, 9
-        return items * of_item + max(most, RANKS) * 5 + read + lookup + most * 9
+        return by_score + ranked + read + sums + lookup
 
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:

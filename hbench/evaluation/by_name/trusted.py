@@ -367,7 +367,7 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
 
 
 def fixed_thresholds(depth: int) -> Values:
-    """The thresholds that others use, fixed by level, coarse to fine, for a tree of `depth` levels:
+    """The masses (`depth`,) from which a level is trusted in works that fix them, coarse to fine:
     FIXED has them from the finest level upwards, and levels above its last have the last.
 
     >>> fixed_thresholds(4).tolist(), fixed_thresholds(2).tolist()

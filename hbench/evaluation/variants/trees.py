@@ -109,10 +109,12 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
         rows[NO_CLASS] = (NO_CLASS,) * tree.depth
         # numbered by name, as a dataset's own tree is: the file's order of nodes would move the
         # last bits of a mean
-        return LabelTree.from_names([rows[name] for name in own.names[-1]], levels=tree.levels)[1]
+        of_classes = [rows[name] for name in own.names[-1]]
+        _, labels = LabelTree.from_names(of_classes, levels=tree.levels)
+        return labels
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return OtherTree(path.name, digest, lambda _: tree.levels, paths, names.read)
+    return OtherTree(path.name, digest, lambda _: tree.levels, paths, read=names.read)
 
 
 def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:

@@ -96,13 +96,13 @@ def draw_tree(
         """Draw all levels side by side, coarse to fine from left to right; boxes follow one another
         downwards, so the vertical axis counts items from the top."""
         panel = figure.subplots()
-        widths = _widths(tree, sizes)
+        borders = _borders(tree, sizes)
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
-            _paint_level(panel, tree.names[level], own, colors, widths[level : level + 2])
-        panel.set_xlim(0, widths[-1])
+            _paint_level(panel, tree.names[level], own, colors, borders[level : level + 2])
+        panel.set_xlim(0, borders[-1])
         panel.set_ylim(int(items.sum()), 0)
         panel.set_yticks([])
-        middles = (widths[:-1] + widths[1:]) / 2
+        middles = (borders[:-1] + borders[1:]) / 2
         panel.set_xticks(middles, _heads(tree), fontsize=6.5)
         panel.xaxis.tick_top()
         panel.tick_params(length=0)
@@ -149,9 +149,9 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
     return fills
 
 
-def _widths(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
-    """Return the borders of the columns, as shares of the width: as wide as most of the names that
-    fit by height. `sizes`: for every level, the items (n,) of its nodes."""
+def _borders(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
+    """Return the borders of the L columns (L + 1,), as shares of the width: a column is as wide as
+    most of the names that fit by height. `sizes`: for every level, the items (n,) of its nodes."""
     wishes = []
     for names, items in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()

@@ -138,11 +138,11 @@ def confusions(reported: Reported) -> list[ConfusionView]:
 
 
 def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
-    """Which groups of the coarsest level the first results come from: all pairs as a square if they
-    fit, and the pairs that are mistaken most often. `run`, `name`: the run's number and name;
+    """Which groups of the coarsest level the results at rank 1 come from: all pairs as a square if
+    they fit, and the pairs that are mistaken most often. `run`, `name`: the run's number and name;
     `top`: its first results."""
     names = manifest.tree.names[0]
-    counts = confusion(manifest, top)
+    counts = confusion(manifest, top)  # (C, C): queries of group i, answered by one of group j
     # a group without queries has shares of 0
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]

@@ -141,8 +141,8 @@ def embedder(
 
     side = size or backbone.size
     if side != backbone.size:
-        _refuse_size(source, backbone, side)
-    # a net that was made for the middle of an image gets that of a larger one
+        _refuse_unfit_size(source, backbone, side)
+    # a net that was trained on centre crops gets the middle of a larger image
     resize = side_before_crop(side) if backbone.crops else side
     images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
     # the weights themselves: those of a name may be others tomorrow, as those of a file may
@@ -163,7 +163,7 @@ def embedder(
     )
 
 
-def _refuse_size(source: str, backbone: Backbone, side: int) -> None:
+def _refuse_unfit_size(source: str, backbone: Backbone, side: int) -> None:
     """Raise UsageError where the backbone named `source` cannot take images of `side` pixels. It is
     tried out: some nets, such as transformers, take only their own size or multiples of a patch."""
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hbench.core.errors import ConfigError, UnknownName
+from hbench.core.errors import ConfigError, UnknownName, closest
 from hbench.losses import loss_entry
 from hbench.losses.entry import REQUIRED
 from hbench.train.images.batches import HELD, NONE, SHIFTED
@@ -42,10 +42,12 @@ def refuse_choices(recipe: Recipe) -> None:
 
     weights = recipe.model.weights
     if weights not in {PRETRAINED, RANDOM} and not Path(weights).is_file():
+        close = closest(weights, (PRETRAINED, RANDOM))
         raise ConfigError(
             "model.weights is neither a word nor a file",
             expected=f"{PRETRAINED}, {RANDOM}, or a file of weights",
             found=weights,
+            fix=f"did you mean {close[0]}?" if close else None,
         )
     # loading it raises where the file or the name in it is not there
     if is_own_code(recipe.model.backbone):

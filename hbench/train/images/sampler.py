@@ -76,7 +76,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     m = settings.per_class
     classes = _classes_of_epoch(labels, settings, rng)
     width = settings.batch // m
-    _require_classes(len(classes), width, "in all", largest=m * len(classes))
+    _require_classes(len(classes), width, "in all", largest=m * len(classes), each=m)
     groups = [ceil(len(items) / m) for items in classes]
     # room for all groups, and as many batches as the largest class has groups, one in each; `free`:
     # places for groups in each batch, `taken` (batches, classes): which have which class
@@ -146,6 +146,7 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
         GROUPS,
         f"of {width} or more classes at the coarsest level",
         largest=GROUPS * m * sizes[GROUPS - 1] if len(sizes) >= GROUPS else 0,
+        each=m,
     )
 
     rows = []
@@ -202,12 +203,12 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
     return hands
 
 
-def _require_classes(number: int, needed: int, which: str, *, largest: int) -> None:
+def _require_classes(number: int, needed: int, which: str, *, largest: int, each: int) -> None:
     """Raise ConfigError where `number` classes are fewer than the `needed` ones of a batch; `which`
     ends the sentence "expected: 32 …", such as "in all". `largest`: the images of the largest batch
-    that can be filled, 0 where none can."""
+    that can be filled by `each` images of a class, 0 where none can."""
     if number < needed:
-        smaller = f"--set sampler.batch={largest}, the largest that fits"
+        smaller = f"--set sampler.batch={largest}, the largest that fits with {each} of a class"
         raise ConfigError(
             "the training set has too few classes for a batch",
             expected=f"{needed} {which}",

@@ -258,7 +258,7 @@ class Recipe(BaseModel):
     validation_level: str = ""
     """The level of these classes; empty: the finest."""
     evaluate_every: Natural = 0
-    """Epochs between validations; 0: ten in a run."""
+    """Epochs between validations; 0: about ten in a run."""
     select_by: str = "H-AP"
     """The metric by which the best checkpoint is chosen."""
     patience: Natural = 0

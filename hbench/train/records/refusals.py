@@ -17,6 +17,7 @@ from hbench.train.records.log import StepRecord
 
 RECIPE = "recipe.toml"
 REPORT = "report.json"
+OWN_NETS = "hbench:"  # begins the names of nets that hbench brings, which are never pretrained
 SLOW = 1e-4  # up to which Adam's rate is one for pretrained weights
 
 
@@ -56,19 +57,25 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
 
 def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
     """Remark on settings that suit pretrained weights alone, of a recipe that begins from random
-    ones: frozen batch norms, and a very low rate of Adam's family."""
-    if recipe.model.weights != "random":
+    ones: frozen batch norms, and a very low rate of Adam's family. hbench's own nets have no other
+    weights, whatever the recipe says, which is a remark, too."""
+    of_own_net = recipe.model.backbone.startswith(OWN_NETS) and recipe.model.weights == "pretrained"
+    if recipe.model.weights != "random" and not of_own_net:
         return []
     remarks = []
+    if of_own_net:
+        remarks.append(
+            f"{recipe.model.backbone} has no pretrained weights, so that it begins from random ones"
+        )
     if recipe.model.freeze_batch_norm:
         remarks.append(
-            "model.weights is random, but batch norms are frozen: they would stay at mean 0 and "
+            "the weights are random, but batch norms are frozen: they would stay at mean 0 and "
             "variance 1 (--set model.freeze_batch_norm=false lets them learn)"
         )
     is_slow = recipe.optimizer.lr <= SLOW and recipe.optimizer.name in ("adam", "adamw", "nadam")
     if is_slow:
         remarks.append(
-            f"model.weights is random, but optimizer.lr is {recipe.optimizer.lr:g}, a rate for "
+            f"the weights are random, but optimizer.lr is {recipe.optimizer.lr:g}, a rate for "
             "pretrained weights (--set optimizer.lr=1e-3 is usual for random ones)"
         )
     return remarks

@@ -128,17 +128,20 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     the rows that cannot be used, by their lines. `chosen`: by part, the columns that somebody
     named.
     """
-    _, table, written = sheet.read(path)
+    _, table, how_written = sheet.read(path)
     columns = parts_of(path.name, table.column_names, chosen)
     rows = _rows_of(table, columns)
     labelled = [row for row in rows if row.label]
     _refuse_unusable(path, labelled)
 
     # what the table counts stands where landmarks of the training split do
-    labels = [Label(row.class_id, row.label, int(row.counted), 0, 0, ()) for row in labelled]
+    labels = [
+        Label(row.class_id, row.label, int(row.counted), n_index=0, n_ambiguous=0, examples=())
+        for row in labelled
+    ]
     labels.sort(key=lambda label: (-label.landmarks, label.class_id))
     unlabelled = len(rows) - len(labelled)
-    facts = [written] if written else []
+    facts = [how_written] if how_written else []
     facts += [f"{part} by {column}" for part, column in columns.items()]
     facts += _facts_on(labels, unlabelled)
     left_out = _unused(table.column_names, columns)

@@ -78,13 +78,16 @@ def run(
 
 
 def _sample_rows() -> list[Released]:
-    """Make a landmark of each label in the shipped decisions, whose labels lack case and
-    qualifiers.
+    """Make a landmark of each label in the shipped decisions, to try the steps without the release.
+    Ids there are PREFIX and the label, in lower case and without qualifiers.
     """
     shipped = decisions_file.load(SAMPLE)
     moves = [decision for decision in shipped.decisions if isinstance(decision, Move)]
-    placed = [(i, move.to) for move in moves for i in move.labels]
-    named = [(i.removeprefix(PREFIX), group, shipped.groups[group].kind) for i, group in placed]
+    placed = [(class_id, move.to) for move in moves for class_id in move.labels]
+    named = [
+        (class_id.removeprefix(PREFIX), group, shipped.groups[group].kind)
+        for class_id, group in placed
+    ]
     # landmarks are numbered, since the sample has none; "": without a category
     return [Released(number, "", *row) for number, row in enumerate(named)]
 
