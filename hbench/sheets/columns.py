@@ -122,11 +122,10 @@ def has_items(table: pa.Table) -> bool:
     """Whether a table that may have a row per class has one per item: a column called item, or one
     called like ids that names a picture in every row."""
     titles = table.column_names
-    called = [name for name in titles if words.is_id(name)]
-    return "item" in map(str.lower, titles) or any(
-        values.is_unique and values.names_pictures
-        for values in (ColumnValues(name, table[name]) for name in called)
-    )
+    if "item" in map(str.lower, titles):
+        return True
+    ids = [ColumnValues(name, table[name]) for name in titles if words.is_id(name)]
+    return any(each.is_unique and each.names_pictures for each in ids)
 
 
 def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
