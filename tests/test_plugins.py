@@ -57,9 +57,14 @@ def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path
     [
         ("metric", "float(ranks[0])", "str(ranks)", "returned no number"),
         ("metric", "sequence.ranks[", "sequence.places[", "AttributeError"),
+        ("metric", "return float(", "return None and float(", "returned no number"),
         ("loss", "return to_centre +", "return embeddings +", "returned no number"),
         ("loss", "torch.zeros(dim)", "torch.zeros(dim + 1)", "RuntimeError"),
+        ("loss", "return to_centre +", "with torch.no_grad(): return to_centre +", "no gradient"),
+        ("loss", "return to_centre +", "return float('nan') * to_centre +", "is nan"),
         ("dataset", '"kind": 4', '"kind": 5', "kind"),
+        ("dataset", "    return image", "    return None", "returns none"),
+        ("dataset", "Image.new(", "Image.anew(", "AttributeError"),
     ],
 )
 def test_a_plug_in_that_loads_but_does_not_work_is_said_so(site, tmp_path, kind, old, new, said):

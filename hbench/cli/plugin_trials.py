@@ -7,7 +7,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from hbench.core.errors import HBenchError
+from hbench.core.errors import ConfigError, HBenchError
 from hbench.core.text import first_line
 
 # of eight items the labels (8, 2), coarse to fine, and vectors that group them roughly
@@ -76,16 +76,20 @@ def _loss(name: str) -> None:
     objective = build_objective({name: LossSpec()}, labels, len(VECTORS[0]))
     vectors = torch.nn.functional.normalize(torch.tensor(VECTORS, dtype=torch.float32))
     total, _ = objective(vectors.requires_grad_(), torch.tensor(labels))
-    if total.requires_grad:  # 0 where nothing is to be learnt of these
-        total.backward()
+    if not torch.isfinite(total):
+        raise ConfigError(f"the loss {name!r} is {float(total)} on eight items of two levels")
+    total.backward()
 
 
 def _dataset(name: str) -> None:
-    """Build a dataset that needs no files, and compare its counts; of another one nothing can be
-    read here."""
+    """Build a dataset that needs no files, compare its counts, and open its first test picture; of
+    another one nothing can be read here."""
     from hbench.datasets import specs
     from hbench.datasets.build import build_published
 
     spec = specs[name]
     if not spec.markers and not spec.on_disk:
-        build_published(spec, None)
+        dataset, _, _ = build_published(spec, None)
+        first = next(iter(dataset.tests.values()))
+        if first.picture is not None:
+            first.picture(str(first.items[0]))

@@ -121,7 +121,7 @@ def build_published(
         files = compare_with_files(dataset.manifests.values(), dataset.root)
     if errors and not unofficial:
         raise IntegrityError(
-            f"{raw} is not the published {spec.name}",
+            f"{raw or 'what its module makes'} is not the published {spec.name}",
             found=examples(errors, most=8),
             expected="the counts of the papers",
             fix="download the files again, or build with --unofficial (the version will say so)",

@@ -33,7 +33,7 @@ from hbench.core.text import first_line, first_problem
 from hbench.core.untrusted import MAX_LIST_BYTES, parquet_table, read_json
 from hbench.datasets import manifest as manifests
 from hbench.datasets.manifest import Manifest
-from hbench.datasets.pictures import open_upright
+from hbench.datasets.pictures import open_upright, opened
 from hbench.sheets.understood import Understood
 from hbench.tree import Labels, LabelTree
 from hbench.tree.names import class_rows, have_ambiguous_names
@@ -244,7 +244,7 @@ class Dataset:
         `root` None: the images are not here, and nothing opens them."""
         if picture_in is None:
             picture_in = partial(open_upright, background=self.card.get("background", "white"))
-        picture = None if root is None else partial(picture_in, root)
+        picture = None if root is None else partial(opened, picture_in, root)
         moved = {
             name: dataclasses.replace(test, picture=picture) for name, test in self.tests.items()
         }

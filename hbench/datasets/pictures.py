@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from hbench.core.errors import DataError
+from hbench.core.errors import DataError, HBenchError
 from hbench.core.untrusted import load_picture
 from hbench.sheets.words import PICTURES
 
+OpenPicture = Callable[[Path, str], Image.Image]  # of a folder and an item in it
 # the end of an item that is a box of a picture
 BOX = re.compile(r"#xywh=" + ",".join([r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"] * 4) + "$")
 
@@ -86,6 +87,28 @@ def _unreadable(item: str, error: Exception) -> DataError:
         "or leave it out of the table or folder and build again (hbench embed --skip-unreadable "
         "embeds without it)",
     )
+
+
+def opened(open_in: OpenPicture, root: Path, item: str) -> Image.Image:
+    """Open the image of an item below the folder `root` by a function, which may be another
+    package's. Raises DataError where that gives no image, or raises anything but what says of a
+    file that it cannot be read."""
+    try:
+        image = open_in(root, item)
+    except (HBenchError, OSError):
+        raise
+    except Exception as error:
+        raise DataError(
+            f"what opens the image of {item} fails", found=f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(image, Image.Image):
+        raise DataError(
+            f"what opens the image of {item} returns none",
+            expected="an image of Pillow",
+            found=type(image).__name__,
+            fix="mend the `picture` of the dataset's SPEC: docs/plugins.md",
+        )
+    return image
 
 
 def open_upright(root: Path, item: str, *, background: str = "white") -> Image.Image:

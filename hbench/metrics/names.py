@@ -165,10 +165,9 @@ class MetricName:
         return metric
 
     def _refuse_other_than_number(self, value: object) -> None:
-        """Raise ConfigError for what is no number, as a metric of another package may return; None
-        stands for NaN."""
+        """Raise ConfigError for what is no number, as a metric of another package may return."""
         found = np.asarray(value)
-        if value is None or (found.shape == () and found.dtype.kind in "fiub"):
+        if found.shape == () and found.dtype.kind in "fiub":
             return
         package = metrics.package_of(self.base) or self.definition.function.__module__
         raise ConfigError(

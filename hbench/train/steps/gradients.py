@@ -147,6 +147,13 @@ class Objective(nn.Module):
         terms = {name: loss(embeddings, labels) for name, loss in self.losses.items()}
         for name, term in terms.items():
             _refuse_other_than_scalar(name, term)
+            if embeddings.requires_grad and not term.requires_grad:
+                raise ConfigError(
+                    f"the loss {name!r} has no gradient, so that nothing would be learnt from it",
+                    expected="a value that goes back to the embeddings",
+                    found="one that was detached, or made of numbers",
+                    fix="mend the loss: docs/plugins.md",
+                )
         weighted = [self.weights[name] * term for name, term in terms.items()]
         return torch.stack(weighted).sum(), terms
 
