@@ -110,7 +110,8 @@ def run(
     ] = None,
 ) -> None:
     """Apply mapping.csv to the landmarks, and assigned_{train,index}.csv, if they exist, to those
-    without a group; or, with --labels, to items of your own.
+    without a group, for hierarchy/, hierarchy.csv and card.md; or, with --labels, to items of your
+    own, for items.csv and dataset/.
 
     The column `source` of hierarchy.csv says how each landmark got its super-category.
 
