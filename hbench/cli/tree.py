@@ -347,7 +347,8 @@ def validate_command(
     # raises, with exit code 3, where problems are left
     refuse(left, names.source)
     after = " after its policies" if names.policies else ""
-    say(f"{names.source} is a tree{after}: {_sizes_in_words(mended.table.tree()[0])}")
+    tree, _ = mended.table.tree()
+    say(f"{names.source} is a tree{after}: {_sizes_in_words(tree)}")
     if out is not None:
         levels = words_of(names.levels)
         record = write_mended(
@@ -408,7 +409,8 @@ def export_command(*, out: Path | None, kind: str | None, names: NamesOptions) -
             [name.removeprefix(".") for name in tree_files.WRITERS],
         )
     # of the names after the policies; the numbers of items are not written
-    tree, _ = names.read()[1].table.tree()
+    _, mended = names.read()
+    tree, _ = mended.table.tree()
     text = tree_files.write(tree, suffix)
     if out is None:
         show(text.removesuffix("\n"))
@@ -430,7 +432,8 @@ def draw_command(*, out: Path, by_items: bool, names: NamesOptions) -> None:
     from hbench.look.plots.tree import draw_tree
 
     refuse_suffix(out)
-    tree, items = names.read()[1].table.tree()
+    _, mended = names.read()
+    tree, items = mended.table.tree()
     # how tall the boxes are: by items, or all classes alike
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
     draw_tree(tree, sizes, f"{Path(names.source).stem} · {int(sizes.sum()):,} {unit}").write(out)

@@ -448,7 +448,8 @@ def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
                 fix="choose one by --split",
             )
         # of each fine class, over all paths of all items
-        counts = manifest.tree.counts(manifest.paths.all_labels()[0])[-1].tolist()
+        labels, _ = manifest.paths.all_labels()
+        counts = manifest.tree.counts(labels)[-1].tolist()
         for row, items in zip(class_rows(manifest.tree), counts, strict=True):
             rows[row] += items
     return NameTable(manifests[0].levels, dict(rows))

@@ -216,7 +216,8 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
     """Read the only embedding file, for one test; raises UsageError for several files."""
     if len(files) != 1:
         raise UsageError("this kind of plot takes one embedding file", found=f"{len(files)} files")
-    return ranked_tests(files, data, test)[0]
+    (ranked,) = ranked_tests(files, data, test)
+    return ranked
 
 
 def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:

@@ -121,6 +121,7 @@ def first_sentences(
     finest = [path for path in paths_of(tree) if len(path) == tree.depth]
     # False sorts before True, and the sort keeps the order of equal ones
     first = sorted(finest, key=lambda path: path not in (others or {}))[:most]
+    # of a node with several other names the first one
     return (sentence(template, variants(path, others, is_replaced=True)[0]) for path in first)
 
 

@@ -54,7 +54,8 @@ def next_row(parts: Path) -> int:
     parts_in_order = sorted(parts.glob("*.npz"))
     for number, part in enumerate(parts_in_order):
         try:
-            rows = files.read(part)[1]["rows"]
+            _, arrays = files.read(part)
+            rows = arrays["rows"]
         except (SubmissionError, KeyError):
             rows = np.zeros(0, np.int64)
 
@@ -104,7 +105,8 @@ def join_parts(parts: Path, file: Path, manifest: Manifest, request: dict[str, o
     """Write the embeddings of all parts in a folder to one file, with the `request` that identifies
     them; images of the manifest that no part has could not be read, and are named as left out.
     Raises DataError if that is all of them."""
-    parts_kept = [files.read(part)[1] for part in sorted(parts.glob("*.npz"))]
+    # the arrays of each part, without what identifies it
+    parts_kept = [arrays for _, arrays in map(files.read, sorted(parts.glob("*.npz")))]
     if not parts_kept:
         raise DataError("none of the images can be read", found=examples(manifest.items))
     rows = np.concatenate([part["rows"] for part in parts_kept])

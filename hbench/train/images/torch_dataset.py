@@ -160,4 +160,5 @@ def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
     spec = specs[name]
     if download and (problems := fetch_all(sources_of(spec), DownloadOptions(root))):
         raise summary(problems)
-    return build.build_published(spec, root)[0]
+    dataset, _, _ = build.build_published(spec, root)
+    return dataset

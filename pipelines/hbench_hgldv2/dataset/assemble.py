@@ -148,7 +148,9 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     splits = _rows_by_split(selection, mapping, assigned)
     # made before anything is written: what does not form a tree is refused here
-    trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
+    trees = {}
+    for split, rows in splits.items():
+        trees[split], _ = tree_of(rows)
     # by split, how many landmarks have their group from where
     counts = {split: _by_source(rows) for split, rows in splits.items()}
 

@@ -211,7 +211,8 @@ def rows_of(path: Path, names: Sequence[str]) -> Vectors:
 
 def ids_of(path: Path) -> list[str]:
     """Read the ids in an embeddings file; raises DataError for any other file."""
-    return [str(i) for i in _read(path)[0]]
+    ids, _ = _read(path)
+    return [str(each) for each in ids]
 
 
 def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
