@@ -130,8 +130,9 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
-    """The path of a key in the file's `values` in words; an element of a list of tables by its
-    number from 1 and its first value, which is most often a name.
+    """The path of a key in the file's `values` in words, optimizer.lr as it is typed; an element of
+    a list of tables by its number from 1 and its first value, which is most often a name, and what
+    is wrong of it behind a comma.
     """
     parts: list[str] = []
     for step in path:
@@ -142,10 +143,12 @@ def _place(values: Any, path: Sequence[int | str]) -> str:
             first = next(iter(values.values()), None) if isinstance(values, dict) else None
             if isinstance(first, str):
                 parts[-1] += f" ({first!r})"
+            parts[-1] += ", "
         else:
-            parts.append(step)
+            # dots join keys, which a number of an element interrupts
+            parts.append(f".{step}" if parts and not parts[-1].endswith(", ") else step)
 
-    return ", ".join(parts)
+    return "".join(parts).removesuffix(", ")
 
 
 def _value_at(values: Any, step: int | str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -335,12 +335,10 @@ def _remarks_on_own_files(
     if source.folder is not None and (others := not_taken(source.folder)):
         yield others
     # before training, which would stop at the first damaged one after hours
-    files = {
-        file_of(item) for each in dataset.manifests.values() for item in map(str, each.items)
-    } - {*joined.missing}
-    if damaged := _damaged(root, sorted(files)):
+    if damaged := _damaged(root, dataset):
+        pictures = "picture" if len(damaged) == 1 else "pictures"
         yield (
-            f"{len(damaged):,} pictures cannot be read, and training stops at each: "
+            f"{len(damaged):,} {pictures} cannot be read, at which training and embedding stop: "
             f"{', '.join(damaged)}; replace them, or leave them out and build again with --force"
         )
 
@@ -362,9 +360,12 @@ def _remarks_on_own_files(
         )
 
 
-def _damaged(root: Path, files: Sequence[str]) -> list[str]:
-    """The pictures, below the folder `root`, that cannot be decoded, with the reason of each. They
-    are decoded by a thread per processor: Pillow waits for no other thread meanwhile."""
+def _damaged(root: Path, dataset: Dataset) -> list[str]:
+    """The pictures of a dataset that are below the folder `root` and cannot be decoded, with the
+    reason of each. They are decoded by a thread per processor: Pillow waits for no other thread
+    meanwhile."""
+    items = {str(item) for manifest in dataset.manifests.values() for item in manifest.items}
+    files = [file for file in sorted(set(map(file_of, items))) if (root / file).is_file()]
 
     def reason_of(file: str) -> str:
         """Why a picture cannot be decoded; "" where it can."""

@@ -83,8 +83,8 @@ def _unreadable(item: str, error: Exception) -> DataError:
     return DataError(
         f"the image of {item} cannot be read",
         found=str(error),
-        fix="replace the file (for a published set: hbench download NAME --repair), "
-        "or leave it out of the table or folder and build again (hbench embed --skip-unreadable "
+        fix="replace the file (for a published set: hbench download NAME --repair), or leave it "
+        "out of the table or folder, and build again with --force (hbench embed --skip-unreadable "
         "embeds without it)",
     )
 

@@ -126,7 +126,7 @@ def test_the_same_method_in_another_table_backbone_or_training_is_no_duplicate()
         ),
         ([row("a", RUN), row("b", RUN)], "are duplicates"),  # one embedding under two names
         *(
-            ([row("a"), row("b", scores=f'{{ "H-AP" = {score} }}')], "row 2 ('b'), scores, H-AP: ")
+            ([row("a"), row("b", scores=f'{{ "H-AP" = {score} }}')], "row 2 ('b'), scores.H-AP: ")
             for score in ("100.1", "-0.1", "nan", "inf", '"59.4"', "true")
         ),
         ([row("a", more='backbne = "ResNet-50"')], "row 1 ('a'): unknown key 'backbne'"),

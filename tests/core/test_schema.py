@@ -41,7 +41,7 @@ SPARE = 'spare = {{ name = "s", radius = 1.0, {} }}'
         (SPARE.format("radus = 2"), ["spare: unknown key 'radus'"]),
         (
             'doors = { front = { name = "s", radius = 1.0, spoks = 2 } }',
-            ["doors, front: unknown key 'spoks'", "'spokes'?"],
+            ["doors.front: unknown key 'spoks'", "'spokes'?"],
         ),
         (
             '[[wheels]]\nname = 3\nspokes = "many"',

@@ -261,7 +261,7 @@ def test_unknown_recipes_and_settings_that_break_the_schema_are_named():
         ("optimizer.lr=-1", "greater than or equal to 0"),
         ("sampler.batch=10", "no multiple of sampler.per_class = 4; the next is 12"),
         ("images.scale=[2,1.]", "smallest and the largest share"),
-        ("images.scale=[0.5]", "images, scale 2: missing"),
+        ("images.scale=[0.5]", "images.scale 2: missing"),
         ("images.scale=0.5,1", r"expected a list, such as \[0.5, 1\], found 0.5,1"),
         ("optimizer.nesterov=true", "nesterov needs optimizer.momentum > 0"),
         ("seed=99999999999999999999", "seed: expected less"),

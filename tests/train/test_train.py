@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -206,6 +207,7 @@ def test_a_level_named_for_the_validation_is_held_out_whole(letters):
         (["validation=0.5", "validation_level=genus"], "unknown level"),
         (["evaluate_every=1"], "evaluate_every and patience need validation > 0"),
         (["validation=0.5", "evaluate_every=1", "select_by=H-A"], "unknown metric"),
+        (["select_by=recall@1"], "unknown metric"),
         (["validation=0.5", "evaluate_every=1", "select_by=AP/genus"], "unknown level"),
     ],
 )
@@ -846,6 +848,13 @@ def test_the_last_two_checkpoints_and_the_best_are_kept(tmp_path):
     assert [int(path.name[5:]) for path in checkpoint.checkpoints_in(tmp_path)] == [2, 5, 6]
     assert checkpoint.best(tmp_path).name == "step-00000002"
     assert checkpoint.latest(tmp_path).name == "step-00000006"
+
+
+def test_a_best_checkpoint_that_was_deleted_is_said_with_what_is_left(saved, tmp_path):
+    shutil.rmtree(checkpoint.best(tmp_path))
+    with pytest.raises(DataError, match=r"best checkpoint of .* was deleted") as refused:
+        checkpoint.best(tmp_path)
+    assert f"hbench embed {checkpoint.latest(tmp_path)}" in refused.value.fix
 
 
 def test_a_run_goes_on_from_the_checkpoint_before_one_that_is_half_written(saved, tmp_path):

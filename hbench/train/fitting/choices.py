@@ -9,6 +9,7 @@ from typing import Any
 from hbench.core.errors import ConfigError, UnknownName, closest
 from hbench.losses import loss_entry
 from hbench.losses.entry import REQUIRED
+from hbench.metrics.names import MetricName
 from hbench.train.images.batches import HELD, NONE, SHIFTED
 from hbench.train.images.sampler import samplers
 from hbench.train.images.transforms import augmentations
@@ -40,6 +41,7 @@ def refuse_choices(recipe: Recipe) -> None:
         if optimizer is not None and optimizer.name not in (names := optimizer_names()):
             raise UnknownName("optimizer.name", optimizer.name, names)
 
+    MetricName.parse(recipe.select_by)  # raises for a name that no metric has
     weights = recipe.model.weights
     if weights not in {PRETRAINED, RANDOM} and not Path(weights).is_file():
         close = closest(weights, (PRETRAINED, RANDOM))

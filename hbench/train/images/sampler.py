@@ -98,8 +98,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     # free places: further groups of classes that the batch does not have
     for batch in np.flatnonzero(free):
         for label in rng.permutation(np.flatnonzero(~taken[batch]))[: free[batch]]:
-            (group,) = _groups(classes[label], m, 1, rng)
-            parts[batch].append(group)
+            parts[batch] += _groups(classes[label], m, 1, rng)
 
     return np.stack(list(map(np.concatenate, parts)))[rng.permutation(batches)]
 

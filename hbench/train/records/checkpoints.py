@@ -120,9 +120,17 @@ def best(folder: Path) -> Path:
     # each checkpoint says which one was the best when it was written
     state = load_state(last)
     with usable(last / STATE):
-        if state["best"]:
-            return _of_step(folder, state["best"]["step"])
-    return last
+        if not state["best"]:
+            return last
+        chosen = _of_step(folder, state["best"]["step"])
+    if not chosen.exists():
+        raise DataError(
+            f"the best checkpoint of {folder} was deleted",
+            expected=str(chosen),
+            found=", ".join(each.name for each in checkpoints_in(folder)),
+            fix=f"hbench embed {last} embeds by the last one",
+        )
+    return chosen
 
 
 def _of_step(folder: Path, step: int) -> Path:

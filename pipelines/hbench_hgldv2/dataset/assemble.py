@@ -148,9 +148,7 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     splits = _rows_by_split(selection, mapping, assigned)
     # made before anything is written: what does not form a tree is refused here
-    trees = {}
-    for split, rows in splits.items():
-        trees[split], _ = tree_of(rows)
+    trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
     # by split, how many landmarks have their group from where
     counts = {split: _by_source(rows) for split, rows in splits.items()}
 
