@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -96,48 +97,73 @@ class Taxonomy:
         return taxon in self.names
 
 
+class TaxonColumns(NamedTuple):
+    """The titles of a table's columns: the taxa's ids, and of what each is a synonym; their names,
+    parents and ranks, or, `by_rank`, a column of names for each rank. "" for a column that is not
+    there."""
+
+    taxon: str
+    accepted: str
+    name: str
+    parent: str
+    rank: str
+    by_rank: dict[str, str]
+
+    @property
+    def has_parents(self) -> bool:
+        """Whether each row says its taxon's name, parent and rank."""
+        return bool(self.name and self.parent and self.rank)
+
+
 def read(path: Path) -> Taxonomy:
     """Read a table of taxa: their ids, and either names, parents and ranks or a column per rank.
     Raises DataError for a table that lacks these, and for an id in two rows that differ.
     """
     table = read_table(path)
-    titles = table.column_names
-    taxon_id = words.first_of(titles, words.TAXA)
-    name = words.first_of(titles, words.TITLES)
-    parent = words.first_of(titles, words.PARENTS)
-    rank = words.first_of(titles, words.TAXON_RANKS)
-    by_word = {words.folded(title): title for title in titles}
-    # {rank: its column}, for tables with a lineage in each row
-    by_rank = {each: by_word[each] for each in words.RANKS if each in by_word}
-    if not taxon_id or not (by_rank or (name and parent and rank)):
-        raise DataError(
-            f"{path} is not a table of taxa",
-            found=", ".join(titles),
-            expected="taxonID, scientificName, taxonRank and parentNameUsageID, or taxonID and a "
-            "column per rank",
-        )
-
-    ids = [plain_id(text) for text in texts(table, taxon_id)]
+    columns = _columns_of(path, table.column_names)
+    ids = [plain_id(text) for text in texts(table, columns.taxon)]
 
     def of_column(title: str) -> dict[str, str]:
         """The cells of a column by taxon, without empty ones; none without such a column."""
         values = texts(table, title) if title else []
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
-    # the taxon that a synonym stands for
-    accepted = _taxa_named(of_column(words.first_of(titles, words.ACCEPTED)))
-    if not (name and parent and rank):  # the lineages are in the columns by rank
-        # a taxon in two rows is fine where both say the same: these are compared
-        by_row = [", ".join(row) for row in text_rows(table, list(by_rank.values()))]
-        _refuse_repeated(path.name, ids, by_row)
-        rows = _lineages(table, ids, by_rank)
-        # neither names, ranks nor parents: the lineages of such a table say it all
-        return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, rows)
+    accepted = _taxa_named(of_column(columns.accepted))
+    # a taxon in two rows is fine where both say the same: these words are compared
+    if columns.has_parents:
+        of_rows = text_rows(table, [columns.parent, columns.name])
+        _refuse_repeated(path.name, ids, [f"{of} below {above or 'none'}" for above, of in of_rows])
+        parents = _taxa_named(of_column(columns.parent))
+        ranks = _in_small(of_column(columns.rank))
+        return Taxonomy(path.name, of_column(columns.name), ranks, parents, accepted, {})
 
-    by_row = [f"{of} below {above or 'none'}" for above, of in text_rows(table, [parent, name])]
-    _refuse_repeated(path.name, ids, by_row)
-    parents = _taxa_named(of_column(parent))
-    return Taxonomy(path.name, of_column(name), _in_small(of_column(rank)), parents, accepted, {})
+    of_rows = text_rows(table, list(columns.by_rank.values()))
+    _refuse_repeated(path.name, ids, [", ".join(row) for row in of_rows])
+    # neither names, ranks nor parents: the lineages of such a table say it all
+    lineages = _lineages(table, ids, columns.by_rank)
+    return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, lineages)
+
+
+def _columns_of(path: Path, titles: Sequence[str]) -> TaxonColumns:
+    """Find the columns of a table of taxa, the file at `path`, by their titles. Raises DataError
+    where it is none."""
+    by_word = {words.folded(title): title for title in titles}
+    found = TaxonColumns(
+        taxon=words.first_of(titles, words.TAXA),
+        accepted=words.first_of(titles, words.ACCEPTED),
+        name=words.first_of(titles, words.TITLES),
+        parent=words.first_of(titles, words.PARENTS),
+        rank=words.first_of(titles, words.TAXON_RANKS),
+        by_rank={each: by_word[each] for each in words.RANKS if each in by_word},
+    )
+    if not found.taxon or not (found.by_rank or found.has_parents):
+        raise DataError(
+            f"{path} is not a table of taxa",
+            found=", ".join(titles),
+            expected="taxonID, scientificName, taxonRank and parentNameUsageID, or taxonID and a "
+            "column per rank",
+        )
+    return found
 
 
 def _in_small(named: Mapping[str, str]) -> dict[str, str]:
