@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,15 +60,11 @@ class UnitSums(NamedTuple):
         of_tests = np.zeros_like(units) if tests is None else tests
         groups = int(units.max(initial=-1)) + 1  # 0 where there are no queries
         several = int(of_tests.max(initial=0)) + 1
-        # (M, tests, G): how many values a unit has in a test, and their sum; one bincount of the
-        # pairs of a test and a unit gives a row
-        cell = of_tests * groups + units
-        cells = several * groups
-        shape = (len(values), several, groups)
+        cell = of_tests * groups + units  # (Q,): the pair of a test and a unit
         defined = ~np.isnan(values)
-        counts = np.array([np.bincount(cell, row, cells) for row in defined]).reshape(shape)
-        zero_filled = np.where(defined, values, 0)
-        sums = np.array([np.bincount(cell, row, cells) for row in zero_filled]).reshape(shape)
+        # (M, tests, G): how many values a unit has in a test, and their sum
+        counts = _summed(defined, cell, several, groups)
+        sums = _summed(np.where(defined, values, 0), cell, several, groups)
 
         with np.errstate(divide="ignore", invalid="ignore"):
             # (M, tests, 1): every test has the same weight, and its queries share it
@@ -152,6 +148,13 @@ class UnitSums(NamedTuple):
         as much."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(1 / (self.shares**2).sum(axis=1))
+
+
+def _summed(values: NDArray[Any], cell: Units, tests: int, groups: int) -> Values:
+    """Sum the values (M, Q) by `cell` (Q,), the number of a test times `groups` and that of a unit:
+    (M, tests, groups)."""
+    rows = [np.bincount(cell, row, tests * groups) for row in values]
+    return np.array(rows, np.float64).reshape(len(values), tests, groups)
 
 
 def _trials(

@@ -136,8 +136,19 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
         reason = "the batch cannot be shared among the coarse classes"
         raise ConfigError(reason, expected=expected, found=f"{settings.batch}")
 
-    # of each coarse class that has enough fine ones for its half of a batch: their places
-    coarse = _by_coarse(labels, classes)
+    rows = []
+    for chosen in combinations(_wide_enough(_by_coarse(labels, classes), width, m), GROUPS):
+        # of each coarse class of the pair, for each batch: the places of its fine classes
+        hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
+        for hand in zip(*hands, strict=True):
+            taken = np.concatenate(hand)  # of one batch
+            rows.append(np.concatenate([_groups(classes[label], m, 1, rng)[0] for label in taken]))
+    return np.stack(rows)[rng.permutation(len(rows))]
+
+
+def _wide_enough(coarse: Sequence[Rows], width: int, m: int) -> list[Rows]:
+    """The coarse classes, each the places of its fine ones, that have at least the `width` of half
+    a batch. Raises ConfigError for fewer than GROUPS of them; `m`: images of each fine class."""
     large = [members for members in coarse if len(members) >= width]
     # both halves are as wide as the second largest coarse class is at most
     sizes = sorted((len(members) for members in coarse), reverse=True)
@@ -148,15 +159,7 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
         largest=GROUPS * m * sizes[GROUPS - 1] if len(sizes) >= GROUPS else 0,
         each=m,
     )
-
-    rows = []
-    for chosen in combinations(large, GROUPS):
-        # of each coarse class of the pair, for each batch: the places of its fine classes
-        hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
-        for hand in zip(*hands, strict=True):
-            taken = np.concatenate(hand)  # of one batch
-            rows.append(np.concatenate([_groups(classes[label], m, 1, rng)[0] for label in taken]))
-    return np.stack(rows)[rng.permutation(len(rows))]
+    return large
 
 
 def _by_coarse(labels: NDArray[np.int32], classes: Sequence[Rows]) -> list[Rows]:
