@@ -30,9 +30,11 @@ BELOW = -1  # stands for a node below the end of a path
 
 
 class Shares(NamedTuple):
-    """What R rows say of items: `owners` (R,), whose each is; `paths` (R, L), its nodes from the
-    coarsest level on, BELOW its end; `shares` (R,), at least 0, of an item at most 1 in sum. What
-    is missing to 1 stays on the root."""
+    """The shares of items in paths of a tree, a row for each pair of an item and a path, R rows.
+
+    `owners` (R,): the item of each row; `paths` (R, L): the nodes of its path from the coarsest
+    level on, BELOW after the end of the path; `shares` (R,): at least 0; those of one item sum to
+    at most 1, and what is missing to 1 stays on the root."""
 
     owners: Positions
     paths: Labels
@@ -48,14 +50,14 @@ class Climb(NamedTuple):
 
     @property
     def reach(self) -> Values:
-        """The largest threshold at which an item has an answer at a level or below it, (N, L): the
-        largest of the masses from that level down."""
+        """The largest threshold (N, L) at which an item has an answer at a level or at a deeper
+        one: the largest of its masses from that level down."""
         # running maxima from the finest level upwards
         return np.maximum.accumulate(self.masses[:, ::-1], axis=1)[:, ::-1]
 
     def levels_at(self, threshold: float | Values) -> Positions:
-        """The level of each answer (N,), 1 … L, 0 for none: the deepest node whose mass is at least
-        the threshold; that may be one for each item (N,)."""
+        """The level of each answer (N,), 1 … L, 0 for none: that of the deepest node whose mass is
+        at least the threshold. `threshold`: one for all items, or one for each item (N,)."""
         # `reach` falls down the path: the levels that reach the threshold are the first ones
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), len(self.masses))
         said = (self.reach >= thresholds[:, None]) & (self.nodes != BELOW)
@@ -66,6 +68,7 @@ class Climb(NamedTuple):
         `thresholds` (L,); 0 where none does. `masses` (N, L): along the path of each item; `nodes`
         (N, L): BELOW after its end."""
         depth = self.masses.shape[1]
+        # a level can pass where a coarser one does not, so that passes cannot be counted
         said = (self.masses >= thresholds) & (self.nodes != BELOW)
         return np.asarray((said * np.arange(1, depth + 1)).max(axis=1), np.int64)
 
@@ -75,10 +78,11 @@ class Climb(NamedTuple):
 
 
 def climb_of(rows: Shares, items: int) -> Climb:
-    """The paths of the largest shares of a number of items.
+    """The climbs of the items 0 … `items` − 1: the path of an item's largest share, with masses.
 
-    Rows of one path count together. Of equal shares the path comes first whose nodes do; a path
-    that ends above others goes on along the largest of them.
+    An item's rows of the same path are one share. Of paths with equal shares the one whose nodes
+    have the smaller numbers is taken. Where an item's path ends at a node below which the item has
+    longer paths, it goes on along the longer path with the largest share.
     """
     rows = _sum_equal_paths(rows)
     depth = rows.paths.shape[1]
@@ -91,7 +95,8 @@ def climb_of(rows: Shares, items: int) -> Climb:
 
     masses = np.zeros((items, depth))
     for level in range(depth):
-        # of each row's item the node on its path; the shares of the rows that have it, too, add up
+        # (R,): the node at this level on the path of each row's item. The mass of that node is the
+        # sum of the shares of all the item's rows whose path has the node, too
         own = nodes[rows.owners, level]
         same = (rows.paths[:, level] == own) & (own != BELOW)
         masses[:, level] = np.bincount(rows.owners[same], rows.shares[same], items)
@@ -101,7 +106,7 @@ def climb_of(rows: Shares, items: int) -> Climb:
 def _sum_equal_paths(rows: Shares) -> Shares:
     """The rows with the shares of equal paths of an item added up, sorted by item, then by path."""
     keys = np.concatenate([rows.owners[:, None], rows.paths], axis=1)
-    # owner and path as one row: the different ones, and which of them each row is
+    # keys (R, 1 + L): the owner, then its path; `of_row` (R,): which of the different keys it has
     different, of_row = np.unique(keys, axis=0, return_inverse=True)
     sums = np.bincount(of_row.ravel(), rows.shares, len(different)).astype(np.float64)
     return Shares(different[:, 0], different[:, 1:].astype(rows.paths.dtype), sums)
@@ -119,18 +124,20 @@ def _row_of_largest_share(rows: Shares, items: int) -> Positions:
 
 
 def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
-    """Let the paths of N items, `nodes` (N, L), that end early go on along the largest share that
-    their item has among the paths that begin with them; again, until none goes on. `rows`: of each
-    share its item (`owners`), its path (R, L), BELOW from its end on, and its size."""
+    """Make paths of items that end early longer, until none can be: a path goes on along the
+    longer path of its item that begins with it and has the largest share. `nodes` (N, L): the path
+    of each item, BELOW after its end; `rows`: the shares of the same items, R rows."""
     depth = nodes.shape[1]
     if not (nodes == BELOW).any():
         return nodes
     ends = (nodes != BELOW).sum(axis=1)  # (N,): at how many levels each path has a node
     lengths = (rows.paths != BELOW).sum(axis=1)
     own = nodes[rows.owners]
-    # the rows whose path begins with that of their item, and goes on
-    agrees = (own == rows.paths) | (np.arange(depth) >= ends[rows.owners][:, None])
-    further = agrees.all(axis=1) & (lengths > ends[rows.owners]) & (ends[rows.owners] > 0)
+    own_end = ends[rows.owners]
+    # (R,): the rows whose path begins with the path of their item, and is longer; an item with an
+    # empty path is answered by the root, and stays there
+    agrees = (own == rows.paths) | (np.arange(depth) >= own_end[:, None])
+    further = agrees.all(axis=1) & (lengths > own_end) & (own_end > 0)
     if not further.any():
         return nodes
     below = Shares(rows.owners[further], rows.paths[further], rows.shares[further])
@@ -138,12 +145,15 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
     has = first >= 0
     nodes = nodes.copy()
     nodes[has] = below.paths[first[has]]
+    # the longer path may end early itself
     return _extend_paths(rows, nodes)
 
 
 def leaf_counts(tree: LabelTree) -> list[Positions]:
-    """How many leaves lie below every node: an array (nodes of the level,) per level. A leaf is a
-    class below which is no other; what marks the unknown is no class, and counts nothing."""
+    """How many leaves lie below every node: an array (nodes of the level,) per level, the coarsest
+    first. A leaf is a class without classes below it; a node that stands for an unknown class is
+    none, and counts 0."""
+    # from the finest level up, so that the first array is always of the next finer level
     by_level: list[Positions] = []
     for level in range(tree.depth - 1, -1, -1):
         names = tree.names[level]
@@ -157,15 +167,15 @@ def leaf_counts(tree: LabelTree) -> list[Positions]:
 
 
 def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
-    """How much an answer says: 1 − log2 leaves / log2 F of the nodes (N, L) of paths, by the leaves
-    below a node and all F of the tree. 1 of a leaf, and of a node that the tree does not have; 0 of
-    the root, and BELOW the end of a path."""
+    """How much an answer at each of the `nodes` (N, L) of paths says, (N, L): 1 − log2 l / log2 F,
+    where l leaves are below the node and F in the tree. It is 1 at a leaf, and at a node that the
+    tree does not have; 0 at the root, and after the end of a path, where `nodes` is BELOW."""
     counts = leaf_counts(tree)
     whole = np.log2(max(int(counts[0].sum()), 2))  # of a tree of one leaf, no division by 0
     coverage = np.zeros(nodes.shape)
     for level, of_level in enumerate(counts):
         here = nodes[:, level]
-        leaves = np.ones(len(here))
+        leaves = np.ones(len(here))  # of a node that the tree does not have: as of a leaf
         in_tree = (here >= 0) & (here < len(of_level))
         leaves[in_tree] = np.maximum(of_level[here[in_tree]], 1)
         coverage[:, level] = np.where(here == BELOW, 0.0, 1 - np.log2(leaves) / whole)
@@ -176,18 +186,18 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     """Whether the nodes (N, L) of paths are right (N, L): 1, 0, or NaN, where nobody knows.
 
     Args:
-        nodes: of every item, BELOW the end of its path.
-        labels: every true path (E, L).
-        owners: whose path each is (E,).
-        known: to how many levels each is known (E,); of 0, nothing is.
+        nodes: of the path that answers for each item (N, L), BELOW after its end.
+        labels: the true paths (E, L), of which an item can have several, or none.
+        owners: the item of each true path (E,).
+        known: how many levels of each true path are known (E,), from the coarsest on.
     """
     depth = labels.shape[1]
     same = nodes[owners] == labels
     is_known = np.arange(1, depth + 1) <= known[:, None]
-    # a node is right where all above it are, too; of several true paths one is enough
+    # a node is right where all above it are, too; of several true paths one is enough, hence "or"
     right = np.zeros(nodes.shape, bool)
     np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
-    # below what is known, a path may be right where it is right as far as that
+    # below the known levels of a true path, a node may be right if all the known ones are equal
     so_far = np.cumprod(same | ~is_known, axis=1).astype(bool)
     perhaps = np.zeros(nodes.shape, bool)
     np.logical_or.at(perhaps, owners, so_far & ~is_known)

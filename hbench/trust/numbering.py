@@ -27,10 +27,11 @@ class Numbering:
     """The numbers of nodes by the names from the top to them, level by level."""
 
     def __init__(self, tree: LabelTree) -> None:
-        """`names`: of the nodes of each level by their numbers, of the tree first, to which those
-        of others are added; `_of_path`: the number of a node by the names from the top to it.
-        `_lacking`: the paths that no node has, and `_unknown`, in order, the first one of each
-        branch of them."""
+        """Starts with the nodes of the tree; `paths` adds others.
+
+        `names`: of each level, the names of its nodes in order of their numbers; `_of_path`: the
+        number of a node by the names from the top to it; `_lacking`: the added paths, which the
+        tree does not have; `_unknown`: the topmost path of each added branch, in order."""
         self.tree = tree
         self.names = [list(names) for names in tree.names]
         self._of_path: dict[Row, int] = {}
@@ -50,9 +51,9 @@ class Numbering:
         """The numbers of the nodes (R, L) on the paths `rows` of names, BELOW their end; names that
         the tree does not have get new numbers."""
         nodes = np.full((len(rows), self.tree.depth), BELOW, np.int32)
-        for number, row in enumerate(rows):
+        for at, row in enumerate(rows):
             for depth in range(1, len(row) + 1):
-                nodes[number, depth - 1] = self._number(row[:depth])
+                nodes[at, depth - 1] = self._number(row[:depth])
         return nodes
 
     def _number(self, path: Row) -> int:
@@ -64,7 +65,7 @@ class Numbering:
             found = self._of_path[path] = len(names)
             names.append(path[-1])
             self._lacking.add(path)
-            if path[:-1] not in self._lacking:  # else it goes on below one that is noted already
+            if path[:-1] not in self._lacking:  # else the top of its branch is noted already
                 self._unknown.append(path)
         return found
 

@@ -70,22 +70,23 @@ class RiskCoverage(NamedTuple):
     risk: Values
 
     def thinned(self, most: int) -> RiskCoverage:
-        """The same line with `most` points at most, evenly along it, both ends among them. Its
-        members are arrays (P,), of thresholds and of what comes of them."""
+        """The same curve with `most` of its P points at most, evenly chosen, both ends included."""
+        # iterating over this tuple gives its three arrays (P,), which are cut alike
         rows = np.unique(np.linspace(0, len(self.risk) - 1, most).astype(np.int64))
         return RiskCoverage(*(values[rows] for values in self))
 
 
 def outcome_at(judged: JudgedClimb, threshold: float | Values) -> Outcome:
-    """What comes of answering down to the deepest node whose mass reaches a threshold, or one for
-    each item (N,)."""
+    """What comes of answering with the deepest node whose mass reaches a threshold: one for all
+    items, or one for each item (N,)."""
     return outcome_of(judged, judged.climb.levels_at(threshold))
 
 
 def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
-    """What comes of answers at levels (N,), 1 … L, or 0, which says nothing: what share is said,
-    and right. `judged`: of every item's path, whether each node is right (N, L), and how much it
-    covers (N, L). Means of what is right are over the items whose truth is known."""
+    """What comes of answering N items at the `levels` (N,), 1 … L, or 0, which says nothing.
+
+    `judged`: of the nodes on every item's path, whether each is right (N, L), and how much it
+    covers (N, L). Shares that are right are among the items whose truth is known."""
     _, right, coverage = judged
     answers = answers_of(levels, right)
     is_right = np.where(levels == 0, 1.0, answers)  # to say nothing is not wrong
@@ -96,11 +97,11 @@ def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
         for level in range(1, right.shape[1] + 1)
     )
     return Outcome(
-        _mean((levels > 0).astype(np.float64)),
-        _mean(answers),
-        1 - _mean(is_right),
-        _mean(covered[np.arange(len(levels)), levels]),
-        by_level,
+        said=_mean((levels > 0).astype(np.float64)),
+        right_of_said=_mean(answers),
+        risk=1 - _mean(is_right),
+        coverage=_mean(covered[np.arange(len(levels)), levels]),
+        by_level=by_level,
     )
 
 
@@ -114,42 +115,53 @@ def curve_of(judged: JudgedClimb) -> RiskCoverage:
     """Risk against coverage at every threshold at which an answer changes, from ∞ down. `judged`:
     the paths of N items with their masses, whether each node is right (N, L), NaN where nobody
     knows, and how much it covers (N, L)."""
+    reach, *changes = _changes_of_answers(judged)
+    # running sums of the changes, at the last of equal thresholds; the cut is for no threshold
+    order = np.argsort(-reach, kind="stable")
+    falling = reach[order]
+    last = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])
+    wrong, counted, covered = (np.cumsum(each[order])[last] for each in changes)
+    items = len(judged.right)
+    # the first two are sums of −1, 0 and 1: whole numbers, but for rounding. The risk where no
+    # item is judged is 0
+    risk = np.round(wrong) / np.maximum(items + np.round(counted), 1)
+    # at a threshold of ∞ every answer is the root: nothing is covered, and nothing wrong
+    return RiskCoverage(
+        thresholds=np.concatenate([[np.inf], falling[last]]),
+        coverage=np.concatenate([[0.0], covered / max(items, 1)]),
+        risk=np.concatenate([[0.0], risk]),
+    )
+
+
+def _changes_of_answers(judged: JudgedClimb) -> tuple[Values, Values, Values, Values]:
+    """How three sums over items change where an answer moves down to a node, for all E nodes of all
+    paths: the threshold of each (E,), and what is added there to the wrong answers, to the judged
+    answers, and to the coverage, (E,) each.
+
+    As the threshold falls, an item's answer goes from the root down its path, node by node. At the
+    root an item is judged, and right; at a node of which nobody knows whether it is right, it is
+    not judged. `judged`: as of `curve_of`.
+    """
     climb, right, coverage = judged
-    # (N, L): the threshold from which on downwards an item is answered by a node
-    reach = climb.reach
     some = climb.nodes != BELOW
-    # what an item counts changes where the threshold reaches a node: at the root it is judged, and
-    # right; at a node of which nobody knows, it is not judged
     known = ~np.isnan(right)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)[some]
     counted = np.diff(np.where(known, 1.0, 0.0), prepend=1.0, axis=1)[some]
     covered = np.diff(coverage, prepend=0.0, axis=1)[some]
-
-    # running sums of these changes, at the last of equal thresholds
-    order = np.argsort(-reach[some], kind="stable")
-    falling = reach[some][order]
-    at = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])
-    sums = [np.cumsum(each[order])[at] for each in (wrong, counted, covered)]
-    items = len(right)
-    # sums of changes between 0 and 1 are whole numbers, but for rounding; a risk of no item is 0
-    risk = np.round(sums[0]) / np.maximum(items + np.round(sums[1]), 1)
-    return RiskCoverage(
-        np.concatenate([[np.inf], falling[at]]),
-        np.concatenate([[0.0], sums[2] / max(items, 1)]),
-        np.concatenate([[0.0], risk]),
-    )
+    return climb.reach[some], wrong, counted, covered
 
 
 def area_under(curve: RiskCoverage) -> float:
     """hAURC, the area under the curve of risk (wrong answers) against coverage (how fine answers
     are) over all thresholds, by trapezoids; smaller is better."""
     widths = np.diff(curve.coverage)
-    return float((widths * (curve.risk[1:] + curve.risk[:-1]) / 2).sum())
+    heights = (curve.risk[1:] + curve.risk[:-1]) / 2
+    return float((widths * heights).sum())
 
 
 class Reliability(NamedTuple):
-    """Of the nodes of one level whose mass lies in a bin: `low` and `high`, how many items, their
-    mean mass, and the share that is right; NaN of none."""
+    """The items whose node at one level has a mass in a bin, from `low` to `high`: how many `items`
+    they are, their mean `mass`, and the share whose node is `right`; NaN where there are none."""
 
     low: float
     high: float
@@ -159,21 +171,21 @@ class Reliability(NamedTuple):
 
 
 def reliability_of(masses: Values, right: Values) -> tuple[Reliability, ...]:
-    """How well masses say how often answers are right: for ten bins of equal width, the mean of the
-    `masses` (N,) in it beside that of `right` (N,): 1, 0, or NaN where nobody knows. The last bin
-    has the mass 1 in it."""
+    """How well masses say how often answers are right: a `Reliability` for each of ten bins of mass
+    of equal width. `masses` (N,): of one node of each item; `right` (N,): whether that node is, 1,
+    0, or NaN where nobody knows, which counts in no bin. A mass of 1 is in the last bin."""
     known = ~np.isnan(right)
-    at = np.minimum((masses * BINS).astype(np.int64), BINS - 1)
+    bins = np.minimum((masses * BINS).astype(np.int64), BINS - 1)
     rows = []
     for number in range(BINS):
-        here = known & (at == number)
+        here = known & (bins == number)
         rows.append(
             Reliability(
-                number / BINS,
-                (number + 1) / BINS,
-                int(here.sum()),
-                _mean(masses[here]),
-                _mean(right[here]),
+                low=number / BINS,
+                high=(number + 1) / BINS,
+                items=int(here.sum()),
+                mass=_mean(masses[here]),
+                right=_mean(right[here]),
             )
         )
     return tuple(rows)

@@ -20,19 +20,22 @@ def in_first_half(units: Positions) -> NDArray[np.bool_]:
     """Whether the unit of each item (N,), such as its class, is in the first of two halves of the
     units; the same ones each time."""
     different, of_item = np.unique(units, return_inverse=True)
-    return _chosen(different, len(different) // 2, "")[of_item.ravel()]
+    return _chosen(different, len(different) // 2, salt="")[of_item.ravel()]
 
 
 def part_of_units(units: Positions, share: float) -> NDArray[np.bool_]:
     """Whether the unit of each item (N,), such as its class, is in a share (0 … 1) of the units;
     the same ones each time, but others than of `in_first_half`."""
     different, of_item = np.unique(units, return_inverse=True)
-    return _chosen(different, round(share * len(different)), "calibrate ")[of_item.ravel()]
+    # another salt, another order of the units: the part is independent of the halves
+    number = round(share * len(different))
+    return _chosen(different, number, salt="calibrate ")[of_item.ravel()]
 
 
 def _chosen(units: Positions, number: int, salt: str) -> NDArray[np.bool_]:
-    """Which of different units (G,) are the first `number` of them in the order of their digests,
-    which is as good as random, but the same each time; `salt`: another text, another order."""
+    """Whether each of G different units (G,) is among the first `number` in the order of their
+    digests, which is as good as random, but the same each time. `salt`: text before each unit in
+    its digest; another text gives another order."""
     digests = [hashlib.sha256(f"{salt}{unit}".encode()).digest() for unit in units.tolist()]
     order = sorted(range(len(digests)), key=digests.__getitem__)
     first = np.zeros(len(digests), bool)

@@ -25,8 +25,9 @@ MOST_UNITS = 10**7  # beyond which no number of units is said to do
 
 
 class Promise(NamedTuple):
-    """What a threshold promises: `threshold`, inf where nothing passed; `units`, how many were
-    there; `needed`, how many equal ones without any error would do."""
+    """A threshold, and on how much its promise rests: `threshold`, inf where none passed the test;
+    `units`, on how many it was tested; `needed`, how many would do that weigh the same and have no
+    error."""
 
     threshold: float
     units: int
@@ -38,14 +39,16 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     right.
 
     Args:
-        climb: of the items calibrated on.
-        right: whether each of their nodes is (N, L), NaN where nobody knows.
-        units: of every item (N,), what varies: items of one are right or wrong together.
+        climb: of the N items calibrated on.
+        right: whether each node on an item's path is right (N, L), NaN where nobody knows.
+        units: the unit of every item (N,), such as its class: items of one unit tend to be right
+            or wrong together, so units are what the bound counts.
         target: more than 0 and less than 1.
     """
     needed = units_needed(target)
-    units = np.unique(units, return_inverse=True)[1].ravel()
-    number = int(units.max(initial=-1)) + 1
+    different, units = np.unique(units, return_inverse=True)
+    units = units.ravel()  # (N,): numbered 0 … number − 1; some versions of numpy add a dimension
+    number = len(different)
     answers = _answers_at_thresholds(climb, right, units)
     first = _first_threshold(answers, target)
     if first is None:
@@ -64,14 +67,15 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
 
 
 def units_needed(target: float) -> int:
-    """How many equal units without any error a target needs.
+    """How many units a target needs at least, if all weigh the same and none has an error.
 
     >>> units_needed(0.95), units_needed(0.9)
     (65, 32)
     """
-    # by doubling, then by halving: the bound falls with the number of units
+    # by doubling, then by halving: the bound falls with the number of units. A target near 1 would
+    # double for ever without MOST_UNITS
     low, high = 1, 2
-    while bound_without_errors(high) > 1 - target and high < MOST_UNITS:  # for a target near 1
+    while bound_without_errors(high) > 1 - target and high < MOST_UNITS:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
@@ -83,8 +87,8 @@ def units_needed(target: float) -> int:
 
 
 def said_at(climb: Climb, right: Values, threshold: float | Values) -> Values:
-    """Whether each answer at a threshold, one of all items or of each (N,), is right, (N,): NaN
-    where nothing is said, or nobody knows."""
+    """Whether each item's answer at a threshold is right, (N,): 1, 0, or NaN where nothing is said,
+    or nobody knows. `threshold`: one for all items, or one for each item (N,)."""
     return answers_of(climb.levels_at(threshold), right)
 
 
@@ -96,8 +100,11 @@ def answers_of(levels: Positions, right: Values) -> Values:
 
 
 class _Answers(NamedTuple):
-    """How answers change where the threshold falls: at the `tried` (T,) number `at` (E,), a unit
-    `of` (E,) says `said` (E,) more, of which `wrong` (E,) are wrong."""
+    """How the answers of `units` many units change as the threshold falls, in E changes.
+
+    `tried` (T,): the thresholds, falling. Of each change: `at` (E,), the number of its threshold
+    in `tried`; `of` (E,), its unit; `said` (E,), how many more answers the unit gives there;
+    `wrong` (E,), how many more of its answers are wrong."""
 
     tried: Values
     at: Positions
@@ -107,11 +114,13 @@ class _Answers(NamedTuple):
     units: int
 
     def by_unit(self, first: int = 0) -> Iterator[tuple[Values, Values, Values]]:
-        """Some thresholds (n,) at once, from number `first` on, with what each of the G units says
-        there, and what of it is wrong, (n, G) each. Every change has the number of its threshold,
-        `at`, its unit, `of`, and how it changes both, `said` and `wrong`; `tried`: the thresholds.
+        """Yield the thresholds from number `first` on, some (n,) at a time, and with them how many
+        answers each of the G units gives there, and how many of those are wrong, (n, G) each.
+
+        Every change has the number of its threshold, `at`, its unit, `of`, and what it adds to
+        either number, `said` and `wrong`; `tried` (T,): all thresholds, falling.
         """
-        # at each threshold an item says more than at the one before: running sums by unit
+        # (2, G): how many answers are said, and wrong, at the last threshold gone through
         totals = np.zeros((2, self.units))
         for start in range(0, len(self.tried), AT_ONCE):
             here = (self.at >= start) & (self.at < start + AT_ONCE)
@@ -123,19 +132,20 @@ class _Answers(NamedTuple):
             changes = np.stack(more).reshape(2, len(some), self.units)
             sums = np.asarray(np.cumsum(changes, axis=1) + totals[:, None], np.float64)
             totals = sums[:, -1]
+            said, wrong = sums
             # thresholds before `first` are gone through for their sums, and not given
             skipped = max(first - start, 0)
             if skipped < len(some):
-                yield some[skipped:], sums[0, skipped:], sums[1, skipped:]
+                yield some[skipped:], said[skipped:], wrong[skipped:]
 
 
 def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _Answers:
     """How the answers of items change as the threshold falls, at STEPS thresholds at most.
 
     `right` (N, L): whether each node on an item's path is right, NaN where nobody knows; `units`
-    (N,): of the items. An item is counted from the first node of known truth that it reaches.
+    (N,): the unit of each item. An item is counted while its answer is a node of known truth.
     """
-    # (N, L): the highest threshold at which a node is said; it falls along the path
+    # (N, L): the highest threshold at which a node, or one below it, is said; falls down the path
     reach = climb.reach
     is_node = climb.nodes != BELOW
     falling = np.unique(reach[is_node])[::-1]
@@ -143,17 +153,18 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     every = np.sort(reach[is_node])[::-1]
     step = max(1, -(-len(every) // STEPS))  # rounded up, so that there are no more than STEPS
     tried = np.unique(every[step - 1 :: step])[::-1]
-    # the lowest is always among them: there every answer is said. Fewer than STEPS were taken then,
-    # for the last full step ended above it
+    # the lowest threshold, at which every answer is said, is always tried. Where it was not taken,
+    # the last full step ended above it, so that it is not one more than STEPS
     if len(falling) and (not len(tried) or tried[-1] > falling[-1]):
         tried = np.append(tried, falling[-1])
 
-    # the first of the thresholds, which fall, that a node reaches
+    # (N, L): the number of the first tried threshold at which a node is said; both are negated,
+    # for searchsorted wants rising numbers
     at = np.searchsorted(-tried, -reach, side="left")
     known = ~np.isnan(right)
-    # what changes from each node to the next below: an answer there takes the place of one above.
-    # +1 where the truth becomes known, −1 where it is unknown again below a known node: an item
-    # whose answer nobody can judge is not counted
+    # (N, L) each: what changes when an item's answer moves to this node from the node above it.
+    # `said` is +1 where the truth becomes known, −1 where it is unknown again below a known node:
+    # an item whose answer nobody can judge is not counted
     said = np.diff(np.where(known, 1.0, 0.0), prepend=0.0, axis=1)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)
     owners = np.broadcast_to(units[:, None], reach.shape)
@@ -163,16 +174,18 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
 
 
 def _first_threshold(answers: _Answers, target: float) -> int | None:
-    """The number of the threshold at which the sequence begins, by what is said alone: the first
-    at which so many units speak that they would do with ROOM for errors; if there is none, the one
-    at which most speak; None where these would not do without an error."""
+    """The number of the threshold at which the sequence of tests begins, by what is said alone.
+
+    It is the first at which enough units have answers to pass the test with ROOM for errors; if
+    there is none, the one at which most have answers; None if even those units would not pass
+    without an error."""
     most = 0.0
     found = None
-    number = 0
+    number = 0  # of the threshold
     for _, said, _ in answers.by_unit():
-        for of_units in said:
+        for of_units in said:  # (G,): how many answers each unit gives at this threshold
             total = of_units.sum()
-            # how many units of equal share say as much as these
+            # the number of units with equally many answers that would be as good as these
             effective = total**2 / (of_units**2).sum() if total else 0.0
             bound = bound_without_errors(effective)
             if bound <= ROOM * (1 - target):
