@@ -52,9 +52,11 @@ class LossBatch(NamedTuple):
         )
 
     def listed(self, block: slice = slice(None)) -> Tensor | None:
-        """Mark the references that are paired with a query, bool (b, N); None if all are.
+        """Mark the references that are paired with each query of the block, bool (b, N); None if
+        all are.
 
-        With partial labels, those are the references of known level, and the query itself.
+        With partial labels, a query is paired with itself and with every reference whose level,
+        the depth to which both labels agree, is known.
         """
         if self.partial:
             return ~unknown_pairs(self.labels[block], self.ref_labels) | self.is_self(block)
@@ -70,15 +72,15 @@ class LossBatch(NamedTuple):
         return mask[block]
 
     def same_class(self, block: slice = slice(None)) -> Tensor:
-        """Mark the references of a query's finest class, bool (b, N), itself too; two unknown
-        classes, −1, are not the same.
+        """Mark the references of the finest class of each query, bool (b, N), the query itself
+        too; two unknown classes, −1, are not the same.
         """
         fine = self.labels[block, -1, None]
         return (fine == self.ref_labels[None, :, -1]) & (fine != -1)
 
     def split_pairs(self, block: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Mark the fine positives of every query, without itself, and its negatives: two bool (b,
-        N).
+        """Mark the positives of each query, by its finest class and without the query itself, and
+        its negatives: two bool (b, N).
         """
         same = self.same_class(block)
         others = ~self.is_self(block)
@@ -92,7 +94,7 @@ class LossBatch(NamedTuple):
         return self._replace(labels=self.labels[:, :level], ref_labels=self.ref_labels[:, :level])
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return the arguments that make a loss of this batch."""
+        """Return the arguments with which a loss is called on this batch."""
         among_themselves = self.ref_embeddings is self.embeddings
         # with pairs the order is that of pytorch-metric-learning (`batch_of_arguments`)
         if self.pairs is not None:
@@ -104,13 +106,13 @@ class LossBatch(NamedTuple):
 
 
 def uncompiled(method: MethodT) -> MethodT:
-    """Run a method of a loss as it is inside of torch.compile, too: it looks at the labels with
-    numpy, and its kernels are compiled already. torch's compiler, which takes a second to import,
-    is loaded only if it runs."""
+    """Keep a method of a loss from being compiled by torch.compile, which could not: the method
+    looks at the labels with numpy, and its kernels are compiled already."""
 
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
         """The method, out of the compiler's sight."""
+        # `disable` loads torch's compiler, which takes a second: only where that runs already
         if torch.compiler.is_compiling():
             return torch.compiler.disable(method)(*arguments, **options)
         return method(*arguments, **options)
@@ -185,10 +187,11 @@ class BatchLoss(nn.Module):
             self.labels_checked = True
         value = self.compute(batch._replace(partial=self.partial))
         # Comparisons with NaN are false, so that a loss could be finite where its gradient is not.
-        # Zero times the sum of the vectors is 0, or NaN if one of them is not finite, and adding it
-        # does not make the host wait for the device.
-        # batch[0:3:2] are the embeddings and those of the references
-        inputs = (batch.embeddings,) if batch.ref_embeddings is batch.embeddings else batch[0:3:2]
+        # Zero times the sum of the vectors is 0, or NaN if one of them is not finite. Adding that
+        # to the loss, unlike a look at the vectors, does not make the host wait for the device.
+        inputs = [batch.embeddings]
+        if batch.ref_embeddings is not batch.embeddings:
+            inputs.append(batch.ref_embeddings)
         for vectors in inputs:
             value = value + vectors.detach().sum(dtype=torch.float32).mul(0)
         return value
@@ -213,9 +216,10 @@ def require_positive(**values: float) -> None:
 
 
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Mark the pairs of unknown level, bool (B, N): labels (B, L) and (N, L), coarse to fine, that
-    agree until one of them ends, in −1; from there on they may agree or not.
+    """Mark the pairs of unknown level, bool (B, N), of labels (B, L) and (N, L), coarse to fine:
+    those of a pair agree until one of them ends, in −1, and nobody knows whether they agree there.
     """
+    # bool (B, N) each: whether the labels agree in all columns so far, and what is returned
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
     unknown = torch.zeros_like(agree)
     for column in range(labels.shape[1]):
@@ -378,16 +382,20 @@ class _BlockSum(torch.autograd.Function):
     def forward(
         ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum
     ) -> Tensor:
-        """Sum the blocks, and compute the gradients along with them: the scores of a block are
-        there only now, and keeping all of them is what this function avoids. `references`: None
-        where the embeddings are ranked among themselves; `function`: gives the sum of a block, by
-        its scores."""
+        """Sum the blocks, and compute the gradients along with them: the scores (b, N) of a block
+        exist only now, for keeping all of them is what this function avoids.
+
+        `embeddings` (B, D); `references` (N, D), or None where the embeddings rank themselves;
+        `function`: gives the sum of a block, by its scores."""
         ranked = embeddings if references is None else references
-        needs_grad = ctx.needs_input_grad[:2]
+        needs_grad = ctx.needs_input_grad[:2]  # of embeddings and references
         total = embeddings.new_zeros(())
-        # one block holds all pairs: its gradient is written once, and nothing is added up
+        # whether one block holds all pairs: then its gradient is the whole one, and is not added
+        # to zeros
         whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
-        grads = [  # of the embeddings in both of their roles, or of them and of the references
+        # of the embeddings, (B, D), then of the references, (N, D); without references the first
+        # one is for both roles of the embeddings
+        grads = [
             _zeros_for(tensor, written=not whole) if needed else None
             for tensor, needed in zip((embeddings, ranked), needs_grad, strict=True)
         ]
@@ -405,6 +413,7 @@ class _BlockSum(torch.autograd.Function):
                 to_ranked = grads[0] if references is None else grads[1]
                 if to_ranked is not None and not whole:
                     to_ranked.addmm_(slope.T, embeddings[block])
+        # each gradient with its input, which `_FirstOrder` needs
         inputs = (
             tensor
             for tensor, needed in zip((embeddings, references), needs_grad, strict=True)
@@ -416,8 +425,10 @@ class _BlockSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients, which `forward` has computed, times that of the total; None for inputs
-        that need none, and for the last argument. Saved are the gradients, then as many inputs."""
+        """The gradients to the three arguments of `forward`, which has computed those of the total
+        already: they are multiplied by the gradient of the total, `upstream[0]`, a scalar. None
+        for an input that needs no gradient, and for the function."""
+        # `forward` has saved the gradients that are needed, and then as many inputs
         half = len(ctx.saved_tensors) // 2
         scaled = iter(
             _FirstOrder.apply(grad * upstream[0], source)

@@ -41,11 +41,12 @@ MOST_ITEMS = 1 << 24  # columns that fit into a key next to score and level
 
 
 class SortedLists(NamedTuple):
-    """Q lists by rank: column, score, level and exp((score − highest)/τ + SPAN) of every item (Q,
-    N); the last are empty (Q, 0) where no sigmoid is asked for.
+    """Q lists with their items in order of rank: `columns`, `scores` and `levels` (Q, N) of the
+    items, and `exponentials`, exp((score − highest)/τ + SPAN), which are (Q, N), or empty (Q, 0)
+    where no sigmoid is asked for.
 
-    `places` (Q,) are the places of the lists' first positives among all P positives, which lie
-    query by query; `relevance` (Q, L+1) is that of the levels; `weights` (Q, L+1, L+2) are what an
+    `places` (Q,): the place of each list's first positive among all P positives, which lie query
+    by query; `relevance` (Q, L+1): of each level in each list; `weights` (Q, L+1, L+2): what an
     item j weighs for a positive k, by level of k and level of j, where L+1 is outside of the list.
     """
 
@@ -72,11 +73,11 @@ class StepShape(NamedTuple):
 
 
 def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
-    """Make lists, compiled ones for finite float32 scores on a CPU; other scores need the general
-    code, which keeps NaN and ∞. `levels` (Q, N): of the items; `depth`: L. A column takes 24 bits
-    of a key, hence MOST_ITEMS."""
-    # a sum is finite only where all scores are; where that of finite ones overflows, the general
-    # code gives the same
+    """Make lists of scores (Q, N): compiled ones for finite float32 scores on a CPU, of fewer than
+    MOST_ITEMS columns, since a column takes 24 bits of a key. Other scores need the general code,
+    which keeps NaN and ∞. `levels` (Q, N): of the items; `depth`: L."""
+    # The sum is finite only if all scores are. The sum of finite scores can overflow, too: then
+    # the general code is slower, but gives the same
     fits = (
         scores.device.type == "cpu"
         and scores.dtype == torch.float32
@@ -145,17 +146,19 @@ class CompiledLists(Lists):
 
     def _rows(self, positives: Positives, table: Tensor) -> SortedLists:
         """The lists for the kernels, in order of rank and without exponentials; table (Q, L+1,
-        L+1): the weight of an item of one level for a positive of another. `by_rank`,
-        `sorted_scores`, `sorted_levels` (Q, N): columns, scores and levels in that order."""
+        L+1): what an item weighs for a positive, by level of the positive and of the item.
+        `by_rank`, `sorted_scores`, `sorted_levels` (Q, N): columns, scores and levels by rank."""
         # positives are in order of queries: where those of each query begin
         places = np.searchsorted(positives.query.numpy(), np.arange(len(table)))
-        by_rank = (
-            self.by_rank.numpy(),
-            self.sorted_scores,
-            self.sorted_levels,
-            np.empty((len(table), 0)),
+        return SortedLists(
+            columns=self.by_rank.numpy(),
+            scores=self.sorted_scores,
+            levels=self.sorted_levels,
+            exponentials=np.empty((len(table), 0)),
+            places=places,
+            relevance=positives.table.numpy(),
+            weights=with_outside(table).numpy(),
         )
-        return SortedLists(*by_rank, places, positives.table.numpy(), with_outside(table).numpy())
 
 
 class _CompiledSums(torch.autograd.Function):
@@ -166,22 +169,25 @@ class _CompiledSums(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, rows: SortedLists, shape: StepShape, positives: int
     ) -> Tensor:
-        """The sums (P,) of `positives` many positives; their slopes are kept for the gradient."""
-        sums = np.zeros((2, positives))  # values and slopes
-        _by_threads(lambda part: step_sums(part, shape, sums), rows)
+        """The sums (P,) of all P positives; their slopes are kept for the gradient. `scores` (Q,
+        N): what the sums are differentiated in, by column; `rows`: the same scores by rank;
+        `positives`: P."""
+        both = np.zeros((2, positives))  # the kernel writes sums and slopes
+        _by_threads(lambda part: step_sums(part, shape, both), rows)
+        sums, slopes = both
         ctx.rows = rows
         ctx.shape = shape
-        ctx.slopes = sums[1]
-        return torch.from_numpy(sums[0]).to(scores)
+        ctx.slopes = slopes
+        return torch.from_numpy(sums).to(scores)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient to the scores (Q, N), from that of the sums, `upstream[0]` (P,); None for
-        what is no tensor of scores."""
+        the three arguments of `forward` that are no tensors."""
         of_sums = upstream[0].double().numpy()
-        # (2, P): of each sum, and what of it reaches the positive's own score; a slope was kept as
-        # −slope in s_k
+        # (2, P): the gradient of each sum, and what of it reaches the positive's own score s_k:
+        # the sum falls where s_k rises, and the slopes were kept without that sign
         factors = np.stack([of_sums, -of_sums * ctx.slopes])
         gradient = np.empty(ctx.rows.scores.shape, np.float32)
         _by_threads(lambda part, to: step_slopes(part, ctx.shape, factors, to), ctx.rows, gradient)
@@ -189,20 +195,24 @@ class _CompiledSums(torch.autograd.Function):
 
 
 def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
-    """Compute the numbers of a step; beyond its reach, the sum of the sigmoids of all items is
-    below float32's precision: `items` times e^(−reach/τ) is e^(−17), or 4·10⁻⁸.
+    """Compute the numbers of a step in a list of `items` many items.
+
+    The reach is so large that the sigmoids of all items beyond it sum to less than the precision of
+    float32: `items` times e^(−reach/τ) is e^(−17), or 4·10⁻⁸.
     """
     reach = step.tau * (math.log(max(2, items)) + 17)  # 2: of no items there is no logarithm
-    if isinstance(step, Sigmoid):  # it has no straight part: that begins where all is in reach
-        return StepShape(step.tau, reach, 0.0, 1.0, 0.0, reach)
-    beyond = 1 / (1 + math.exp(-step.delta / step.tau)) + step.start + step.jump
+    if isinstance(step, Sigmoid):
+        # a sigmoid has no straight part: 1 takes its place, from where the sigmoid is as good as 1
+        return StepShape(tau=step.tau, delta=reach, rho=0.0, beyond=1.0, start=0.0, reach=reach)
+    sigmoid_at_delta = 1 / (1 + math.exp(-step.delta / step.tau))
+    beyond = sigmoid_at_delta + step.start + step.jump
     return StepShape(step.tau, step.delta, step.rho, beyond, step.start, reach)
 
 
 def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any]) -> None:
-    """Call work(part of the rows, parts of the other arrays by list) on as many threads as torch
-    uses. `rows`: Q lists, of which each thread gets neighbours; `more`: arrays of Q rows, cut
-    alike. A kernel writes to the places of its own lists alone.
+    """Call work(part of the lists, the same part of each array in `more`) on as many threads as
+    torch uses. `rows`: Q lists, which are cut into one run of neighbours for each thread; `more`:
+    arrays of Q rows. Threads do not meet: a kernel writes only to the places of its own lists.
     """
     threads = min(torch.get_num_threads(), len(rows.scores))
     if threads < 2:
@@ -234,7 +244,8 @@ def pack(
             score = bits[row, column]
             level = np.uint64(levels[row, column])
             score = zero if score == sign else score  # −0 equals 0
-            # the bits of a float grow with its size: those above 0 are turned round
+            # The bits of a float grow with its absolute value. Below 0 they grow as the score
+            # falls, as they should, and begin with the sign; from 0 on all others are inverted
             descending = np.uint64(score if score & sign else score ^ ~sign)
             keys[row, column] = (
                 (descending << np.uint64(32)) | (level << np.uint64(24)) | np.uint64(column)
@@ -246,9 +257,9 @@ def pack(
 def list_positives(
     columns: Integers, levels: NDArray[np.uint8], relevance: NDArray[np.float32], to: Integers
 ) -> None:
-    """Write query, item and level (3, P) of the items of positive relevance (Q, L+1), list by list,
-    in order of rank. `columns`, `levels` (Q, R): the item at every rank of a query's list, and its
-    level.
+    """Write query, item and level, to (3, P), of the items whose level has a relevance above 0,
+    list by list, in order of rank. `columns`, `levels` (Q, N): the item at every rank of a query's
+    list, and its level; `relevance` (Q, L+1): of every level.
     """
     at = 0  # positives written so far
     for row in range(levels.shape[0]):
@@ -261,12 +272,13 @@ def list_positives(
 
 @compiled
 def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
-    """Write sums[place] = Σ_{j before k} weight of every positive k: as many items of each level as
-    stand before it, times what such an item weighs for a positive of its level."""
+    """Write sums[place] = Σ_{j before k} weight for every positive k, the `place`-th of all: by
+    level, the number of items before k times what one of them weighs for a positive of k's level.
+    """
     depth = rows.weights.shape[1]  # L + 1, the level of what is outside of a list
     for row in range(len(rows.scores)):
-        before = np.zeros(depth + 1)  # items of each level so far
-        place = rows.places[row]  # of the next positive, among all
+        before = np.zeros(depth + 1)  # (L+2,): how many items of each level have been passed
+        place = rows.places[row]  # of the next positive, among those of all lists
         for item in range(rows.levels.shape[1]):
             level = np.uint64(rows.levels[row, item])
             if level < depth and rows.relevance[row, level] > 0:
@@ -280,8 +292,9 @@ def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
 
 @compiled
 def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
-    """Write sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) of every positive k, and sums[1,
-    place] = −its slope in s_k.
+    """Write sums[0, place] = Σ_{j ≠ k} weight · step(s_j − s_k) for every positive k, the
+    `place`-th of all, and sums[1, place] = Σ_{j ≠ k} weight · step'(s_j − s_k), which is the slope
+    of the sum in s_k without its minus.
     """
     buffers = make_buffers(rows)
     for row in range(len(rows.scores)):
@@ -292,9 +305,9 @@ def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
 def step_slopes(
     rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]
 ) -> None:
-    """Write the gradient (Q, N) of Σ_place factors[0, place] · sum[place] in the scores, to the
-    items' columns; factors (2, P): what comes down to each positive's sum, and, in factors[1], its
-    part in s_k.
+    """Write to (Q, N) the gradient of Σ_place factors[0, place] · sum[place] in the scores, each
+    item's in its column. `factors` (2, P): the gradient of each positive's sum, and, in factors[1],
+    what of it comes to the positive's own score s_k, which is ready.
     """
     buffers = make_buffers(rows)
     gradient = np.empty(rows.scores.shape[1])  # of one list, by rank
@@ -323,11 +336,11 @@ def make_buffers(rows: SortedLists) -> OneList:
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
-    """Load one of the lists into the buffers; only weights for levels that have a relevance, for
-    items of others are no positives."""
+    """Load one of the lists into the buffers. Weights are loaded only as positives of a level with
+    a relevance see them, for no other level has positives."""
     levels = rows.levels[row]
     relevance = rows.relevance[row]
-    # what goes on behind the list, by LANES places, keeps weights of 0
+    # the LANES places of the buffers behind the list keep weights of 0
     buffers.exponential[: len(levels)] = rows.exponentials[row]
     for level in range(1, len(relevance)):
         if relevance[level] > 0:
@@ -356,7 +369,8 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
     first = 0  # of the window
     below = 0  # the first item whose score is below the positive's
     last = 0  # the end of the window
-    # (L+1,) each, by level of k: sums over items beyond δ; of weights over those not below k
+    # (L+1,) each, by level of k. Over the items more than δ above k: sums of weights, and of
+    # weights times scores; over all items not below k: sums of weights
     lines = np.zeros((3, len(one.relevance)))
     beyond, moment, above = lines
 
@@ -364,9 +378,9 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         level = np.int64(one.levels[item])
         score = one.scores[item]
         if level >= len(one.relevance) or one.relevance[level] <= 0:
-            continue
+            continue  # no positive
         centre = centred(one, score, shape.tau, centre)
-        passed = first
+        passed = first  # items from here to the new `first` leave the window for the line
         first = first_within(one.scores, score, first, shape.delta)
         last = first_within(one.scores, score, last, -shape.reach)
         for before in range(passed, first):
@@ -377,7 +391,8 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
             for other in range(len(above)):
                 above[other] += one.weight[other, below]
             below += 1
-        # filled up to whole lanes, with items of weight 0 or below the reach
+        # the end of the window, moved on to whole lanes: items there are below the reach, or are
+        # places behind the list, of weight 0
         parts = first + (last - first + LANES - 1) // LANES * LANES
         window = one.exponential[first:parts]
         weight = one.weight[level, first:parts]
@@ -387,7 +402,8 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         )
         # `start` for each item not below k, but for those on the line, which has it already
         jump = shape.start * (above[level] - beyond[level])
-        itself = one.weight[level, item] * (0.5 + shape.start)  # the window includes k
+        # the window includes k, whose step at a difference of 0 is ½ + start
+        itself = one.weight[level, item] * (0.5 + shape.start)
         sums[0, place], sums[1, place] = (
             value + line + jump - itself,
             slope / shape.tau + shape.rho * beyond[level],
@@ -397,19 +413,21 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
 
 @compiled_part
 def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Floats) -> None:
-    """Add step_slopes of one list to its `gradient` (N,) by rank; `factors` (2, P), as there.
+    """Add what `step_slopes` writes for one list to its `gradient` (N,), by rank; `factors` (2, P):
+    the gradient of each positive's sum, and what of it comes to the positive's own score.
 
-    The same windows as in `list_sums`. What a positive adds to the items beyond δ above it, where
-    the step is a line, is the same for all: it is noted where they end, and summed up at last.
+    The windows are those of `list_sums`. For the items more than δ above a positive the step is a
+    line, so that the positive adds the same to each of them, but for their weights: this is noted
+    at the place where those items end, and all such notes are summed up at last.
     """
     number = len(one.scores)
     place = one.place  # of the next positive, among those of all lists
     centre = one.scores[0] - SPAN * shape.tau  # around which the exponentials were made
     first = 0  # of the window, and its end
     last = 0
-    # by level of k: what applies to all items before a place
+    # (L+1, N+1): by level of k, what is added to all items before a place
     lines = np.zeros((len(one.relevance), number + 1))
-    one.work[:] = 0  # by level of k and item: the slopes of sigmoids
+    one.work[:] = 0  # (L+1, N) and more: by level of k and item, the slopes of sigmoids
 
     for item in range(number):
         level = np.int64(one.levels[item])
@@ -426,7 +444,8 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
         gradient[item] += factors[1, place]
         place += 1
 
-    # upwards: `line` sums up what the positives add of whose windows an item lies above
+    # up the list: `line` is the sum of the notes at places behind an item, hence of the positives
+    # more than δ below it. A positive of level 0 does not exist
     for other in range(1, len(one.relevance)):
         line = 0.0
         for item in range(number - 1, -1, -1):

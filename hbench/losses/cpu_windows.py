@@ -15,8 +15,8 @@ SPAN = 300.0
 
 
 class OneList(NamedTuple):
-    """A list by rank: `scores` and `levels` (N,), falling scores; the `place` of its first positive
-    among those of all lists; `relevance` (L+1,) of each level.
+    """A list by rank: `scores` and `levels` of its items (N,), by falling score; the `place` of its
+    first positive among those of all lists; `relevance` (L+1,) of each level.
 
     `exponential` (N + LANES,): e^((s − c)/τ) of the scores s, around a centre c. `weight` (L+1, N +
     LANES) are the weights of all items for the positives of every level, 0 in the last LANES;
@@ -42,13 +42,13 @@ def first_within(scores: Floats, score: float, start: int, beyond: float) -> int
 
 @compiled_part
 def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
-    """Return the centre of the exponentials; compute them anew around a positive that is too far
-    below it, before its own becomes 0. `score`: the positive's; `tau`: of the step; `centre`:
-    around which the exponentials are so far."""
+    """Return the centre of the exponentials. Where a positive is so far below it that its own
+    exponential would soon be 0, all are computed anew around the positive. `score`: the positive's;
+    `tau`: of the step; `centre`: the score around which the exponentials are so far."""
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
-        # those of scores far above are cut off, so that none is infinite: their sigmoid is 1 anyway
+        # exponents are bounded, so that no exponential is infinite: the sigmoid is 1 there anyway
         one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
     return score
 
@@ -61,8 +61,8 @@ def window_sums(
     addition.
 
     `exponential`, `weight` (n,), n a multiple of LANES = 4: e^((s − c)/τ) of the window's scores
-    around a centre c, and weights of 0 where it was filled up. `itself`: the same of the positive,
-    so that σ = e/(e + itself). `work` (2, n/4 or more): a buffer.
+    around a centre c, and its weights, 0 where the window was filled up. `itself`: the exponential
+    of the positive, so that σ = e/(e + itself). `work` (2, n/4 or more): a buffer.
     """
     size = len(weight) // LANES
     # e to h are the quarters of the exponentials, q to t those of the weights, a to d sigmoids

@@ -35,8 +35,8 @@ class LossEntry:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def refuse_unknown(self, name: str, params: Mapping[str, Any]) -> None:
-        """Raise ConfigError for a parameter that the loss does not have, or of another kind.
-        `name`: of the loss; `params`: by name."""
+        """Raise ConfigError for a parameter that the loss does not have, or whose value is of
+        another kind than its default. `name`: of the loss; `params`: values by name."""
         for parameter, value in params.items():
             if parameter not in self.parameters:
                 close = " or ".join(map(repr, closest(parameter, self.parameters)))
@@ -48,8 +48,8 @@ class LossEntry:
             _check_kind(name, parameter, value, self.parameters[parameter])
 
     def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with `params` in place of defaults; raises ConfigError for those it does
-        not have or cannot use.
+        """Build the loss with `params` in place of defaults; raises ConfigError for parameters that
+        the loss does not have or cannot use. `name`: of the loss, for its repr and for errors.
         """
         self.refuse_unknown(name, params)
         # `parameters`: {name: default}; REQUIRED marks those that have none
@@ -97,7 +97,8 @@ def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str,
 
 
 def _listing(known: Mapping[str, Any]) -> str:
-    """The parameters of a loss with their defaults, as an error lists them."""
+    """The parameters of a loss with their defaults, as an error lists them. `known`: {name:
+    default, or REQUIRED}."""
     return "one of " + ", ".join(
         name if default is REQUIRED else f"{name}={default!r}" for name, default in known.items()
     )

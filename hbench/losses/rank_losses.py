@@ -82,30 +82,33 @@ class RankLoss(BatchLoss):
         return total / defined.clamp(min=1)  # 0, and no NaN, of a batch without positives
 
     def levels(self, batch: LossBatch, block: slice) -> Tensor:
-        """Compute the levels (Q, N) of all items for a block of queries; L+1 for items outside of
-        their lists. `own_level`: from L to the level of the query itself in its list.
+        """Compute the levels (Q, N) of all items for a block of Q queries: how many labels they
+        share, from the coarsest on, or L+1 for an item outside of the query's list. `own_level`
+        gives, by the depth L, the level of a query itself in its own list.
         """
         depth = batch.labels.shape[1]
         listed = batch.listed(block)
         levels = shared_levels(batch.labels[block], batch.ref_labels)
         if listed is not None:  # some references are not in every list: mined pairs, or unknown
             levels = levels.masked_fill_(~listed, depth + 1)
-        # a loss decides what the query itself is: mostly outside, too, in released code a positive
+        # each loss chooses the level of the query itself: mostly L + 1, too, but as in the papers'
+        # released code it can be a positive
         return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """Compute the score of each query (Q,), and whether it has positives (Q,), from its scores
-        and the levels (Q, N), 0 … `depth`, depth + 1 outside of the list. `steps`: what stands in
-        for the step in a rank; `relevance`: of the levels; `split`: which items are more relevant
-        than a positive.
+        """Compute the score of each query (Q,), and whether it has positives (Q,), from the scores
+        and levels (Q, N) of its items: levels are 0 … `depth`, or depth + 1 outside of its list.
+        The loss's own `steps` stand in for the step in a rank, `relevance` is that of the levels,
+        and `split` says which items are more relevant than a positive.
         """
-        # with columns that a loss adds to its lists, as SupRank's mixed positives
-        columns = (scores, levels) if self.extra is None else self.extra(scores, levels, depth)
-        lists = cpu_kernel.make_lists(*columns, depth)
+        # some losses add columns to their lists, such as the mixed positives of SupRank's code
+        if self.extra is not None:
+            scores, levels = self.extra(scores, levels, depth)
+        lists = cpu_kernel.make_lists(scores, levels, depth)
         table = rank_sums.relevance_table(lists.counts, self.relevance)  # (Q, L+1)
         positives = lists.find_positives(table)
         ranked = lists, positives, self.split(table), self.steps
-        # H-rank costs as much as rank, and H-AP alone has it
+        # H-rank takes as long as rank, and only H-AP uses it
         h_rank = rank_sums.h_ranks(*ranked) if self.score is rank_scores.h_ap else None
         score = self.score(RankEstimates(lists, positives, rank_sums.ranks(*ranked), h_rank))
         return score, (lists.counts * table).sum(1) > 0
@@ -137,10 +140,11 @@ def suprank(
     offset: float | None = None,
     start: float = 0.5,
 ) -> RankSteps:
-    """The steps of SupRank: S of less relevant items (`steps.SupRank`, whose parameters these are);
-    the other items, and H-rank, keep the exact step.
+    """The steps of SupRank: the surrogate S for less relevant items (`steps.SupRank`, which takes
+    these parameters); for the other items, and in H-rank, the exact step.
     """
-    return RankSteps(SupRank(tau, rho, delta, offset, start), None, None, None)
+    surrogate = SupRank(tau, rho, delta, offset, start)
+    return RankSteps(less=surrogate, others=None, above=None, within=None)
 
 
 def suprank_with_h_rank(
@@ -155,10 +159,10 @@ def suprank_with_h_rank(
     gamma: float = 0.5,
     leak: float = 10.0,
 ) -> RankSteps:
-    """Like suprank; h_rank="linear" uses the piece-wise linear lower bound for more relevant items
-    in H-rank: `leak`·t for t ≤ 0, min(`beta`·t + `gamma`, 1) beyond. The others are as of
-    `suprank`."""
-    # None: the step itself, 1 from 0 on
+    """The steps of `suprank`, which takes the first five parameters; with h_rank="linear" the step
+    for more relevant items in H-rank is a piece-wise linear lower bound of the exact one: `leak`·t
+    for t ≤ 0, min(`beta`·t + `gamma`, 1) beyond."""
+    # the step for more relevant items in H-rank; None is the exact one
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:
         raise ConfigError("h_rank is unknown", expected=" or ".join(above), found=repr(h_rank))
@@ -169,9 +173,9 @@ def fine_label() -> Relevance:
     """Use relevance 1 for the fine level, 0 for the others."""
 
     def relevance(counts: Tensor) -> Tensor:
+        """The relevance of every level in every list, (Q, L+1): 1 in the last column, 0 elsewhere.
+        Of `counts` (Q, L+1) only shape, dtype and device are used."""
         # 1 … L+1 along the levels: the finest is the last
-        """The relevance of every level in every list, (Q, L+1), of `counts` (Q, L+1), of which only
-        the shape counts."""
         return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
 
     return relevance
@@ -180,8 +184,8 @@ def fine_label() -> Relevance:
 def graded(
     relevance: str | Relevance = "alpha", alpha: float = 1.0, weights: Sequence[float] | None = None
 ) -> Relevance:
-    """Look up a relevance by name, with α or weights per level, coarse to fine, if it takes them;
-    or use a function.
+    """Look up a relevance by name, with the exponent `alpha` or `weights` per level, coarse to
+    fine, if it takes them; a function is returned as it is.
     """
     if callable(relevance):
         return relevance
@@ -189,7 +193,8 @@ def graded(
     # `chosen` takes of these what the factory has a parameter for
     offered: dict[str, Any] = {"exponent": alpha}
     if weights is not None:
-        offered |= {"weights": weights, "values": weights}  # as the one or the other calls them
+        # some relevances call them weights, others values
+        offered |= {"weights": weights, "values": weights}
     return factory(**chosen(factory, offered))
 
 
@@ -221,8 +226,9 @@ def rank_loss(
     released: bool = False,
     mix_scores: bool = False,
 ) -> nn.Module:
-    """Make a rank loss; `released`: the query is a fine positive of its own list, and items are
-    compared by level. `mix_scores`: also rank mixtures of positives."""
+    """Make a rank loss of its three parts. `released`: as in the papers' released code, where the
+    query is a fine positive of its own list, and items are compared by level instead of by
+    relevance; `mix_scores`: also rank mixtures of positives."""
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
     # the query's own level in its list: L, the finest one, or L + 1, which is outside of the list
@@ -291,8 +297,8 @@ RANK_LOSSES: dict[str, RankRow] = {
 def rank_entry(row: RankRow) -> LossEntry:
     """Make the entry of a row: its parameters are those of its parts and of its module."""
     parts = (row.score, row.steps, row.relevance)
-    # the module takes what the parts build first; the rest are parameters of its own:
-    # {name: default}
+    # the module's first parameters take what the three parts build; the others, {name: default},
+    # become parameters of the loss
     options = dict(list(parameters_of(row.module).items())[len(parts) :])
     parameters = parameters_of(*parts) | options
 

@@ -29,9 +29,9 @@ Score = Callable[[RankEstimates], Tensor]
 
 
 def h_ap(ranked: RankEstimates) -> Tensor:
-    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3); AP for relevances 0 and 1
-    (Eq. 1). One value for each list, (Q,); 0 without a relevant item. `ranked`: the estimated ranks
-    of the positives of all lists, side by side."""
+    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3), which is AP where all
+    relevances are 0 or 1 (Eq. 1): one value for each list, (Q,); 0 without a relevant item.
+    `ranked`: the estimated ranks (P,) of the positives of all lists, list by list."""
     assert ranked.h_rank is not None
     sums = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
     total = (ranked.lists.counts * ranked.positives.table).sum(1)
@@ -48,7 +48,7 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
     )
     gains, best_first = table.sort(dim=1, descending=True)  # (Q, L+1): relevances, and their levels
     # the ideal list has the items of highest relevance first: each level takes a stretch of places
-    until = lists.counts.gather(1, best_first).cumsum(1).long()
+    until = lists.counts.gather(1, best_first).cumsum(1).long()  # (Q, L+1): where each one ends
     reached = discount[until]
     before = torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1)
     return (gains * (reached - before)).sum(1)
@@ -84,7 +84,7 @@ def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
             reached = sum_by_query(
                 torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists
             )
-            # min(k, number), and 1 of a query without positives, whose sum is 0
+            # divided by min(k, number); by 1 where a query has no positives, and its sum is 0
             total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
         return total / len(at)
 

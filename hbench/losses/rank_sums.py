@@ -47,7 +47,7 @@ class Lists:
     """
 
     def __init__(self, scores: Tensor, levels: Tensor, depth: int) -> None:
-        """Sorts the lists at once: `counts` and `by_rank` are what everything below goes by."""
+        """Sorts the lists at once, into `counts` and `by_rank`, by which ranks are computed."""
         self.scores = scores
         self.levels = levels.long()
         self.depth = depth
@@ -59,7 +59,8 @@ class Lists:
         Columns are put in order of level first, and then sorted by score stably: so of equal scores
         the lower level comes first, which is pessimistic, as the metrics are.
         """
-        # bincount would wait for a GPU. What is outside of a list, of level L + 1, is not counted
+        # level by level, since bincount would make the host wait for a GPU; items of level L + 1,
+        # which are outside of the list, are not counted
         counts = torch.stack(
             [(self.levels == level).sum(1) for level in range(self.depth + 1)], dim=1
         ).to(self.scores)
@@ -81,8 +82,8 @@ class Lists:
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
-        """Compute Σ_{j before k} table[q, level of k, level of j] of every positive k: (P,), no
-        gradient; table (Q, L+1, L+1): what an item of one level weighs for a positive of another.
+        """Compute Σ_{j before k} table[q, level of k, level of j] for every positive k of query q:
+        (P,), without a gradient. `table` (Q, L+1, L+1): what an item j weighs for a positive k.
         """
         column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
         # (P,): the place of every positive in its list, from 0
@@ -95,10 +96,11 @@ class Lists:
         exact = torch.float32 if table.device.type == "mps" else torch.float64
         result = torch.zeros_like(positives.relevance)
 
-        for level in range(1, table.shape[1]):  # of the positives; distractors have no sum
-            # the weights of all items up to each place, as a positive of this level weighs them
+        for level in range(1, table.shape[1]):  # of the positives; level 0 has none
+            # (Q, N): the sum of what all items up to each place weigh for a positive of this level
             so_far = weights[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
-            itself = table[positives.query, level, level]  # it is in its own running sum
+            # (P,): a positive's own weight, which is in the running sum at its place
+            itself = table[positives.query, level, level]
             result = torch.where(
                 positives.level == level, so_far[positives.query, place].to(itself) - itself, result
             )
@@ -111,7 +113,7 @@ class Lists:
 
         table (Q, L+1, L+1). The sums are differentiable in the scores, by the slope of the step.
         """
-        # columns by level: the items that weigh something for a positive lie side by side
+        # columns by level, so that the items that weigh something for a positive lie side by side
         by_level = sort_levels(self.levels, self.depth)
         pairs = _Pairs(self.levels, by_level, positives, with_outside(table), step)
         result: Tensor = _StepSums.apply(self.scores, pairs)
@@ -169,8 +171,8 @@ def split_by_relevance(table: Tensor) -> RelevanceSplit:
 
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
-    """Compare items by level, like the released code, even where relevances are inverted. `table`
-    (Q, L+1): relevances, of which only the shape counts."""
+    """Compare items by level, like the released code, even where a finer level has the smaller
+    relevance. `table` (Q, L+1): relevances, of which only the shape is used."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
@@ -203,8 +205,8 @@ def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: Rank
 
 
 def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """Compute H-rank(k) of every positive: float (P,), differentiable in the scores. Its own
-    relevance is what the sums over the others start with."""
+    """Compute H-rank(k) of every positive: float (P,), differentiable in the scores. It is the
+    relevance of k itself and sums over the items more relevant than k, and over the others."""
     # (Q, L+1, L+1): min(rel(k), rel(j)) by level of k and of j
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
@@ -219,10 +221,10 @@ def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: Ra
 def _sum_terms(
     start: Tensor, lists: Lists, positives: Positives, terms: list[tuple[Step | None, Tensor]]
 ) -> Tensor:
-    """Add to `start` (P,) the sums over items of each step, weighted by its table (Q, L+1, L+1).
+    """Add to `start` (P,), for each term, the sum of its step over items, weighted by its table.
 
-    Tables of the same step are added first: the sums are what takes time. `terms`: (step, table) of
-    each, None for the exact step.
+    Tables of the same step are added first, so that the sum, which takes the time, is made once.
+    `terms`: (step, table) of each; None is the exact step; a table is (Q, L+1, L+1).
     """
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
@@ -247,7 +249,8 @@ def with_outside(table: Tensor) -> Tensor:
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
     """Sort the columns of every list by level, by counting: int64 (Q, N). `depth`: L; level L + 1
     is what is outside of a list."""
-    # a column goes behind all of lower level, and behind those of its own level before it
+    # (Q, N): the place of each column: behind all columns of lower levels, and behind the columns
+    # of its own level that are before it
     place = torch.zeros_like(levels)
     before = torch.zeros_like(levels[:, :1])  # (Q, 1): the items of lower levels
     for level in range(depth + 2):
@@ -277,8 +280,8 @@ class _StepSums(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
-        """The sums (P,), one for each positive: its list is compared with it, and itself, which the
-        tiles hold, is taken off again."""
+        """The sums (P,), one for each positive k, over all items of its list; the term of k itself,
+        which the tiles hold, is taken off again."""
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout = pairs, _layout(pairs)
         positives = pairs.positives
@@ -293,8 +296,9 @@ class _StepSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient to the scores: each positive's rank depends on its own score and, with the
-        other sign, on those of all items it is compared with."""
+        """The gradient to the scores (Q, N), from that of the sums, `grads[0]` (P,): a sum rises
+        with the scores of the items that its positive is compared with, and falls as the score of
+        the positive itself rises."""
         (scores,) = ctx.saved_tensors
         # padding points behind the last positive, where the gradient is 0
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
@@ -313,11 +317,11 @@ class _StepSums(torch.autograd.Function):
 
 
 class Tile(NamedTuple):
-    """Some queries, their positives of one level, padded to equal numbers, and the items with a
-    weight for these.
+    """Some queries, their positives of one level, padded to equal numbers, and the items that weigh
+    something for these positives.
 
-    query (q,); item, place among the positives and `own` score of the positives (q, k); column,
-    score, weight of items (q, n).
+    `query` (q,): row of each query; of its positives (q, k): column `item`, `place` among all
+    positives, and `own` score; of the n items (q, n): `column`, `scores` and `weight`.
     """
 
     query: Tensor
@@ -330,9 +334,10 @@ class Tile(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The sizes of the tiles: `reach` (L,), items by level up to the last one with a weight for a
-    level's positives; `sizes`, the numbers of positives of every level and query (L, Q), also as
-    `number` on the device; `places` (P,), positives by level."""
+    """The sizes of the tiles. `reach` (L,): how many items, in order of level, end with the last
+    one that weighs something for positives of each level 1 … L; `sizes` (L, Q): how many positives
+    of each level every query has, as numbers on the host, and as the tensor `number` on the device;
+    `places` (P,): the positives in order of level."""
 
     reach: list[int]
     sizes: list[list[int]]
@@ -341,13 +346,13 @@ class _Layout(NamedTuple):
 
 
 def _layout(pairs: _Pairs) -> _Layout:
-    """Compute the sizes of all tiles, forward and backward, with one wait for the GPU."""
-    # levels (Q, N); by_level (Q, N): items in order of their level; table (Q, L+1, L+1): what an
-    # item of one level weighs for a positive of another
+    """Compute the sizes of all tiles, for forward and backward, with one wait for the GPU."""
+    # levels (Q, N), by column; by_level (Q, N): the columns in order of level; table (Q, L+1, L+2):
+    # what an item weighs for a positive, by level of the positive and of the item
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
     depth = table.shape[1] - 1
-    # positives of every level, from 1, and query, flat: level by level, query by query
+    # (L·Q,): how many positives each query has of each level from 1 on, level by level
     number = levels.new_zeros(depth * queries)
     number.index_add_(
         0, (positives.level - 1) * queries + positives.query, torch.ones_like(positives.level)
@@ -359,17 +364,20 @@ def _layout(pairs: _Pairs) -> _Layout:
         (table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)
     ]
     reach = torch.stack([torch.where(has_weight, column, 0).amax() for has_weight in weighs])
-    known = torch.cat([reach, number]).tolist()  # here the host waits, once
+    known = torch.cat([reach, number]).tolist()  # in one list: here the host waits
     sizes = [known[depth + level * queries :][:queries] for level in range(depth)]
 
     return _Layout(
-        known[:depth], sizes, number.view(depth, queries), positives.level.argsort(stable=True)
+        reach=known[:depth],
+        sizes=sizes,
+        number=number.view(depth, queries),
+        places=positives.level.argsort(stable=True),
     )
 
 
 def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
-    """Yield tiles that together hold every pair of non-zero weight; items are by level, the least
-    relevant first.
+    """Yield tiles that together hold every pair of a positive and an item with a weight other than
+    0. `scores` (Q, N), by column; items are in order of level, the least relevant first.
     """
     positives = pairs.positives
     sorted_levels = pairs.levels.gather(1, pairs.by_level)
@@ -387,7 +395,8 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
         for query, place in _padded(
             places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)
         ):
-            # a place behind the last positive is padding: it takes item 0, whose sums are cut off
+            # a place behind the last positive is padding: it stands for item 0 here, and what is
+            # summed for it is thrown away
             item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
             own = scores[query].gather(1, item)
             yield Tile(
@@ -404,25 +413,29 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
 def _padded(
     places: Tensor, number: Tensor, sizes: list[int], absent: int, most: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield queries (q,) with the places of their positives (q, k), q·k ≤ most unless q = k = 1,
-    filled up with `absent`.
+    """Yield queries (q,) with the places of their positives (q, k), filled up with `absent`; q·k is
+    at most `most`.
 
     Queries with similar numbers of positives share a tile, so that there is little padding.
-    `places` (P',): of one level's positives, query by query; `number` (Q,): how many each query
-    has; `sizes` is `number` on the host.
+    `places` (P',): of the positives of one level, query by query; `number` (Q,): how many each
+    query has; `sizes`: the same numbers on the host.
     """
-    # where the places of each query begin, and the queries, those with most positives first
+    # (Q,) each: where the places of each query begin; the queries, most positives first
     first = number.cumsum(0) - number
     larger = number.argsort(descending=True, stable=True)
     padded = torch.nn.functional.pad(places, (0, 1), value=absent)
+    # how many positives each query has that has any, in the order of `larger`
     wide = sorted((size for size in sizes if size), reverse=True)
 
     start = 0
     while start < len(wide):
-        end = start + max(1, most // wide[start])  # the first has most: as many fit as of its size
+        # the first query of a tile has most positives: the tile takes as many queries as would fit
+        # if all had so many
+        end = start + max(1, most // wide[start])
         query = larger[start : min(end, len(wide))]
-        # more than once only for a single query with more positives than a tile holds
+        # more than one round only for a single query with more positives than a tile holds
         for begin in range(0, wide[start], most):
+            # (k,): which of its positives are taken from each query
             k = torch.arange(begin, min(begin + most, wide[start]), device=places.device)
             yield (
                 query,

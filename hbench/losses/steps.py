@@ -80,19 +80,19 @@ class SupRank:
 
     @property
     def jump(self) -> float:
-        """The jump at δ, added to σ(δ/τ) + start + ρ(t−δ) for t > δ: 0 unless `offset` makes the
-        step discontinuous.
+        """What is added to σ(δ/τ) + start + ρ(t−δ) for t > δ, so that the step is `offset` just
+        above δ; without an `offset`, so that it is σ(δ/τ) + ½ there, whatever `start` is.
         """
-        # what the equation has just above δ, where `offset` stands in for it, whatever `start` is
-        continuous = 1 / (1 + math.exp(-self.delta / self.tau)) + 0.5
+        sigmoid_at_delta = 1 / (1 + math.exp(-self.delta / self.tau))
+        continuous = sigmoid_at_delta + 0.5  # what the paper's equation has just above δ
         return (continuous if self.offset is None else self.offset) - continuous + 0.5 - self.start
 
     def value(self, t: Tensor) -> Tensor:
         """The step at differences t of scores, elementwise: σ(t/τ), with `start` added from 0 on,
         and above δ also ρ(t−δ) and the `jump` there."""
-        capped = t.clamp(max=self.delta)
+        capped = t.clamp(max=self.delta)  # t − capped is t − δ above δ, 0 elsewhere
         value = (capped / self.tau).sigmoid_().add_(t - capped, alpha=self.rho)
-        # 1 where t ≥ 0; torch.heaviside is ten times slower on a CPU
+        # 1 where t ≥ 0, 0 elsewhere, by the sign; torch.heaviside is ten times slower on a CPU
         reached = capped.sign_().add_(1).clamp_(max=1)
         value.add_(reached, alpha=self.start)
         return value.add_(t > self.delta, alpha=self.jump) if self.jump else value

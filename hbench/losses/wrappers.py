@@ -54,8 +54,9 @@ class CrossBatchMemory(nn.Module):
         batch_weight: float = 1.0,
         memory_weight: float = 1.0,
     ) -> None:
-        """The queue, `embeddings` (size, D) and `labels` (size, L), gets its width, and its device,
-        from the first batch; `stored`, `batches`: how many of either went into it so far."""
+        """The queue, `embeddings` (size, D) and `labels` (size, L), gets its widths D and L, and
+        its device, from the first batch. `stored`: how many embeddings were put into it so far,
+        also those that were overwritten since; `batches`: of how many batches."""
         super().__init__()
         if (
             size < 1
@@ -83,8 +84,9 @@ class CrossBatchMemory(nn.Module):
 
     @uncompiled
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The loss of the batch and, after the warm-up, also of the batch against what is stored:
-        the first `stored` of at most `size` `embeddings` (size, D); the weighted mean of both."""
+        """The loss of the batch; after the warm-up, the weighted mean of it and of the loss of the
+        batch against the memory. The memory's `embeddings` (size, D) are filled from the start:
+        until `stored` reaches `size`, only the first `stored` rows are used."""
         wide = wide_labels(labels, embeddings, "labels", "embeddings")  # (B, L)
         # (B,): where each query stands in the memory, so that it does not rank itself there
         place = self._enqueue(embeddings.detach(), wide)
@@ -114,9 +116,9 @@ class CrossBatchMemory(nn.Module):
                     found=f"{self.size:,} embeddings of {embeddings.shape[1]} numbers",
                 ) from None
 
-        # those that are finite, and of a batch larger than the queue the last ones
+        # (K,): the rows that are finite; of a batch larger than the queue only the last ones
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
-        # the queue is a ring: behind its end the next ones go to its start, over the oldest
+        # the queue is a ring: what would go behind its end goes to its start, over the oldest
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
         self.embeddings[place] = embeddings[kept].to(self.embeddings)
         self.labels[place] = labels[kept]
@@ -148,7 +150,7 @@ class PerLevel(BatchLoss):
     takes_partial = True
 
     def __init__(self, losses: nn.Module | Sequence[nn.Module]) -> None:
-        """`losses`: one for every level, however many there are, or one of each level."""
+        """`losses`: a single loss for all levels, however many there are, or one for each level."""
         super().__init__()
         self.every = losses if isinstance(losses, nn.Module) else None
         self.losses = nn.ModuleList([] if isinstance(losses, nn.Module) else losses)
@@ -214,14 +216,15 @@ class SiMix(BatchLoss):
         self.draw = draw
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The loss of the batch and of random mixtures of its pairs, as queries and as items."""
+        """The loss of the batch and of a random mixture of each pair of one class, in which the
+        mixtures are queries, and also items where the batch ranks itself."""
         (embeddings,), labels = full_precision(batch.embeddings), batch.labels
-        # all pairs of one class, each once: their mixtures are virtual items of that class
-        # (triu(1): above the diagonal)
+        # all pairs of one finest class, each once, hence above the diagonal (triu(1)): their
+        # mixtures are virtual items of that class
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
-        # a mixture is not among the references
+        # where each query stands among the references: −1 for a mixture, which is not there
         index = torch.cat([batch.self_index, batch.self_index.new_full((len(first),), -1)])
         every = torch.cat([embeddings, virtual])
         classes = torch.cat([labels, labels[first]])
@@ -247,8 +250,10 @@ def mix_positives(
         share = draw(len(query)).to(scores)
         mixed = share * scores[query, first] + (1 - share) * scores[query, second]
         number = torch.bincount(query, minlength=len(scores))  # (Q,): pairs of each query
-        # pairs come query by query: each is numbered from where those of its query begin
-        column = torch.arange(len(query), device=query.device) - (number.cumsum(0) - number)[query]
+        # (pairs,): which of the added columns a pair takes. Pairs come query by query, and those of
+        # each query are numbered from 0
+        first_pair = number.cumsum(0) - number  # (Q,): where the pairs of each query begin
+        column = torch.arange(len(query), device=query.device) - first_pair[query]
         width = int(number.max()) if len(query) else 0
         extra = scores.new_zeros(len(scores), width).index_put((query, column), mixed)
         # rows with fewer pairs are filled up with items outside of their lists, level L+1

@@ -61,11 +61,12 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
 
 
 def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items, with scores
-    (Q, n).
+    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items of their
+    rows, by scores (Q, n). `lam`: the strength λ.
 
-    Returns, best first in every row, the differentiable ranks (P,) and the places among the chosen
-    (P,), and their numbers (Q,). `lam`: the strength λ.
+    Returns (rank, place, number). Of the P chosen items, row by row and the best first in every
+    row: their differentiable ranks (P,), and their places among the chosen ones of the row (P,),
+    from 1. `number` (Q,): how many are chosen in each row.
     """
     rank = blackbox_rank(scores, lam)[chosen]
     number = chosen.sum(-1)
@@ -101,8 +102,9 @@ class _BlackboxRank(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient by black-box interpolation: the ranks of scores that are moved by λ along
-        the incoming gradient, less those of before, by λ; none to λ itself."""
+        """The gradient to the scores by black-box interpolation: scores are moved by λ times the
+        incoming gradient, `upstream[0]`, and what their ranks change by is divided by λ. None for
+        λ itself."""
         scores, rank = ctx.saved_tensors
         perturbed = descending_ranks(scores + ctx.lam * upstream[0])
         return (perturbed - rank).to(scores) / ctx.lam, None

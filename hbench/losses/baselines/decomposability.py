@@ -38,8 +38,9 @@ class Calibration(BatchLoss):
         empty batch. Cosines are computed block by block of queries."""
 
         def excess(scores: Tensor, block: slice) -> Tensor:
-            """The sum over the queries of a block, with their cosines (b, N) to all references; a
-            positive should reach `alpha`, a negative stay below `beta`."""
+            """The sum over the queries of a block of both terms. `scores` (b, N): the cosines of
+            the queries to all references; a positive should reach `alpha`, a negative stay below
+            `beta`."""
             positive, negative = batch.split_pairs(block)
             below = (self.alpha - scores).clamp(min=0)
             above = (scores - self.beta).clamp(min=0)
@@ -142,7 +143,7 @@ class WeightedSum(BatchLoss):
         self.weights = tuple(map(float, weights))
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The weighted sum of the losses of one batch; each gets its arguments."""
+        """The weighted sum of the losses, each called on the same batch."""
         arguments = batch.arguments()
         terms = [
             weight * loss(*arguments)
@@ -183,7 +184,7 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
     second = entries[row.decomposability]
 
     def build(params: Mapping[str, Any]) -> nn.Module:
-        """The sum of both losses, each with those of the parameters that are its own."""
+        """The weighted sum of both losses; of `params`, each loss takes those it has."""
         lam = params["lam"]
         if not 0 <= lam <= 1:
             reason = "the weight of the decomposability loss is out of range"

@@ -39,8 +39,8 @@ class ChosenPairs(BatchLoss):
         self.choose = choose
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The pair loss at the finest level, over the pairs that are given, or else chosen by the
-        miner."""
+        """The pair loss at the finest level, over the batch's mined pairs, or, where nobody mined
+        any, over those that `choose` finds."""
         if len(batch.labels) == 0 or len(batch.ref_labels) == 0:
             return batch.embeddings.sum() * 0  # has a gradient, so that backward can be called
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
@@ -61,17 +61,18 @@ def all_pairs(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
 
 def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
-    """Choose one triplet per query: its nearest positive, and the nearest negative that is farther
-    than that positive.
+    """Choose one triplet per query: the query, its nearest positive, and the nearest of the
+    negatives that are farther than that positive.
 
-    A query without such a negative, or without positives, has no triplet. `cosines` (Q, N),
-    `positive`, `negative` bool (Q, N); returns queries, positives and negatives, (T,) each, of T
-    triplets.
+    A query without such a negative, or without positives, has no triplet. `cosines` (Q, N);
+    `positive`, `negative` bool (Q, N): which items are so for each query. Returns the queries,
+    positives and negatives of T triplets, (T,) each.
     """
     # (Q,): the cosine of each query's nearest positive, and its place
     nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)
     farther = negative & (cosines < nearest[:, None])
     query = (positive.any(1) & farther.any(1)).nonzero().squeeze(1)
+    # (Q,): the place of the nearest one of them
     hardest = cosines.masked_fill(~farther, -torch.inf).argmax(dim=1)
     return query, which[query], hardest[query]
 
@@ -87,8 +88,8 @@ def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
 
 
 def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> nn.Module:
-    """Make the sum of the means of [m⁺ − cos(q, p)]₊ and [cos(q, n) − m⁻]₊ over the pairs for which
-    these are positive. `positive_margin`, `negative_margin`: m⁺ and m⁻, cosines."""
+    """Make the sum of two means: of [m⁺ − cos(q, p)]₊ and of [cos(q, n) − m⁻]₊, each over the pairs
+    for which it is above 0. `positive_margin`, `negative_margin`: m⁺ and m⁻, cosines."""
     from pytorch_metric_learning import distances, losses, reducers
 
     distance = distances.DotProductSimilarity()

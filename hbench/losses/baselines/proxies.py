@@ -66,10 +66,11 @@ def require_dimension(embeddings: Tensor, proxies: Tensor) -> None:
 
 
 class ProxySoftmax(BatchLoss):
-    """The mean of −log softmax_y(logits(embeddings, proxies)); `spread` is the standard deviation
-    of the initial proxies.
+    """The mean of −log softmax_y(logits) over a batch, y being an item's finest class; `spread` is
+    the standard deviation of the initial proxies.
 
-    `logits`: of embeddings (B, D), proxies (C, D) and the fine labels (B,), to (B, C).
+    `logits`: a function of embeddings (B, D), proxies (C, D) and the finest classes (B,) that gives
+    the logits (B, C).
     """
 
     takes_pairs = False
@@ -119,7 +120,7 @@ def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
             2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
         )
 
-    # begun as the code that its authors released begins them
+    # the spread of the proxies in the code that the authors released
     return ProxySoftmax(classes, dim, logits, spread=1 / 8)
 
 
@@ -138,7 +139,7 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
         to_class = cosine.gather(1, target[:, None])
         # cos(θ + m) = cos θ cos m − sin θ sin m, and sin θ > 0; the slope of √ is infinite at 0
         sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()
-        # where θ + m would exceed π, the cosine would rise again: a line goes on in its place
+        # where θ + m exceeds π, its cosine would rise again: cos θ − m sin m falls on instead
         beyond = to_class - margin * math.sin(margin)
         within = to_class * math.cos(margin) - sine * math.sin(margin)
         turned = torch.where(to_class > math.cos(math.pi - margin), within, beyond)
@@ -177,9 +178,9 @@ class CompositeSoftTriplet(BatchLoss):
         self.weight = nn.Parameter(random_proxies(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum over the levels of a soft triplet loss of logits (B, C), s x·p̂ for each class:
-        at a level, the own class is compared with the classes outside of its group, the margin
-        apart. `weight` (C, D): the proxies, which learn.
+        """The sum over the levels of a soft triplet loss of the logits (B, C), s x·p̂ for each
+        class: at each level, an item's own class should exceed all classes outside of its group by
+        the margin of the level. `weight` (C, D): the proxies, which learn.
         """
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
@@ -198,14 +199,14 @@ class CompositeSoftTriplet(BatchLoss):
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
-        """The term of one level; `inside` bool (B, C): the classes of the own group; `target` (B,):
-        the own class."""
-        # The floor is finite because a group of all classes makes the sum empty; its gradient must
-        # be 0, not 0/0.
+        """The term of one level, a scalar, of logits (B, C). `inside` bool (B, C): which classes
+        are in the group of each item's own class; `target` (B,): the own class."""
+        # classes inside of the group are left out of the sum over classes. They are set to the
+        # lowest finite number, not to −∞: where the group has all classes, the sum is empty, and
+        # its gradient must be 0, not 0/0
         outside = logits.masked_fill(inside, torch.finfo(logits.dtype).min).logsumexp(1)
-        return functional.softplus(
-            outside - logits.gather(1, target[:, None])[:, 0] + self.scale * margin
-        ).mean()
+        own = logits.gather(1, target[:, None])[:, 0]
+        return functional.softplus(outside - own + self.scale * margin).mean()
 
 
 def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...]:
@@ -227,13 +228,13 @@ def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...
 
 
 def _groups(paths: Tensor) -> Tensor:
-    """Number the distinct beginnings of paths at each level: int64 (L, C)."""
-    return torch.stack(
-        [
-            paths[:, : level + 1].unique(dim=0, return_inverse=True)[1]
-            for level in range(paths.shape[1])
-        ]
-    )
+    """The group of each class at each level, int64 (L, C): a number for every different beginning
+    of the `paths` (C, L), down to the level."""
+    numbers = []
+    for level in range(paths.shape[1]):
+        _, of_class = paths[:, : level + 1].unique(dim=0, return_inverse=True)
+        numbers.append(of_class)
+    return torch.stack(numbers)
 
 
 def require_classes(labels: Tensor, classes: int) -> None:

@@ -111,7 +111,8 @@ class ScoreMemory(nn.Module):
         # on another device than the scores
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
-        # rows (or columns) that are finite but for −∞, which stands for an item outside of the list
+        # the rows (or columns) without NaN and ∞; −∞ is allowed, for it stands for an item outside
+        # of its list. `1 - self.dim` is the other one of the two dimensions
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
         self.past.append(
             (
@@ -120,7 +121,8 @@ class ScoreMemory(nn.Module):
             )
         )
 
-        # lists of batches differ in length; what fills them up is ranked last and is no positive
+        # batches can differ in the length of their lists; the shorter ones are filled up with −∞,
+        # which ranks last, and no positives
         if self.dim == 0:
             width = max(part.shape[1] for part, _ in every)
             pad = nn.functional.pad
@@ -227,9 +229,9 @@ class RamboClasses(nn.Module):
 def rambo_ap(
     lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False
 ) -> nn.Module:
-    """Make L_AP of the queries' lists (RaMBO, Eq. 22); `released`: with the query, a margin times
-    |N(0, 1)|, and |P| + 10⁻⁵. `lam`: λ, of ranks divided by n; `memory`: how many past batches are
-    ranked, too."""
+    """Make L_AP of the queries' lists (RaMBO, Eq. 22). `lam`: λ, of ranks divided by n; `memory`:
+    how many past batches are ranked, too; `released`: as in the released code, where a query stays
+    in its own list, the margin is multiplied by |N(0, 1)|, and 10⁻⁵ is added to |P|."""
     shift = random_margin(margin) if released else score_margin(margin)
     loss = partial(ap_loss, lam=lam, smoothing=1e-5 if released else 0.0)
     return Rambo(loss, shift, memory, keep_self=released)

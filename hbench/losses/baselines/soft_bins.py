@@ -53,8 +53,8 @@ class SoftBinAP(BatchLoss):
         self.released = released
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean of 1 − AP over the queries that have a positive; AP is that of a histogram of
-        scores."""
+        """The mean of 1 − AP over the queries that have a positive, AP being that of the bins that
+        the scores fall into."""
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
@@ -79,7 +79,8 @@ class SoftBinAP(BatchLoss):
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
         """AP (Q,) of scores (Q, N) that fall into bins instead of ranks. `present`, `positive` bool
         (Q, N): which items are in a query's list, and which of them are right."""
-        items = []  # of each bin, (Q,): the shares of all items in it, and of the right ones
+        # (Q,) for each bin: the sum of the shares of all items in it, and of the right items
+        items = []
         hits = []
         for share in self._shares(scores):
             items.append((share * present).sum(1))
@@ -97,9 +98,10 @@ class SoftBinAP(BatchLoss):
         """For every bin, from the highest scores down, the share (Q, N) of each item in it: a
         triangle around the bin's middle, so that an item moves from bin to bin with a gradient. The
         middles of all `bins` go from `upper` to `lower`."""
-        # Each triangle is two lines, so that the subgradient at a score of exactly 1 is that of the
-        # released code: both are 1 at the bin's middle and 0 at the next one's. The first bin does
-        # not fall, the last does not rise: they also have the scores beyond.
+        # Each triangle is the lower of two lines, so that the subgradient at a score of exactly 1
+        # is that of the released code. Both lines are 1 at the middle of the bin, and each is 0 at
+        # the middle of one neighbour. The first bin has all scores above its middle, the last all
+        # below, so that each has only one of the lines.
         slope = (self.bins - 1) / (self.upper - self.lower)
         one = torch.ones_like(scores)
         for bin_ in range(self.bins):
