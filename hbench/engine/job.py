@@ -65,9 +65,12 @@ class Values(NamedTuple):
         )
 
     def put(self, at: NDArray[np.int64], found: Values) -> None:
-        """Write the values that were `found` for n queries to the positions `at` (n,) of these, in
-        place and under every view. The first four members are arrays over the queries."""
-        self.values[:, at], self.first_level[at], self.tied[at], self.counts[at] = found[:4]
+        """Write the values that were `found` for n queries into these values, to the positions `at`
+        (n,) of those queries among the ones here, under every view."""
+        self.values[:, at] = found.values
+        self.first_level[at] = found.first_level
+        self.tied[at] = found.tied
+        self.counts[at] = found.counts
         for own, other in zip(self.others, found.others, strict=True):
             own.put(at, other)
 

@@ -50,11 +50,12 @@ class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
     Order: `queries` (Q,), `columns` (G,): the input positions of queries and gallery items in
-    canonical order. `copies`, `originals` (n,): columns whose vector stands in an earlier column,
-    and these, whose scores they get. `left_out(first, last)`: pairs of a query, counted from
-    `first`, and a column that is not in its list. `sizes` (Q,): the items from which a list is
-    made, before that. `mutual`: whether the queries are the gallery, and only each itself is left
-    out of its list. `scores`: what multiplies the vectors, by blocks.
+    canonical order. `copies`, `originals` (n,): columns whose vector is that of an earlier column,
+    and those earlier columns, whose scores the copies get. `left_out(first, last)`: two arrays of
+    pairs, a query, counted from `first`, and a column that is not in its list. `sizes` (Q,): how
+    many items each list has before anything is left out. `mutual`: whether the queries are the
+    gallery, and each leaves only itself out of its list. `scores`: multiplies the vectors by
+    blocks.
 
     Levels: `depth`: L, of the tree. `starts`, `ends` (Q, L): the columns where the items of level
     ≥ l lie side by side; under partial labels the level is the lowest that is possible. `known`
@@ -100,7 +101,7 @@ class Ranker:
         self.queries = (
             self.columns if ranked is queries else canonical_order(queries.labels, query_keys)
         )
-        # columns whose vector stands in an earlier column, and these: copies get their scores
+        # columns whose vector is that of an earlier column, and those earlier ones
         self.copies, self.originals = duplicates(ranked.vectors, self.columns, keys)
         self.left_out = left_out_of(
             queries, ranked, asked=self.queries, columns=self.columns, self_rows=own_rows
@@ -116,25 +117,25 @@ class Ranker:
         # under partial labels two codes per level are ranked, which must fit into a byte
         if queries.known is not None and ranked.known is not None:
             self._refuse_too_deep_for_codes()
-        # both set starts, ends (Q, L), coded and code_ties, and the second one `arrange`, too: for
-        # items of several paths no one order has the items of each level side by side
+        # Either method sets `starts`, `ends`, `coded` and `code_ties`. With several paths of an
+        # item no order has the items of each level side by side, so rows are arranged by lists
         if queries.more is None and ranked.more is None:
             self._take_ranges(queries, ranked, tie_key)
         else:
             self._take_paths(queries, ranked, tie_key)
 
-        # what the tables above take of the memory is not there for the scores: five int64 for each
+        # bytes of the tables above, which are not left for the scores: about five int64 for each
         # query and item, and the ranges
-        tables = 40 * (len(self.queries) + len(self.columns))
+        tables = 5 * 8 * (len(self.queries) + len(self.columns))
         tables += self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
-        rows = similarity(queries.vectors, ranked.vectors)  # of both sides, as they are multiplied
-        # one object for both sides: moved to the order of the columns, so that no block copies
-        # them; where nobody allowed to move them they come back as they are
-        if rows[0] is rows[1]:
-            rows = (rows[1].reordered_in_place(self.columns),) * 2
         left = None if memory is None else memory - tables
-        self.scores = Scores(rows, self.queries, self.columns, left)
+        query_rows, gallery_rows = similarity(queries.vectors, ranked.vectors)
+        # where both sides are one object, its rows are moved to the order of the columns, so that
+        # no block copies them; they come back as they are if the caller did not allow that
+        if query_rows is gallery_rows:
+            query_rows = gallery_rows = gallery_rows.reordered_in_place(self.columns)
+        self.scores = Scores((query_rows, gallery_rows), self.queries, self.columns, left)
 
     def _refuse_too_deep_for_codes(self) -> None:
         """Raise TreeError where the codes of partial labels do not fit into a byte: two for each
@@ -233,11 +234,12 @@ class Ranker:
             np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends)
         )
         # starts and ends (Q, 2L − 1) by code: odd codes are levels, even ones "may be finer"
-        coded = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
+        starts, ends = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
         # code c stands in column c − 1: odd codes in 0, 2, …
-        coded[0, :, ::2], coded[1, :, ::2] = self.starts, self.ends
-        coded[0, :, 1::2], coded[1, :, 1::2] = unknown
-        self.coded, self.code_ties = (coded[0], coded[1]), tie_key(2 * self.depth - 1)
+        starts[:, ::2], ends[:, ::2] = self.starts, self.ends
+        starts[:, 1::2], ends[:, 1::2] = unknown
+        self.coded = (starts, ends)
+        self.code_ties = tie_key(2 * self.depth - 1)
 
     @cached_property
     def digest(self) -> str:
@@ -322,10 +324,11 @@ class Ranker:
         return coded
 
     def mask(self, scores: NDArray[np.floating], first: int) -> None:
-        """Finish rows of scores (n, G) in place, of the queries from `first` on in canonical order:
-        copies of a vector get the very score of the first one, which BLAS does not promise; what is
-        left out of a query's list, such as itself, gets −inf. `copies`, `originals` (m,): columns,
-        and the first ones with their vectors."""
+        """Finish rows of scores (n, G) in place, of the queries from `first` on in canonical order.
+
+        Items with equal vectors get equal scores, which BLAS does not promise: each of the columns
+        `copies` (m,) gets the score of the first column with its vector, in `originals` (m,). What
+        is left out of a query's list, such as the query itself, gets −inf."""
         if len(self.copies):
             scores[:, self.copies] = scores[:, self.originals]
         scores[self.left_out(first, first + len(scores))] = -np.inf
@@ -362,8 +365,9 @@ class Ranker:
         # code 0 stands for distractors, which have no range
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
             codes[start:end] = code
-        # its score is −inf, and with code 0 it is no positive either
-        codes[self.left_out(query, query + 1)[1]] = 0
+        # items that are left out of the list have a score of −inf; code 0 makes none a positive
+        _, left_out = self.left_out(query, query + 1)
+        codes[left_out] = 0
         return level_sequence(row, codes, counts, self.code_ties)
 
     def block(self, block: int) -> Iterator[LevelSequence]:
@@ -380,9 +384,9 @@ class Ranker:
         """A ranker of the same queries, blocks and scores under other labels, those of the queries
         (Q, L') and the gallery (G, L'), whose finest classes are the same.
 
-        It takes rows of scores that this ranker's `mask` finished, and puts their columns in the
-        order of its own labels. Items of one class keep their order, which is by content: so that
-        order is the one of a ranker made of these labels.
+        The new ranker takes rows of scores that this one's `mask` finished, and puts their columns
+        in the order of the new labels. Items of one class keep their order, by content, so that all
+        are in the order that a ranker made of the new labels would have.
 
         `tie_key`: makes, of a number of levels, the key of each by which equal scores are ordered.
         """

@@ -50,12 +50,12 @@ def scan(vectors: Any) -> Scan:
         with np.errstate(over="ignore", invalid="ignore"):
             squares[at] = np.einsum("nd,nd->n", floats, floats)
 
-    # neighbours in the order of the keys that share a key: are they equal?
+    # in the order of the keys, the places of rows whose next row has the same key; (n,)
     by_key = np.argsort(keys, kind="stable")
-    has_equal_next = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
-    is_copy = equal_rows(vectors, by_key[has_equal_next], by_key[has_equal_next + 1])
-    collisions = by_key[has_equal_next[~is_copy]]
-    # of every key that different rows share, all rows get a hash, so that equal ones still agree
+    shared = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
+    is_copy = equal_rows(vectors, by_key[shared], by_key[shared + 1])
+    collisions = by_key[shared[~is_copy]]
+    # where different rows share a key, all rows with it get a hash, so that equal ones still agree
     for key in np.unique(keys[collisions]).tolist():
         for row in np.flatnonzero(keys == np.uint64(key)).tolist():
             # + 0: −0.0 becomes 0.0, which equals it
@@ -69,8 +69,9 @@ def _fast_keys(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
     wrap by themselves. Equal rows have equal keys, and so −0.0 counts as 0.0.
 
     Words are the bits of a number as an integer. A product is cut at 2^64, so the upper bits of a
-    word reach only the upper bits of the key: the sign, in a word of 64 bits, no more than one of
-    them, in a word of 32 bits 33. Hence a float64 is two words. Odd factors lose no bit of a word.
+    word reach only the upper bits of the key: the sign of a number changes 33 bits of it where the
+    word has 32 bits, but one alone where the word has 64. Hence a float64 is two words. Odd factors
+    lose no bit of a word.
     """
     if rows.dtype == np.float64:
         words: Any = (rows + 0.0).view(np.uint32)  # −0.0 + 0.0 is 0.0

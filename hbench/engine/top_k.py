@@ -75,8 +75,8 @@ class TopResults:
         self.kept[ranker.queries[first : first + queries]] = True
 
     def similarities(self, ranker: Ranker, name: str) -> NDArray[np.float64]:
-        """The similarities that the scores stand for, which rank alike but leave out what all items
-        share, (Q, k).
+        """The similarities (Q, k) of the kept results. Scores rank as similarities do, but leave
+        out what is the same for all items of a query.
 
         Cosine: the score over the lengths of both rows that were multiplied. l2: q·g − |g|²/2
         becomes −|q − g|, where a row of queries has one more dimension, a 1. Others are as they

@@ -179,12 +179,19 @@ class CardView:
         self.codes = len(plan.ranker.code_ties)
         positives = max(1, plan.most_positives)  # a kernel takes no array without numbers
         self.lists = CardLists.empty(queries, positives, device)
-        # two of each: sorted, and before that part by part
+        # scores sorted, and before that part by part; codes part by part, for sorted ones are in
+        # `lists`, and once more for the sums alone (`spare`)
         scores = torch.empty((2, queries, positives), device=device)
         codes = torch.empty((2, queries, positives), dtype=torch.uint8, device=device)
         left_out = torch.empty(queries, dtype=torch.int32, device=device)
-        flags = torch.empty((2, queries), dtype=torch.uint8, device=device)  # tied, overflows
-        self.found = ranks.Found(self.lists.sizes, left_out, self.lists.first, flags[0], flags[1])
+        tied, overflows = torch.empty((2, queries), dtype=torch.uint8, device=device)
+        self.found = ranks.Found(
+            positives=self.lists.sizes,
+            left_out=left_out,
+            first=self.lists.first,
+            tied=tied,
+            overflows=overflows,
+        )
 
         of_lists = self.of_lists = self.lists.of_kernel()
         first_scores, other_scores = map(on_card, scores)
@@ -330,7 +337,8 @@ class CardValues:
         """Write the values to the block. The card must have finished. `found`, `first`, `sums` and
         `lists` are copies on the host of what the kernels wrote."""
         values = self.block.values
-        values.tied[:] = self.found[1].numpy()
+        _, tied, _ = self.found
+        values.tied[:] = tied.numpy()
         values.first_level[:] = self.first.numpy()
         for group, (_, batch), flat in zip(
             self.view.groups, self.fast.batches, self.sums, strict=True
@@ -375,9 +383,10 @@ def _sizes_without_last(lists: CardLists, batch: Batch) -> Tensor:
     )
     size = sizes.cpu().numpy()  # (n,): positives
     is_lost = (size > 0) & (rank == counts.sum(axis=1))
-    # what is lost else is of level 0; an empty list has no last item
+    # a lost distractor is of level 0; an empty list has no last item
     counts[np.arange(len(counts)), np.where(is_lost, level, 0)] -= counts.sum(axis=1) > 0
-    return sent([(size - is_lost).astype(np.int32)], sizes.device)[0]
+    (without_last,) = sent([(size - is_lost).astype(np.int32)], sizes.device)
+    return without_last
 
 
 def _size(shape: Sequence[int]) -> int:

@@ -231,7 +231,10 @@ class CardJob:
         """Finished rows (n, G) with their columns in the order of a view: each view sorts the
         gallery by its own labels. The first view's order is None: the rows have it already."""
         order = view.plan.ranker.order
-        return rows if order is None else rows[:, sent([order], self.device)[0]]
+        if order is None:
+            return rows
+        (on_device,) = sent([order], self.device)
+        return rows[:, on_device]
 
     def finished_rows(self, numbers: range) -> Tensor:
         """The rows (n, G) of scores of some blocks, finished as Ranker.arranged finishes them:
@@ -242,8 +245,9 @@ class CardJob:
         ranker = self.job.ranker
         # the canonical number of the first query
         first = numbers.start * ranker.scores.block_size
-        if len(ranker.copies):  # the columns of copies, then those of their originals
-            rows[:, self.copies[0]] = rows[:, self.copies[1]]
+        if len(ranker.copies):
+            copies, originals = self.copies
+            rows[:, copies] = rows[:, originals]
         if ranker.listed is not None:
             return _of_lists(rows, ranker.listed.placed(first, first + len(rows)))
         queries, columns = sent(ranker.left_out(first, first + len(rows)), self.device)
@@ -262,9 +266,10 @@ class _Share(NamedTuple):
 
     def finish(self) -> Iterator[tuple[int, Values]]:
         """Wait for the card, then yield the number and values of each block. Raises SubmissionError
-        where a score is beyond the largest float. `others`: of further views, which go by other
-        labels of the same items. `own`: the values of the dataset's own view; `done`: an event of
-        the card; `numbers`: of the blocks."""
+        where a score is beyond the largest float.
+
+        `done`: the card's event to wait for; `own`: the values under the dataset's own view, to
+        which `others`, under other labels of the same items, are added."""
         if self.done is not None:  # the simulator has done all at once
             self.done.synchronize()
         scores = self.own.block.ranker.scores
@@ -345,7 +350,7 @@ class Gallery:
             vectors = self.kept[queries]
         else:
             rows = self.scores.query_rows.read(self.scores.queries[queries])
-            vectors = sent([rows], self.device)[0]
+            (vectors,) = sent([rows], self.device)
         if len(vectors) == size:
             return vectors
         return torch.cat([vectors, vectors[-1:].expand(size - len(vectors), -1)])

@@ -92,11 +92,12 @@ class Triangle:
 
     @property
     def thread_bytes(self) -> int:
-        """Bytes that one block and one tile take per thread, with the counts for the tile's
-        columns, which are fewer than one block's scores of them, a chunk while positives are
-        sorted, and the plan's workspace."""
+        """Bytes that each thread takes: the vectors of one block, one tile of scores, the counts
+        for the tile's columns, a chunk while positives are sorted, and the plan's workspace."""
         vectors = self.scores.gallery_rows.width
-        scores = 2 * self.scores.chunk_size  # of each query, with the counts beside them
+        # numbers of each query: its scores in the tile, and as many again for the counts, which
+        # take less
+        scores = 2 * self.scores.chunk_size
         tile = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
         return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
 
@@ -158,7 +159,7 @@ class Triangle:
             The last block fills its tile partly."""
             # the lists and counts of the block's queries
             rows = self._side(block, lists, counts)
-            of_columns = free.pop()  # never empty: the pool has as many threads as there are
+            of_columns = free.pop()  # never empty: one array for each thread of the pool
             with self._scores(len(chunk)) as tile:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
                 side = TileSide(start, columns, of_columns)
@@ -208,13 +209,16 @@ class Triangle:
         chunk = self.scores.chunks[-1]  # the position at which the last chunk starts
         of_first = self._queries(0)
         of_last = self._queries(last)
-        # the items that both products hold: they begin with the later of last block and last chunk
+        # The pairs that both products hold: of the first items, those of the first block that are
+        # in the first chunk, `met` of them; of the last items, those from `start` on, which are in
+        # the last block and in the last chunk
+        met = min(of_first.stop, self.scores.chunk_size)
         start = max(of_last.start, chunk)
         # each range holds the start of one chunk: of the last one, and of the first one, 0
         with self._rows(0, range(chunk, chunk + 1)) as first, self._rows(last, range(1)) as other:
-            ours = first[:, start - chunk : of_last.stop - chunk]
-            met = min(of_first.stop, self.scores.chunk_size)  # of the first block, in the chunk
-            return np.array_equal(ours[:met], other[start - of_last.start :, :met].T)
+            ours = first[:met, start - chunk : of_last.stop - chunk]
+            theirs = other[start - of_last.start :, :met]
+            return np.array_equal(ours, theirs.T)
 
     def _sort(self, lists: SortedPositives, block: int) -> bool:
         """Score and sort the positives of a block's queries, and write them to `lists`, which are

@@ -92,13 +92,13 @@ def tables(size: int) -> Tables:
     """The tables, by rank (size + 1,), for rankings of up to `size` items: the discount of NDCG,
     1 / log₂(1 + rank), its sum up to the rank, and that of 1 / rank, in this order."""
     ranks = np.arange(size + 1, dtype=np.float64)
-    # no item has rank 0: any finite value does, and sums begin with 0 there
+    # no item has rank 0: any finite value does there; the sums have 0
     ranks[0] = 1
     discount = 1 / np.log2(1 + ranks)
-    return Tables(
-        discount,
-        *(np.concatenate([[0.0], np.cumsum(terms[1:])]) for terms in (discount, 1 / ranks)),
+    discount_sum, harmonic = (
+        np.concatenate([[0.0], np.cumsum(terms[1:])]) for terms in (discount, 1 / ranks)
     )
+    return Tables(discount, discount_sum, harmonic)
 
 
 @compiled
@@ -127,6 +127,7 @@ def sum_up(
                 grades = Grades(request.relevance[query, h], request.weight[query, h], counts)
                 out.graded[query, h] += graded_sum(ranks, levels, lowest, grades, whole)
             if request.binary:
+                # to the level's binary labels all these positives are alike: none is higher
                 overlap = intersection_sum(ranks, np.uint64(0), len(ranks), request.tables.harmonic)
                 out.intersection[query, lowest] = overlap / len(ranks)
             if lowest + 1 == len(counts) and not request.overlap:
@@ -168,7 +169,8 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
             gain_so_far += gain_sum(ranks, done, end, discount)
         hits[column], precision[column], gain[column] = end, precision_so_far, gain_so_far
         done = end
-    # R, the number of positives, is the last cut but one (mAP@R); no metric takes a gain there
+    # the last two columns are up to R, the number of positives, where no metric takes a gain, and
+    # of the whole list
     within = count_up_to(ranks, len(ranks))
     hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, np.int64(0), within), np.nan
     hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))

@@ -73,7 +73,7 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
     for item in range(np.uint64(len(keys))):
         low = keys[item] if keys[item] < low else low
         high = keys[item] if keys[item] > high else high
-    # bits that the largest difference needs; as uint64, for a shift by 32 bits of a uint32 is none
+    # bits that the largest difference needs; a uint64, since a uint32 cannot be shifted by 32 bits
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
@@ -178,10 +178,15 @@ class Parts(NamedTuple):
     def of(self, rows: slice) -> Parts:
         """The parts of some of the rows; their offsets count anew from 0, for flat arrays that
         hold these rows alone."""
-        arrays = [array[rows] for array in self[:-1]]  # all but `lowest`
-        # [:1] and not [0]: of no rows there is no first one
-        offsets = arrays[1] - arrays[1][:1]
-        return Parts(arrays[0], offsets, arrays[2], arrays[3], arrays[4], self.lowest)
+        offsets = self.offsets[rows]
+        return Parts(
+            begins=self.begins[rows],
+            offsets=offsets - offsets[:1],  # not [0]: of no rows there is no first one
+            sizes=self.sizes[rows],
+            starts=self.starts[rows],
+            ends=self.ends[rows],
+            lowest=self.lowest,
+        )
 
 
 def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:

@@ -30,9 +30,10 @@ LINE = 16  # rows of them at once: a line of the cache
 
 
 class SortedPositives(NamedTuple):
-    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each part, best
-    first, the query itself as −inf, and −inf once more; `levels` uint8, alike, or codes; `parts`:
-    where each query's lie there, and the columns of their items."""
+    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each query's
+    positives, best first, then −inf for the query itself, and −inf once more; `levels` uint8, the
+    level or code of each; `parts`: where the list of each query lies in the flat arrays, and the
+    columns of its items."""
 
     ordered: NDArray[np.floating]
     levels: NDArray[np.uint8]
@@ -46,9 +47,10 @@ class SortedPositives(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The counts of n queries: `above`, as flat as the `ordered` of their lists, the distractors
-    between one positive and the next; `best` (n, L+1), the highest score of each level from 0, and
-    `top` (n,), of all; `tied` (n,), whether a distractor has the score of a positive."""
+    """The counts of n queries: `above`, flat like the `ordered` of their lists, the distractors
+    between each positive and the one before; `best` (n, L+1), the highest score of each level from
+    0, and `top` (n,), the highest of all; `tied` (n,), whether a distractor has the score of a
+    positive."""
 
     above: NDArray[np.int32]
     best: NDArray[np.floating]
@@ -103,13 +105,18 @@ def flat_range(parts: Parts, queries: slice) -> slice:
 def count_tile(
     tile: NDArray[np.floating], rows: TileSide, columns: TileSide, rule: RankingRule, most: int
 ) -> None:
-    """Count the items beyond each row's query (n,), of at most this many positives, and before each
-    column's: first the tile as it is, then strips of its columns turned into rows. One loop serves
-    both sides, since each call of a compiled function is compiled anew."""
+    """Count the scores of a tile (R, C) for the queries of its rows and for those of its columns.
+
+    For a row's query the items behind it in canonical order are counted, for a column's the items
+    before it, so that each pair is counted once for either. `most`: positives that a query has at
+    most. The first round counts the tile as it is; each later one counts a strip of its columns,
+    turned into rows. One loop serves both, since each call of a compiled function is compiled anew.
+    """
     before = np.empty(BUCKETS * most + 1, np.uint16)
     turned = np.empty((TURNED, len(tile)), tile.dtype)
-    # `begun`: the place of the first row in its side's lists; `item`: the first column's item;
-    # `beyond`: whether items beyond each query are counted
+    # what a round counts: the rows of `scores`, for queries of `side`. `begun`: the place of the
+    # first row's query among those of its side; `item`: the item of the first column; `beyond`:
+    # whether items behind each query are counted, or items before it
     scores = tile
     side = rows
     begun = 0
@@ -120,12 +127,12 @@ def count_tile(
         above, best, top, tied = side.counts
         for row in range(len(scores)):
             place = begun + row
-            # the query's own column, −1 where it lies before this tile: items beyond it count for
-            # the rows, items before it for the columns, so that each pair is met once by either.
-            # `near`: the scores that count for it; `first`: the item of the first of them
+            # the query's own column, −1 where that is before this tile. `near`: the scores that
+            # count for the query; `first`: the item of the first of them
             itself = max(side.first + place - item, -1)
             near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
             first = item + itself + 1 if beyond else item
+            # where in `near` the query's positives lie, which are no distractors
             begin = parts.begins[place] - first
             size = parts.sizes[place]
             offset = parts.offsets[place]
@@ -138,6 +145,7 @@ def count_tile(
                 raise_best(near, first, (parts.starts[place], parts.ends[place]), best[place])
                 for level in range(best.shape[1]):
                     top[place] = max(top[place], best[place, level])
+        # the next strip of columns, for the next round; empty after the last one
         size = min(TURNED, max(tile.shape[1] - start, 0))
         turn(tile[:, start : start + size], turned)
         scores = turned[:size]

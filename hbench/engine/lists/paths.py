@@ -22,10 +22,11 @@ SETS_KEPT = 16  # of paths, whose lists are in use: queries of one class follow 
 
 
 class KnownPaths:
-    """All E paths of the queries or of the gallery, items in canonical order: `labels` (E, L),
-    whose they are, `items` (E,), and to which level each is `known` (E,); None where all are known
-    to the finest. `size`: the number of items. First come the first paths of all items, then the
-    further ones of those that have several."""
+    """All E paths of the queries or of the gallery: the first paths of all items, then the further
+    ones of items that have several.
+
+    Of each path: its `labels` (E, L); the number of its item in canonical order, `items` (E,); and
+    how many of its levels are `known` (E,), None where all are. `size`: the number of items."""
 
     def __init__(self, paths: Paths, order: Positions, known: Known | None) -> None:
         """`paths`: of N items, in input order, the first of each and the further ones, `more`;
@@ -42,7 +43,7 @@ class KnownPaths:
 
     @property
     def known_of_items(self) -> Known:
-        """The level to which the best known path of each item is known; (N,)."""
+        """How many levels are known of each item's best known path; (N,)."""
         assert self.known is not None
         best = np.zeros(self.size, np.uint8)
         # .at: an item with several paths is raised by each of them
@@ -54,12 +55,14 @@ class PathLists:
     """The positives of the canonical queries by the paths of both sides.
 
     `out(first, last)`: pairs of a query, counted from `first`, and a column that its list leaves
-    out. `size`: G, the items of the gallery; `depth`: L. `items` (E,): whose the gallery's paths
-    are, in canonical order of the paths; `starts`, `ends` (P, L): which of these share at least l
-    levels with each of the queries' P different paths; `unknown`: starts and ends (P, L − 1) of
-    those that may share more than level l, None where labels are not partial. `sets`: the different
-    sets of paths that queries have, numbers of such paths; `set_of` (Q,): which of them each query
-    has. `counts` (Q, K): items by code, without what is left out.
+    out. `size`: G, the items of the gallery; `depth`: L.
+
+    The gallery's E paths lie in canonical order: `items` (E,): the column of each one's item. The
+    queries have P different paths: `starts`, `ends` (P, L): from where to where the gallery's paths
+    share at least l levels with each of them; `unknown`: starts and ends (P, L − 1) of the
+    gallery's paths that may share more than l levels, None where labels are not partial. `sets`:
+    the different sets of paths that queries have, as numbers of the P paths; `set_of` (Q,): which
+    set each query has. `counts` (Q, K): items by code, without what is left out.
     """
 
     def __init__(self, queries: KnownPaths, gallery: KnownPaths, out: LeftOut) -> None:
@@ -144,8 +147,9 @@ class PathLists:
 
         may_be_finer = np.zeros(self.size, bool)
         # `unknown`: of each path and level but the finest, the range of what may share more
+        starts, ends = self.unknown
         for path in paths:
-            for start, end in zip(self.unknown[0][path], self.unknown[1][path], strict=True):
+            for start, end in zip(starts[path], ends[path], strict=True):
                 may_be_finer[self.items[start:end]] = True
         # an item of several paths may be known to share all levels by another one
         may_be_finer &= levels < self.depth
@@ -206,7 +210,8 @@ class PathLists:
 
     def left_out(self, query: int) -> Positions:
         """The columns of the items that are left out of a query's list."""
-        return self.out(query, query + 1)[1]
+        _, columns = self.out(query, query + 1)
+        return columns
 
 
 def _sets_of(

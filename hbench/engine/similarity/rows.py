@@ -89,16 +89,16 @@ class SelectedRows:
 
 @compiled
 def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None:
-    """Put row `sources[n]` in place of row n, for all rows (N,) at once: round by round of those
-    that change places.
+    """Put row `sources[n]` in place of row n, for all N rows at once, in place: one after another,
+    each cycle of rows that take one another's places.
 
-    Nothing is held twice; numpy, some columns at a time, would take half a second for 60,000
+    Only one row is held twice; numpy, some columns at a time, would take half a second for 60,000
     vectors.
     """
     moved = np.zeros(len(sources), np.bool_)
     for start in range(len(sources)):
         if not moved[start]:
-            # a round: each row takes the next one's place, and the last one that of the first
+            # a cycle: each place gets the row of the next place, the last one the row of the first
             first = vectors[start].copy()
             row = start
             while sources[row] != start:
@@ -288,7 +288,8 @@ def read_halves(
     """
     bits = np.empty(halves.shape[1], np.uint32)
     floats = bits.view(np.float32)  # the same memory: bits that are written are read as floats
-    smallest = np.float32(2.0**-14)
+    smallest = np.float32(2.0**-14)  # of the float16 that are not subnormal
+    # (1 + m·2^−10)·2^−15, less 2^−15, times 2, is m·2^−24
     implied = np.float32(2.0**-15)
     two = np.float32(2)
 

@@ -171,8 +171,8 @@ def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
             block.values.values[:, n] = [
                 scorer(int(block.queries[n]), sequence) for scorer in scorers
             ]
-            # scorers read the codes themselves, some of them twice (all unknown wrong, then right).
-            # The level of the item ranked first; under partial labels as far as it is known
+            # scorers are given codes, which some of them read twice: with all unknown items wrong,
+            # then right. The level of the item ranked first is that as far as it is known
             known = sequence if block.reading is None else block.reading.of(sequence)
             is_first_positive = len(known.ranks) > 0 and known.ranks[0] == 1
             block.values.first_level[n] = known.levels[0] if is_first_positive else 0

@@ -164,8 +164,8 @@ class MetricGroup:
 
 
 def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedPositives:
-    """The rankings without their last items, as some released evaluators rank; these are taken off
-    the counts (n, L+1), too, in place.
+    """The rankings without the last item of each, as some released evaluators rank; that item is
+    taken off the counts (n, L+1), too, in place.
 
     `ranked`: the positives of n queries in flat arrays, those of query q from `starts[q]` to
     `ends[q]`; distractors are not listed, so a lost distractor changes the counts alone.
@@ -177,7 +177,7 @@ def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedP
     sizes = counts.sum(axis=1)
     is_lost = has_positives & (ranked.ranks[last] == sizes)
     level = np.where(is_lost, ranked.levels[last], 0)
-    # an empty list has no last item
+    # one off its level, or off level 0 for a distractor; an empty list has no last item
     counts[np.arange(len(counts)), level] -= sizes > 0
     return ranked._replace(ends=ranked.ends - is_lost)
 
@@ -230,10 +230,20 @@ class MetricPlan:
             for (loses, _), group in by_list.items()
         ]
         rule = rank_positives.RankingRule(
-            ranker.pessimistic, rank_positives.MAX_COMPARED, rank_positives.PORTION
+            pessimistic=ranker.pessimistic,
+            few=rank_positives.MAX_COMPARED,
+            portion=rank_positives.PORTION,
         )
 
-        return cls(ranker, rule, len(scorers), groups, others, lowest, partial_rows(scorers))
+        return cls(
+            ranker,
+            rule,
+            metrics=len(scorers),
+            groups=groups,
+            others=others,
+            lowest=lowest,
+            partial_rows=partial_rows(scorers),
+        )
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
         """The part of each row of scores that is to be sorted, the positives with the query itself:
@@ -276,16 +286,18 @@ class MetricPlan:
         """Bytes of one thread's workspace, as `workspace` makes it, with the tables in which a
         kernel looks distractors up, a portion of the positives (`rule.portion`) at a time."""
         most = self.most_positives
-        # a key, a score and a level of each positive, and of the −inf behind a row's
-        by_score = max(most + 1, ITEMS) * sum(part.itemsize for part in self._by_score(0)[:3])
-        # an int32 rank and a uint8 level of each
-        ranked = max(most, RANKS) * (4 + 1)
+        rank, level, bucket, count = 4, 1, 2, 4  # bytes: int32, uint8, uint16, int32
+        # a key, a score and a level of each positive, and of the −inf behind those of a row
+        buffers = self._by_score(0)
+        sorted_item = buffers.keys.itemsize + buffers.scores.itemsize + buffers.levels.itemsize
+        by_score = max(most + 1, ITEMS) * sorted_item
+        ranked = max(most, RANKS) * (rank + level)
         # once more for the lists that a reading makes, where labels are partial
         read = ranked if self.ranker.known is not None else 0
-        # two ranks and a level
-        sums = most * (4 + 4 + 1)
-        # of a positive at work a uint16 for each bucket, and a count
-        lookup = min(most, self.rule.portion) * (2 * rank_positives.BUCKETS + 4)
+        # ranks and levels of the higher positives, and ranks of the others (SumBuffers)
+        sums = most * (rank + level + rank)
+        # of each positive of a portion, its buckets, and the distractors before it
+        lookup = min(most, self.rule.portion) * (bucket * rank_positives.BUCKETS + count)
         return by_score + ranked + read + sums + lookup
 
     @contextmanager
