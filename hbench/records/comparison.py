@@ -121,8 +121,9 @@ def _in_words(p: float, least: bool) -> str:
 
 
 def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
-    """The differences of several families, such as the metrics of each model, with their p-values
-    corrected by Holm's method for all of them together; undefined ones stay."""
+    """The differences of several families, such as the metrics of each model, with the p-values of
+    all families corrected together by Holm's method; a difference without a p-value stays as it is.
+    """
     p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
     corrected = iter(holm(p).tolist())
 
@@ -177,7 +178,7 @@ def differences_of(
     keys = sorted(order)
     rows = [order[key] for key in keys]
     others = [other[key] for key in keys]
-    tests = np.unique([test for test, _ in keys], return_inverse=True)[1]
+    _, tests = np.unique([test for test, _ in keys], return_inverse=True)
     return _differences(
         names,
         _values(first, names)[:, rows],
@@ -233,8 +234,8 @@ def _differences(
     second_means = means(second)
     p = sign_flip_p(sums)
     queries = np.logical_not(undefined).sum(axis=1)
-    # (M, 2): low and high of the 95 % intervals
-    ends = difference_intervals(sums)
+    # (M,) each: the ends of the 95 % intervals
+    low, high = difference_intervals(sums).T
 
     found = [
         Difference(
@@ -242,8 +243,8 @@ def _differences(
             first=float(first_means[n]),
             second=float(second_means[n]),
             difference=float(sums.means[n]),
-            low=float(ends[n, 0]),
-            high=float(ends[n, 1]),
+            low=float(low[n]),
+            high=float(high[n]),
             p=float(p[n]),
             corrected=float(p[n]),  # until all are corrected together, below
             queries=int(queries[n]),
@@ -251,7 +252,8 @@ def _differences(
         )
         for n, name in enumerate(names)
     ]
-    return corrected_together([found])[0]
+    (corrected,) = corrected_together([found])
+    return corrected
 
 
 @dataclass(frozen=True, repr=False)
@@ -295,8 +297,8 @@ class Comparison:
 
     @property
     def shown(self) -> list[Difference]:
-        """The differences that a table for people shows: of R@k that is 100 for both, only that of
-        the smallest k.
+        """The differences that a table for people shows: of all R@k that are 100 for both, only
+        the one of the smallest k.
         """
         both = [
             {each.metric: each.first for each in self},
@@ -382,20 +384,19 @@ def compare(
     one = document_of(first)
     other = document_of(second)
     refuse_other_conditions(one, other)
-    files = by_query or (None, None)
-    one_table = _values_by_query(first, one, files[0])
-    other_table = _values_by_query(second, other, files[1])
+    one_file, other_file = by_query or (None, None)
+    one_table = _values_by_query(first, one, one_file)
+    other_table = _values_by_query(second, other, other_file)
     if metrics:  # leaving columns out of one table is enough: what both have is compared
         names = [str(name) for name in parse_metrics(metrics, one.levels)]
         one_table = with_metrics_alone(one_table, other_table, names)
     unit = unit or one.unit
-    methods = _names_of_both((one, first), (other, second))
     return Comparison(
-        methods,
-        unit,
-        one.signature,
-        tuple(differences_of(one_table, other_table, unit=unit)),
-        sizes_in_words(one, other),
+        methods=_names_of_both((one, first), (other, second)),
+        unit=unit,
+        signature=one.signature,
+        differences=tuple(differences_of(one_table, other_table, unit=unit)),
+        sizes=sizes_in_words(one, other),
     )
 
 
@@ -411,21 +412,25 @@ Reported = tuple[Document, Report | str | Path]
 
 
 def _names_of_both(one: Reported, other: Reported) -> tuple[str, str]:
-    """The names of two reports: their methods; where these are one, with the files, or the folders
-    in which these lie."""
-    names = _name_of_report(*one, "first"), _name_of_report(*other, "second")
-    if names[0] != names[1]:
-        return names
-    places = _places(one[1], other[1])
-    return f"{names[0]} ({places[0]})", f"{names[1]} ({places[1]})"
+    """The names of two reports, each given with its document; where both have one name, what their
+    files differ by stands behind it in brackets."""
+    document, report = one
+    other_document, other_report = other
+    name = _name_of_report(document, report, "first")
+    other_name = _name_of_report(other_document, other_report, "second")
+    if name != other_name:
+        return name, other_name
+    place, other_place = _places(report, other_report)
+    return f"{name} ({place})", f"{other_name} ({other_place})"
 
 
 def _places(one: Report | str | Path, other: Report | str | Path) -> tuple[str, str]:
-    """What the files of two reports differ by; that they are the first and the second, where these
-    are no files, or the same."""
+    """The ends of the paths of two reports' files, as short as they are different; "first" and
+    "second" where a report is no file, or both are the same file."""
     if isinstance(one, Report) or isinstance(other, Report):
         return "first", "second"
     files = Path(one).resolve(), Path(other).resolve()
+    # the last part of each path alone, then the last two, and so on
     for parts in range(1, max(len(file.parts) for file in files) + 1):
         ends = ["/".join(file.with_suffix("").parts[-parts:]) for file in files]
         if ends[0] != ends[1]:
@@ -442,7 +447,8 @@ def _name_of_report(document: Document, report: Report | str | Path, place: str)
 def _values_by_query(
     report: Report | str | Path, document: Document, file: Path | None
 ) -> pa.Table:
-    """The values of a report's queries: its own, else those of `file`, else of that next to it."""
+    """The values of a report's queries: those that a report in memory holds, or, of a report's
+    file, those in `file`, by default the file of values next to it."""
     if not isinstance(report, Report):
         return reports.read_by_query(file or Path(report).with_suffix(BY_QUERY), document)
     if not report.values:

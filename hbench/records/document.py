@@ -223,11 +223,11 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
 def table_beside(
     path: Path, document: Document, columns: Sequence[str], *, what: str, option: str
 ) -> pa.Table:
-    """Read a parquet table of a report, which may have more than the `columns`; `what` it holds,
-    and the `option` that writes it.
+    """Read a parquet table of a report, which has these `columns` and perhaps more; `what`: what it
+    holds, and `option`: the one that writes it, both for errors.
 
     Raises SubmissionError for a table that cannot be read, lacks one of the columns, or does not
-    bear the marks of the report, as that of another evaluation.
+    bear the marks of the report, since it is of another evaluation.
     """
     try:
         table = parquet_table(path)
@@ -240,7 +240,7 @@ def table_beside(
         ) from None
 
     metadata = table.schema.metadata or {}
-    # what the table says of the report that it belongs to; it must be what this one says
+    # the marks in the table, of the report that it belongs to: they must be those of this report
     marks = {key: metadata.get(key.encode(), b"none").decode() for key in document.marks()}
     differing = [key for key, mark in document.marks().items() if marks[key] != mark]
     if differing or not set(columns) <= set(table.column_names):

@@ -102,12 +102,12 @@ def metric_columns(table: pa.Table) -> list[str]:
 
 
 def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
-    """The unit of every query (Q,), numbered by name: its class at the level `unit`, by default the
-    finest, or the query itself.
+    """The unit of every query, as a number (Q,): its class at the level `unit`, by default the
+    finest, or, for "query", the query itself.
 
-    The finest names decide the order first, so that it is the same under other trees of the same
-    classes. Queries of several tests are of one unit where their class, or id, is the same. Raises
-    UnknownName.
+    Numbers follow the order of names, the finest first, so that they are the same under other trees
+    of the same classes. Queries of several tests are of one unit where their class, or id, is the
+    same. Raises UnknownName for another level.
     """
     levels = levels_of(table)
     if unit == QUERY or (unit is None and not levels):
@@ -119,16 +119,18 @@ def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
     for level in reversed(levels[: levels.index(unit) + 1] if unit else levels):
         names = _numbers_by_name(table[CLASS + level])
         # one number for each pair of a unit so far and a name of this level, then without gaps
-        units = np.unique(units * (names.max(initial=0) + 1) + names, return_inverse=True)[1]
+        pairs = units * (names.max(initial=0) + 1) + names
+        _, units = np.unique(pairs, return_inverse=True)
     return units
 
 
 def _numbers_by_name(column: pa.ChunkedArray) -> NDArray[np.int64]:
     """The texts of a column (Q,) as numbers from 0, in the order of the alphabet, so that the order
     of the rows changes no number."""
+    # each different text once, in the order in which they come, and for each row its place there
     encoded = column.combine_chunks().dictionary_encode()
     names = np.array(encoded.dictionary.to_pylist(), dtype=object)
-    rank = np.empty(len(names), np.int64)
+    rank = np.empty(len(names), np.int64)  # of each text in the alphabet
     rank[np.argsort(names)] = np.arange(len(names))
     ranks: NDArray[np.int64] = rank[numbers(encoded.indices, np.dtype(np.int32))]
     return ranks

@@ -97,7 +97,7 @@ def tables(document: Document) -> list[PrintedTable]:
             # a metric that names no level is of the finest
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
 
-    # metrics that were computed at every level get a line with a column per level
+    # metrics that were computed at every level, of several, get a line with a column per level
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
     kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
     cells = []
@@ -109,7 +109,7 @@ def tables(document: Document) -> list[PrintedTable]:
         name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels
     }
     others = [name for name in names_shown(document) if name not in covered]
-    by_level = PrintedTable(("metric", *levels), cells, [])
+    by_level = PrintedTable(("metric", *levels), cells, notes=[])
     found = [
         table(document, others) if others else None,
         by_level,
@@ -127,7 +127,7 @@ def by_test(document: Document) -> PrintedTable:
     cells = []
     for name in names:
         cells.append((name, *(shown(name, scores[name]) for scores in columns)))
-    return PrintedTable(("metric", *document.by_test), cells, [])
+    return PrintedTable(("metric", *document.by_test), cells, notes=[])
 
 
 def by_tree(document: Document) -> PrintedTable:
@@ -136,11 +136,11 @@ def by_tree(document: Document) -> PrintedTable:
     there is no other tree."""
     names = next((list(tree_scores.scores) for tree_scores in document.trees.values()), [])
     if not names:
-        return PrintedTable(("tree",), [], [])
+        return PrintedTable(("tree",), cells=[], notes=[])
     cells = [("own", *(shown(name, document.scores[name].value) for name in names))]
     for tree, differences in document.trees.items():
         cells.append((tree, *(_beside_own(name, differences) for name in names)))
-    return PrintedTable(("tree", *names), cells, [])
+    return PrintedTable(("tree", *names), cells, notes=[])
 
 
 def _beside_own(metric: str, tree: UnderTree) -> str:

@@ -38,8 +38,8 @@ def table_of(
     """The results of one test, a row per query with its lists of items, similarities and levels:
     `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k) similarities; `top`: the places of the
     first k items among the ranked ones, and their levels, (Q, k) each."""
-    # some lists are shorter than k; where each begins and ends among those of all, laid side by
-    # side
+    # some lists are shorter than k. `offsets` (Q + 1,): where each query's results begin and end
+    # where those of all queries lie one after another
     some = top.items != NO_ITEM
     offsets = pa.array(np.concatenate([[0], np.cumsum(some.sum(axis=1))]), pa.int32())
     items = pa.array(ranked, pa.string()).take(pa.array(top.items[some]))

@@ -50,8 +50,8 @@ def interval(metric: str, score: Score) -> str:
 
 
 def margin(metric: str, score: Score) -> str:
-    """A score, ± half its interval; with both ends where the sides are too uneven for one ±; and
-    with the one end that says something where a share is 0 or 100 %.
+    """A score and its interval: ± half of it; or, in brackets, both its ends where they are too
+    uneven for one ±, or one end where a share is 0 or 100 %, beyond which nothing lies.
 
     >>> margin("AP", Score(value=0.9886, low=0.75, high=0.9996, queries=90, skipped=0))
     '98.86 (75.00 … 99.96)'
@@ -68,8 +68,8 @@ def margin(metric: str, score: Score) -> str:
 
 
 def beside(metric: str, score: Score) -> str:
-    """What stands behind a score on a page: ± half its interval, or its ends, or the one end of it;
-    empty without an interval.
+    """What stands behind a score on a page: the one end of its interval for a score of 0 or 100 %,
+    else ± half the interval, or both its ends where they are uneven; empty without an interval.
     """
     if score.low is None or score.high is None:
         return ""
@@ -91,9 +91,9 @@ def _half_interval(metric: str, score: Score) -> str:
 
 
 def _one_sided_bound(metric: str, score: Score) -> str:
-    """The only end of a score's interval that says something, "≥ 98.40", where a fraction is 1, or
-    "≤ …", where it is 0: beyond there is nothing. Empty elsewhere, and without an interval or for
-    one without width."""
+    """The one end of a score's interval that says something, where the score is the largest or the
+    smallest that a fraction can be: "≥ 98.40" for a score of 1, "≤ …" for one of 0. Empty for other
+    scores, and without an interval or for one without width."""
     value = score.value
     low = score.low
     high = score.high
