@@ -55,9 +55,9 @@ class Examined:
         return self.submission.jobs(self.data, self.conditions, self.also, memory)
 
     def job(self, test: str, *, fix: str | None = None) -> Job:
-        """The job of one test. Raises UsageError where the engine does not rank it. `fix`: the
-        advice of the error. It ranks no submitted ranking, and by lists of pairs nothing that goes
-        by labels."""
+        """The job of one test that is ranked by labels. Raises UsageError, with `fix` as its
+        advice, where there is none: for a submitted ranking, which the engine does not rank, and
+        for a test that lists its positives pair by pair."""
         jobs = self.jobs()
         if test not in jobs or test in self.data.lists:
             raise UsageError(
@@ -107,8 +107,8 @@ def examine(
     problems = given.problems(data, cosine=conditions.words.similarity == "cosine")
     # before the metrics: an id that is misspelt makes lists look short
     refuse(given.source.file, problems)
-    # those that the submission can give, as a list that is cut cannot give AP; and remarks
-    # on the others
+    # the metrics that the submission can give, and remarks on the others: a list that is cut, for
+    # example, cannot give AP
     possible, impossible = given.metrics(
         conditions.metrics, data, chosen=settings.metrics is not None
     )
@@ -154,7 +154,15 @@ def _subject(
     if given.source.sha256:  # of arrays there is no file
         source = given.source.model_copy(update={"content": given.content})
     read_as = (*([whole.read] if whole.read else []), *given.understood)
-    return Subject(whole.name, whole.version, digest_of(whole), method, source, doubts, read_as)
+    return Subject(
+        dataset=whole.name,
+        version=whole.version,
+        digest=digest_of(whole),
+        method=method,
+        source=source,
+        doubts=doubts,
+        read=read_as,
+    )
 
 
 def _remarks_on_paths(data: Dataset) -> list[str]:
@@ -182,8 +190,9 @@ def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> 
 
 
 def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
-    """The dataset without those of its test items that could not be embedded, and which these are;
-    with all of them where positives are listed pair by pair, of which none may be missing."""
+    """The dataset without those `items` of its tests, which could not be embedded, and the ids that
+    were left out, sorted. Where positives are listed pair by pair, none of which may be missing,
+    nothing is left out."""
     listed = set(items)
     left_out = sorted(
         {item for test in data.tests.values() for item in test.items if item in listed}
@@ -245,19 +254,20 @@ def partial_labels_of(data: Dataset) -> list[str]:
     """Say to which levels the queries of each test are known, where some labels end early."""
     remarks = []
     for name, test in data.tests.items():
-        # all paths of all items, those of one item not side by side
+        # all paths of all items, (E, L), and the item of each, (E,)
         labels, items = test.paths.all_labels()
-        # (paths,): to how many levels the path of each is known
+        # (E,): how many levels of each path are known
         known = known_levels(test.tree)[labels[:, -1]]
         if not (known < test.tree.depth).any():
             continue
 
-        # of each item: to how many levels its best known path is known; whether any ends early
+        # (N,) each: how many levels of an item's best known path are known, and whether any of its
+        # paths ends early
         best = np.zeros(len(test), np.uint8)
         ends_early = np.zeros(len(test), bool)
         np.maximum.at(best, items, known)
         ends_early[items[known < test.tree.depth]] = True
-        # of the queries, how many are known to level 1, 2, …; none to level 0
+        # how many queries are known to level 1, 2, …, but no further; [1:] leaves level 0 out
         counts = np.bincount(best[test.query], minlength=test.tree.depth + 1)[1:].tolist()
         parts = [
             f"{count:,} to {level}"

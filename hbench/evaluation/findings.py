@@ -29,8 +29,9 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
     """A remark where intervals are taken over so few units that none can be trusted; `units`: that
     of every scored query.
 
-    Units of unequal size count as 1/Σ s² equal ones, s their shares of the queries. `unit`: what
-    they are, a level or "query"; `partial`: whether paths may end early, which the words then say.
+    Units of unequal size say as much as 1/Σ s² equal ones, s being their shares of the queries.
+    `unit`: what the units are, classes of a level or "query"; `partial`: whether paths may end
+    early, which the words then say.
     """
     sizes = np.bincount(units)
     number = int((sizes > 0).sum())
@@ -79,14 +80,15 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         conditions = replace(whole, levels=whole.levels[: each.counts.shape[1] - 1])
         asked = len(each.tied)
         tied = int(each.tied.sum())
-        # queries without a positive at any level; column 0 are items that share none
+        # queries without a positive at any level; column 0 counts items that share no level
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(has_inversion(conditions.relevance(each.counts), each.counts).sum())
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
         left_out += "count as 0"
         if conditions.words.partial:
-            # `counts` leave out items whose level is not known, because labels end early; such an
-            # item may share a coarser node all the same, so that AP of that level has positives
+            # `counts` leave out items whose level is not known, because labels end early. Such an
+            # item may surely share a coarser node all the same, and is then a positive in the AP of
+            # that level: so such queries are left out of the metrics of all levels alone
             left_out = f"{WITHOUT_KNOWN} and are left out of the means of H-AP and others of all "
             left_out += "levels"
         facts = {
@@ -106,10 +108,11 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
 
 
 def _without_positives(measurement: Measurement, conditions: Conditions, alone: int) -> list[str]:
-    """Say of each level of an R@k how many queries have no positive there, where these are more
-    than those `alone`, the number without one at any level: other packages leave them out. Nothing
-    is said under partial labels, where an item may be a positive of a coarser level while its own
-    is unknown."""
+    """Say of each level that some R@k asks about how many queries have no positive there: here they
+    count as 0, while other packages leave them out. A level is passed over where only the queries
+    without a positive at any level, `alone` in number, have none: they have a remark of their own.
+    Nothing is said under partial labels, where an item may be a positive of a coarser level while
+    its own is unknown."""
     if conditions.words.partial:
         return []
     asked = len(measurement.counts)
@@ -129,8 +132,8 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
 
 
 def _beyond_gallery(measurement: Measurement, conditions: Conditions) -> list[str]:
-    """Say which R@k have a cut as long as the longest list, within which every positive is: they
-    tell nothing of the ranking."""
+    """Say which R@k have a cut k of at least the longest list's length: all positives are within
+    it, so that these metrics tell nothing of the ranking."""
     longest = int(measurement.counts.sum(axis=1).max(initial=0))
     beyond = sorted(
         {

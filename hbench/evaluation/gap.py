@@ -66,15 +66,16 @@ def gap_of(
     both = (defined > 0) & ~np.isnan(whole)
     number = both.sum(axis=1)
     _refuse_no_queries(number)
+    # (M, Q): each query's mean over the batches, 0 where it does not count
     mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
     bound, calibrated = _mean_bounds(test, chosen, batches, counts=counts, margins=margins)
     return Gap(
-        tuple(map(str, chosen.metrics)),
-        mean.sum(axis=1) / number,
-        np.where(both, whole, 0).sum(axis=1) / number,
-        number,
-        bound,
-        calibrated,
+        metrics=tuple(map(str, chosen.metrics)),
+        inside=mean.sum(axis=1) / number,
+        whole=np.where(both, whole, 0).sum(axis=1) / number,
+        queries=number,
+        bound=bound,
+        calibrated_bound=calibrated,
     )
 
 
@@ -85,9 +86,9 @@ def _inside_batches(
     shape: tuple[int, ...],
     on_batch: OnBlock | None,
 ) -> tuple[Floats, Counts, Counts]:
-    """Measure the queries inside of each batch of the gallery, by itself; return the sums of every
-    query's values (M, Q) over the batches where it has some, the numbers of these batches (M, Q),
-    and the counts of items by level in every batch (b, Q, L + 1).
+    """Measure all queries in each batch of the gallery alone. Return (M, Q) each: the sums of every
+    query's values over the batches in which they are defined, and the numbers of those batches; and
+    the counts of items by level in every batch (b, Q, L + 1).
 
     `batches`: positions in the gallery; `shape`: (M, Q); `on_batch`: told of the progress.
     """
@@ -153,7 +154,7 @@ def random_batches(items: int, size: int, seed: int) -> list[Counts]:
     `size`; what is left over joins the last one.
     """
     shuffled = np.random.default_rng(seed).permutation(items)
-    # cuts end where a whole batch is still left: 10 items by 3 are cut at 3 and 6
+    # the last cut is where a whole batch is still left behind it: 10 items by 3 are cut at 3 and 6
     return np.split(shuffled, np.arange(size, items - size + 1, size))
 
 
@@ -180,9 +181,10 @@ def largest_gap(
 
     `positives`, `negatives` (b,): of the query in each batch. A negative of batch b comes after all
     P_b positives of b, so n(m) ≤ max Σ_b N_b over batches with Σ_b P_b < m; batches may be taken in
-    part, which only adds. Batches are of any size; for equal ones, taken whole, this is ROADMAP's
-    Eq. 8. With `good_positives` (b,), those of a score above α, and `bad_negatives` (b,), those
-    above β, only the latter can precede the former (Eq. 9).
+    part, which only raises the bound. Batches are of any size; for equal ones, taken whole, this is
+    ROADMAP's Eq. 8. `good_positives` (b,): the positives of a score above α; `bad_negatives` (b,):
+    the negatives of a score above β: where both are given, only bad negatives can precede good
+    positives (Eq. 9).
     """
     m = np.arange(1, positives.sum() + 1)  # the number of each positive, over all batches
     before = _most_before(positives, negatives, m - 1)
@@ -204,15 +206,15 @@ def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
         gain: their negatives, (b,).
         capacity: how many positives stand before each of the n, (n,).
 
-    It is the knapsack problem with divisible items, which those of most gain for their cost fill
-    first.
+    This is the knapsack problem with divisible items: the batches with most gain for their cost are
+    taken first.
     """
     free = cost == 0  # batches that cost nothing are all taken
     order = np.argsort(-gain[~free] / cost[~free], kind="stable")
     spent, gained = (
         np.concatenate([[0], np.cumsum(amounts[~free][order])]) for amounts in (cost, gain)
     )
-    # linear between two batches: a part of the cost brings that part of the gain
+    # linear from one batch to the next: a part of a batch's cost brings that part of its gain
     gains: Floats = gain[free].sum() + np.interp(capacity, spent, gained)
     return gains
 
@@ -222,8 +224,8 @@ def _within(test: Retrieval, batch: Counts) -> Retrieval:
     that is in the batch is still not in its own list."""
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
-    # from the whole gallery to the batch, −1 for what is not in it; the last entry answers −1, a
-    # query that is not in the gallery
+    # (G + 1,): from a row of the whole gallery to its row in the batch, −1 for what is not in it.
+    # The row −1, of a query that is not in the gallery, finds the last entry, which is −1
     position = np.full(len(gallery.labels) + 1, -1)
     position[batch] = np.arange(len(batch))
     return replace(test, gallery=gallery.of(batch), self_rows=position[self_rows], names=None)
@@ -255,7 +257,7 @@ def _counts_beyond_margins(
     fine = gallery.labels[order, -1]
     starts = np.cumsum([0, *map(len, batches[:-1])])
 
-    # (queries, batches) for each piece of the queries
+    # an array (n, b) for each piece of n queries
     good = []
     bad = []
     for first in range(0, len(self_rows), QUERIES_AT_ONCE):
@@ -263,6 +265,7 @@ def _counts_beyond_margins(
         cosines = unit_vectors(test.queries.vectors[rows], precision) @ ranked.T
         same = test.queries.labels[rows, -1][:, None] == fine
         itself = self_rows[rows][:, None] == order  # a query is no positive of its own
+        # above α, and above β; the sums of each batch go from its start to the next one's
         good.append(
             np.add.reduceat(same & ~itself & (cosines > margins[0]), starts, axis=1, dtype=np.int64)
         )

@@ -50,13 +50,16 @@ class Retrieval:
         same."""
         # where the queries are the gallery, query q is its row q
         rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
-        names = None if self.names is None else (self.names[0][some], self.names[1])
+        names = None
+        if self.names is not None:
+            of_queries, of_gallery = self.names
+            names = (of_queries[some], of_gallery)
         return Retrieval(
-            self.queries.of(some),
-            self.gallery or self.queries,
-            None if rows is None else rows[some],
-            self.ids[some],
-            names,
+            queries=self.queries.of(some),
+            gallery=self.gallery or self.queries,
+            self_rows=None if rows is None else rows[some],
+            ids=self.ids[some],
+            names=names,
         )
 
 
@@ -119,8 +122,8 @@ def job_of(
     queries = test.queries
     gallery = test.gallery
 
-    # where only another test of the dataset has partial labels, these are known to the end, which
-    # both sides must say
+    # only another test of the dataset has partial labels: those of this test are all known to the
+    # finest level, which both sides must state
     if conditions.words.partial and queries.known is None:
         queries = _fully_known(queries)
         gallery = gallery and _fully_known(gallery)
@@ -164,17 +167,22 @@ def _fully_known(side: Side) -> Side:
 
 def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:
     """The labels by name, queries and gallery each in the order of the ranker; None where no query
-    is affected: that is, has a name that stands for several nodes of the tree."""
+    is affected: a query is, if one of its names stands for several nodes of the tree."""
     assert test.names is not None  # there are scorers by name only where the tree has names
+    of_queries, of_gallery = test.names
     gallery = test.queries if test.gallery is None else test.gallery
-    # names and nodes of both sides: a name is ambiguous by all that bear it
+    # of both sides, since items of either can show that a name stands for several nodes
     nodes = np.concatenate([test.queries.labels, gallery.labels])
-    asked = have_ambiguous_names(np.concatenate(test.names), nodes)[: len(test.queries.labels)]
-    if not asked.any():
+    are_ambiguous = have_ambiguous_names(np.concatenate(test.names), nodes)
+    affected = are_ambiguous[: len(test.queries.labels)]  # the queries come first
+    if not affected.any():
         return None
-    queries = test.names[0][ranker.queries]
-    items = test.names[1][ranker.columns]
-    return NameColumns(queries, items, asked[ranker.queries], conditions.ties)
+    return NameColumns(
+        of_queries[ranker.queries],
+        of_gallery[ranker.columns],
+        affected[ranker.queries],
+        conditions.ties,
+    )
 
 
 @dataclass(frozen=True)
@@ -227,9 +235,10 @@ def _measurement(
     view: View, values: Values, measured: NDArray[np.int64], *, is_whole: bool
 ) -> Measurement:
     """The values of one view of the labels (the dataset's own, or another tree), with the order in
-    which their means are summed, since that decides the last bits: the view's own, or, where it has
-    none or not all blocks were measured (`is_whole`), that of `measured` (n,), the input positions
-    of the measured queries.
+    which means are summed, which decides their last bits.
+
+    That is the view's own order, if it has one and all blocks were measured (`is_whole`); else the
+    order of `measured` (n,), the input positions of the measured queries.
     """
     canonical = measured if view.canonical is None or not is_whole else view.canonical
     return Measurement(values.values, values.first_level, values.counts, values.tied, canonical)

@@ -56,6 +56,7 @@ def report_of(
     `official`; of partial labels, those with all unknown wrong, then with all unknown right.
     """
     names = [str(name) for name in conditions.metrics]
+    # (M, Q): the queries of all tests side by side; first come the values of the chosen metrics
     values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
     # of each test the canonical order of its queries, in which their values are summed
     canonical = [measured.canonical for measured in measurements.values()]
@@ -65,8 +66,10 @@ def report_of(
     # intervals of fractions stay within 0 and 1
     are_fractions = [factor_of(name) == 100 for name in names]
     scores = summarise(values, canonical, units, are_fractions=are_fractions)
-    others = scores[len(names) :]  # zip, not strict, gives the names to the first ones
-    # under partial labels metrics of all levels are given twice more
+    # the scores beyond the chosen metrics. Below, `zip` that is not strict takes from the front as
+    # many scores as there are names
+    others = scores[len(names) :]
+    # under partial labels `others` are the metrics of all levels, twice
     graded = []
     if conditions.words.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
@@ -119,9 +122,9 @@ def _mistakes(
 
 
 def _one_order(canonical: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The order (Q,) in which the values of all tests are summed as one test: the positions of each
-    test's queries in its own order (`canonical`, one array for each test), counted on from those of
-    the tests before."""
+    """The order (Q,) in which the values of all tests are summed as one test: test after test, each
+    in its own order. `canonical`: for each test the positions of its queries, counted from 0; in
+    the result they are counted on from those of the tests before."""
     starts = np.cumsum([0, *map(len, canonical)])[:-1]
     return np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
 
@@ -164,10 +167,12 @@ def summarise(
     *,
     are_fractions: Sequence[bool] = (),
 ) -> list[Score]:
-    """Scores of per-query values (M, Q), the queries of one test behind those of another: means,
-    intervals over the units (Q,), numbers of queries. `canonical`: for each test, the positions of
-    its queries in the order in which they are summed; `are_fractions`: whether the values of each
-    metric lie in [0, 1], as they do where nothing is said."""
+    """The scores of M metrics by the values of every query (M, Q), test after test: means,
+    intervals over the `units` (Q,), and numbers of queries.
+
+    `canonical`: for each test, the positions of its queries in the order in which they are summed;
+    `are_fractions`: for the first metrics, whether their values lie in [0, 1]; those of the metrics
+    beyond do."""
     sizes = list(map(len, canonical))
     starts = np.cumsum([0, *sizes])[:-1]
     # the positions of each test's queries among all, in the order of its sums
@@ -180,7 +185,8 @@ def summarise(
         by_test = [values[row, queries] for queries in of_tests]
         is_fraction = row >= len(are_fractions) or are_fractions[row]
         if not is_fraction and len({*values[row][~np.isnan(values[row])].tolist()}) == 1:
-            # ranks that are all 1 are no fractions that are all right: nothing says how they vary
+            # equal values that are no shares, such as ranks that are all 1, do not say how they
+            # would vary; for shares that are all 1 an interval can be given
             interval = [np.nan, np.nan]
         scores.append(_score(by_test, interval, int(sums.units[row])))
 
@@ -205,6 +211,7 @@ def _score(by_test: Sequence[NDArray[np.float64]], interval: Sequence[float], un
         return score
 
     value = float(np.mean([part.mean() for part in defined]))
-    if np.isnan(interval[0]):
+    low, high = interval
+    if np.isnan(low):
         return score.model_copy(update={"value": value})
-    return score.model_copy(update={"value": value, "low": interval[0], "high": interval[1]})
+    return score.model_copy(update={"value": value, "low": low, "high": high})

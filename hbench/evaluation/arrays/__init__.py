@@ -198,7 +198,7 @@ def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
     there is one, the gallery: it stands for the dataset in a report, and reports on other labels
     are not compared with it."""
     parts: list[np.ndarray] = [tree.paths, *(side.labels for side in sides)]
-    # the further paths of items that have several, and whose they are
+    # the further paths of items that have several, and the item of each
     parts += [
         part
         for side in sides
@@ -214,10 +214,14 @@ def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
     """Say what is odd about the names of the labels, such as two spellings of one class; by how
     many items, of queries and gallery, each finest class has."""
     sides = [side for side in (test.queries, test.gallery) if side is not None]
-    # of all right paths: an item of several counts in each of its classes
-    labels = np.concatenate([Paths(side.labels, side.more).all_labels()[0] for side in sides])
-    items = tree.counts(labels)[-1].tolist()  # of the finest level
-    return remarks_on(NameTable(tree.levels, dict(zip(class_rows(tree), items, strict=True))))
+    # of all right paths: an item with several counts in each of its classes
+    labels = []
+    for side in sides:
+        of_paths, _ = Paths(side.labels, side.more).all_labels()
+        labels.append(of_paths)
+    *_, of_finest = tree.counts(np.concatenate(labels))  # items by class, for each level
+    items = dict(zip(class_rows(tree), of_finest.tolist(), strict=True))
+    return remarks_on(NameTable(tree.levels, items))
 
 
 def _refuse_files(*arrays: ArrayLike) -> None:
@@ -268,10 +272,12 @@ def _retrieval_of_arrays(
     gallery = None
     if len(sides) > 1:
         gallery = sides[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
-    # arrays have no ids: the position of a row stands for one. No self_rows (None): where the
-    # queries are the gallery, query q is its row q, and else nobody is in both
+    # arrays have no ids: the position of a row stands for one
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
-    return _without_nameless_queries(Retrieval(queries, gallery, None, ids), tree), tree
+    # no `self_rows`: where there is no gallery, query q is row q, and no query is in a gallery
+    return _without_nameless_queries(
+        Retrieval(queries, gallery, self_rows=None, ids=ids), tree
+    ), tree
 
 
 def _without_nameless_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
@@ -349,7 +355,8 @@ def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
             fix="the vectors are transposed: give vectors.T" if rows.shape[1] == items else None,
         )
 
-    # below it a length has no reciprocal in the type of the products, by which cosine divides
+    # cosine multiplies by the reciprocal of a length, which is infinite for lengths below this one
+    # in the type of the products
     shortest = 1 / float(np.finfo(float_type(array)).max)
     zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)
     if needs_direction and len(zero):

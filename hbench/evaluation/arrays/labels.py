@@ -48,11 +48,11 @@ class GivenSide(NamedTuple):
         """
         items = len(labels) - len(self.owners)
         of_items = None if known is None else known[:items]
-        # None in third place: arrays state no groups that are left out of a list
+        # arrays state no groups that are left out of a list, hence no `ignore`
         if not len(self.owners):  # each item has one path
-            return Side(vectors, labels, None, of_items)
+            return Side(vectors, labels, ignore=None, known=of_items)
         more = MorePaths(self.owners, labels[items:], None if known is None else known[items:])
-        return Side(vectors, labels[:items], None, of_items, more)
+        return Side(vectors, labels[:items], ignore=None, known=of_items, more=more)
 
 
 def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
@@ -164,8 +164,8 @@ def as_paths(labels: Any, what: str) -> Any:
                 "known below",
             )
 
-    # `given` itself goes back: in an array numbers and missing names would have become texts. Kind
-    # S are bytes
+    # kind S are bytes, which become texts. Anything else is returned as it was given: in an array
+    # of texts numbers and missing names would have become texts, too
     array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
@@ -230,8 +230,8 @@ def sides_with_numbers(
     _refuse_what_holds_names(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
-    # an item without a name at any level is a distractor; where no item has any, all are missing,
-    # which is refused below
+    # an item without a name at any level is a distractor; but where no item has a name, none is
+    # taken for one, and missing names are refused below
     if any(map(any, rows)):
         rows = [row if any(row) else (NO_CLASS,) * len(levels) for row in rows]
     if policies:
@@ -268,10 +268,11 @@ def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> list[Ro
     Raises UsageError for a policy that would leave out a row: each row belongs to a vector.
     """
     named = [row for row in rows if row[0] != NO_CLASS]
-    # `final`: what every row became, None where a policy left it out
+    # `mended.final`: {row: what it became, or None where a policy left it out}
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
     # a row without a class took no part, and stays
-    final = {**mended.final, (NO_CLASS,) * len(levels): (NO_CLASS,) * len(levels)}
+    no_class = (NO_CLASS,) * len(levels)
+    final = {**mended.final, no_class: no_class}
     # the table knows each row without the empty names at its fine end
     kept = [after for row in rows if (after := final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:

@@ -95,12 +95,14 @@ def _asking(data: Dataset, items: Sequence[str]) -> Dataset:
     tree, nodes = LabelTree.from_names(
         [*rows, *(path for _, path in more), *known], levels=test.levels
     )
+    # every item is a query, and in the gallery, too, which no test may be without
+    everyone = np.ones(len(items), bool)
     asked = Manifest(
-        np.array(items, dtype=object),
-        nodes[: len(items)],
-        tree,
-        np.ones(len(items), bool),
-        np.ones(len(items), bool),
+        items=np.array(items, dtype=object),
+        labels=nodes[: len(items)],
+        tree=tree,
+        query=everyone,
+        gallery=everyone.copy(),
         picture=test.picture,
         more=MorePaths(
             np.array([place for place, _ in more], np.int64),
@@ -239,9 +241,10 @@ def read_calibration(
 
 
 def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) -> list[str] | None:
-    """The items, of those in a file (`ids`), that are answered: where other items set the
-    threshold, those of the test that the file has; else the whole test; and in both cases those of
-    no split of the dataset, which are new. None for the test alone."""
+    """The items that are answered, where a file has the items `ids`: new ones, which are in no
+    split of the dataset, and, where other items set the threshold, those queries of the test that
+    the file has, else all queries of the test. None where the queries of the test alone are
+    answered."""
     answered = to_be_answered(data, ids)
     if isinstance(calibration, Others):
         return answered

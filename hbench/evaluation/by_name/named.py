@@ -109,12 +109,12 @@ class NamedPictures:
         masses, right = self.climb.masses[:, -1], self.judged.right[:, -1]
         large = masses >= 0.9
         known = large & ~np.isnan(right)
-        large = large[self.has_truth]  # how many have one is counted of labelled items alone
         if not known.any():
             return "masses are shares, no chances: none of .9 or more at the finest level"
+        share = large[self.has_truth].mean()  # of the items with a label, as what is right is
         return (
             f"masses are shares, no chances: items with .9 or more at {self.manifest.levels[-1]} "
-            f"({large.mean():.0%}) were right in {right[known].mean():.0%}"
+            f"({share:.0%}) were right in {right[known].mean():.0%}"
         )
 
     @checked
@@ -127,10 +127,11 @@ class NamedPictures:
     ) -> Trusted:
         """Answer as deep as `target` of what is said is right, for classes drawn anew.
 
-        The threshold is set on some classes and measured on others: on each half of the classes
-        that of the other half, or, with `calibrate`, on the rest that of the chosen items, or of
-        the items of another naming. Items of unknown truth are answered by the threshold of all
-        that was calibrated on.
+        The threshold is set on some classes and measured on others. By default the classes are cut
+        into halves, and each half is answered, and measured, by the threshold that was set on the
+        other one. With `calibrate` the threshold is set on the chosen items, or on those of another
+        naming, and measured on the rest. Items of unknown truth are answered by a threshold that
+        was set on all items that some threshold was set on.
 
         Args:
             target: the share of what is said that is to be right, such as 0.95.
@@ -217,8 +218,9 @@ class NamedPictures:
 
 
 def truth_of(manifest: Manifest) -> tuple[Labels, Positions, Positions]:
-    """The true paths (E, L) of a test's queries, whose each is (E,), by its place among the
-    queries, and to how many levels it is known (E,), 0 for items without a class."""
+    """The E true paths of a test's queries: their nodes (E, L); the query that each belongs to
+    (E,), by its place among the queries; and how many levels of each are known (E,), 0 for items
+    without a class."""
     labels, owners = manifest.paths.of(np.flatnonzero(manifest.query)).all_labels()
     known = known_levels(manifest.tree)[labels[:, -1]].astype(np.int64)
     # by node of the coarsest level: whether it stands for no class

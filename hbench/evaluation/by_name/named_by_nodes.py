@@ -60,8 +60,8 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
 
 
 def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
-    """Raise SubmissionError where none of the nodes is of the finest level, 1 … L: a path ends
-    there, and shares are summed from there upwards."""
+    """Raise SubmissionError where none of the `placed` nodes is of the finest level: the paths of
+    pictures end there, and shares are summed from there upwards."""
     if placed.depths.max() == tree.depth:
         return
     given = [tree.levels[depth - 1] for depth in np.unique(placed.depths).tolist()]

@@ -29,8 +29,9 @@ SHARPNESS = 20.0  # τ
 
 
 class Neighbours(NamedTuple):
-    """Items with labels: `vectors` (M, D) of length 1, `paths` (M, L), and `places` (M,), that
-    of each among the items that are named, −1 of others: no item is its own neighbour."""
+    """Items with labels: their `vectors` (M, D) of length 1, their `paths` (M, L), and `places`
+    (M,): the place of each among the items that are named, −1 if it is none of them; by these no
+    item becomes its own neighbour."""
 
     vectors: Floats
     paths: Labels
@@ -56,8 +57,10 @@ def climb_by_neighbours(
 def _nearest_in_gallery(
     vectors: Floats, gallery: Neighbours, k: int
 ) -> tuple[Positions, Positions, Values]:
-    """Find the k items of the gallery that are nearest to each of N vectors (N, D): the numbers of
-    the vectors, the places in the gallery, and the cosines; (N·k,) each, nearest first."""
+    """Find the k items of the gallery that are nearest to each of N vectors (N, D), or all items of
+    a smaller gallery. Returns one entry for each pair of a vector and a neighbour, vector by
+    vector, nearest first: the numbers of the vectors, the places in the gallery, and the cosines.
+    """
     # gallery items that are named themselves, and their places among the vectors
     own = np.flatnonzero(gallery.places >= 0)
     place = gallery.places[own]

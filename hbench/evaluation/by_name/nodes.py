@@ -124,7 +124,7 @@ def _ids_of(path: Path, levels: Sequence[str], rows: Iterable[tuple[str | None, 
     for row in rows:
         names = [(name or "").strip() for name in row]
         path_here = tuple(name for name in names if name)
-        # a name behind as many cells as there are names: an empty one stands between
+        # k names fill the first k cells, unless an empty cell stands before one of them
         if not path_here or any(names[len(path_here) :]):
             raise SubmissionError(
                 f"{path}: row {len(ids):,} is not the path to a node",
@@ -208,7 +208,8 @@ def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
     of_written_name: dict[str, list[Node]] = {}
     for written, nodes in brought.items():
         of_written_name.setdefault(written[-1], []).extend(nodes)
-    # a written path that two nodes had before names neither; the tree's own spellings go first
+    # a written path that several nodes had before names none of them. Where a spelling of the tree
+    # is the same as a written one, the tree's counts: it stands last, and so replaces the other
     alone = {written: nodes[0] for written, nodes in brought.items() if len(nodes) == 1}
     return {**alone, **of_path}, {**of_written_name, **of_name}
 

@@ -54,11 +54,11 @@ class NamesBelow:
         if len(named) == 1:  # a name alone may be of any level, if only one node has it
             nodes = self.of_name.get(_folded(named[0]), set())
             return next(iter(nodes)) if len(nodes) == 1 else tuple(named)
-        path: Row = ()
-        last = 0
+        path: Row = ()  # to the last node found
+        last = 0  # how many names there are up to the one of that node
         for number, name in enumerate(named):
             children = self.below.get(path, {})
-            # a species' own word may stand without its genus
+            # the name of a species may be given without its genus, which is then the name before
             spelt = (name, f"{named[number - 1]} {name}" if number else name)
             found = next(
                 (children[_folded(each)] for each in spelt if _folded(each) in children), None
@@ -143,7 +143,7 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
     """
     given = [row.score for row in rows if row.score is not None]
     given += [value for row in rows for value in row.by_level]
-    if any(not value >= 0 for value in given):  # so that NaN is refused, too
+    if any(not value >= 0 for value in given):  # not `value < 0`: NaN is refused, too
         raise SubmissionError(
             "some chances are negative",
             expected="0 … 1, or percent",
@@ -152,15 +152,15 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
         )
     said = []
     scale = 1.0
-    # sums of printed chances may be a little over; beyond percent, they are parts of the largest
+    # a printed chance may be a little above 1. Larger numbers are percent, up to 100; if there are
+    # larger ones yet, all are parts of the largest
     if given and max(given) > 1 + ROUNDED:
         scale = PERCENT if max(given) <= PERCENT + ROUNDED else max(given)
         said.append(f"chances are taken as parts of {scale:g}")
-    # how many answers each item has, and below what their chances sum up to
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = {}  # how many answers each item has
     for row in rows:
         counts[row.item] = counts.get(row.item, 0) + 1
-    sums: dict[str, float] = {}
+    sums: dict[str, float] = {}  # of the chances of each item's answers
     scaled = []
     for row in rows:
         # several answers without chances share 1
@@ -195,7 +195,8 @@ def _climb(
     climb = climb_of(Shares(owners[some], paths[some], shares[some]), len(place))
     for row, path in zip(rows, paths, strict=True):
         if row.by_level:
-            # of more names than levels, the last ones belong to the finest
+            # a row may state more chances than its path has nodes: then the last ones are taken,
+            # since the end of the path is what was predicted last
             end = int((path >= 0).sum())
             values = row.by_level[max(len(row.by_level) - end, 0) :][:end]
             climb.nodes[place[row.item]] = path

@@ -230,10 +230,12 @@ def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
 
 
 def _in_gallery(gallery: Side, nodes: PlacedNodes) -> NDArray[np.bool_]:
-    """Whether the gallery has an item below each node, (n,)."""
-    labels = Paths(gallery.labels, gallery.more).all_labels()[0]
+    """Whether the gallery has an item below each of the n placed `nodes`, (n,). Raises
+    SubmissionError where it has none below any."""
+    labels, _ = Paths(gallery.labels, gallery.more).all_labels()
     present = [np.unique(column) for column in labels.T]
-    # by column whether the gallery has the label; of each node the column of its own depth counts
+    # (n, L): whether the gallery has each label on the path to a node; the label at the node's own
+    # depth is the node itself
     here = [np.isin(column, there) for column, there in zip(nodes.labels.T, present, strict=True)]
     own: NDArray[np.bool_] = np.stack(here, axis=1)[np.arange(len(nodes.rows)), nodes.depths - 1]
     if not own.any():
@@ -267,17 +269,22 @@ def _tests(
         paths = here.labels[:, :depth]
         known = None if gallery.known is None else np.full(len(paths), depth, np.uint8)
         rows: Any = SelectedRows(vectors.vectors, here.rows)
-        asked = Side(rows, paths, None, known)
+        asked = Side(rows, paths, ignore=None, known=known)
         names = _names_along(tree, paths)
         # a node's id is the path of names to it, "Birds > Owl"
         ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]
         yield NodeTest(
-            prefix + tree.levels[depth - 1],
-            depth,
-            Retrieval(asked, _cut_side(gallery, depth), None, np.array(ids, dtype=object)),
-            tuple(map(text_array, names)),
+            name=prefix + tree.levels[depth - 1],
+            depth=depth,
+            retrieval=Retrieval(
+                asked,
+                _cut_side(gallery, depth),
+                self_rows=None,  # no node is in the gallery
+                ids=np.array(ids, dtype=object),
+            ),
+            classes=tuple(map(text_array, names)),
             # whether the node above has a vector, too: the consistency compares their lists
-            np.array([tuple(path[:-1]) in given for path in paths.tolist()]),
+            has_parent=np.array([tuple(path[:-1]) in given for path in paths.tolist()]),
         )
 
 
@@ -299,7 +306,7 @@ def _cut_side(side: Side, depth: int) -> Side:
     if more is not None:
         of_more = None if more.known is None else np.minimum(more.known, np.uint8(depth))
         more = more._replace(labels=more.labels[:, :depth], known=of_more)
-    return Side(side.vectors, side.labels[:, :depth], None, known, more)
+    return Side(side.vectors, side.labels[:, :depth], ignore=None, known=known, more=more)
 
 
 def _of_edges(measured: Measurement, test: NodeTest, conditions: Conditions) -> Measurement:

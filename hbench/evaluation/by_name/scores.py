@@ -34,8 +34,8 @@ def scores_of(
         tree: of the labels.
         nodes: what the reader says.
         labels: every true path (E, L), the first ones of the pictures before all others.
-        items: whose path each is (E,).
-        known: to how many levels each is known (E,).
+        items: the picture that each true path belongs to (E,).
+        known: how many levels of each true path are known (E,).
     """
     depth = tree.depth
     is_known = np.arange(1, depth + 1) <= known[:, None]  # (E, L)
@@ -54,11 +54,12 @@ def scores_of(
         for measure, values in zip(HIERARCHICAL, of_paths, strict=True):
             scores[f"{measure}, lenient"] = _best_of(values, items, number)
 
-    # the finest node's own path counts here, whatever a reader says above it
+    # hops lead from the finest node, so its own path counts here, whatever nodes the reader gives
+    # at the levels above
     shared = np.cumprod((tree.paths[nodes[:, -1]] == labels[:number]) & is_known[:number], axis=1)
     common = shared.sum(axis=1)
-    # as many edges up to the last common node as down again: the reader's path is cut at what is
-    # known of the truth
+    # The reader's path is cut at the last known level of the truth. From there it has as many edges
+    # up to the last common node as the truth has down from it, hence 2
     scores["hops"] = 2.0 * (known[:number] - common)
     return _where_known(scores, known[:number])
 
@@ -81,7 +82,8 @@ def scores_of_path(
     # right from the top on: cumprod ends at the first level that differs
     same = np.cumprod((nodes[items] == labels) & is_known & said[items], axis=1).astype(bool)
     common = same.sum(axis=1)
-    # of a finer node than what is known, nobody knows whether it is right
+    # (E,): nodes of the answer that can be judged: nobody knows whether one below the known end of
+    # the truth is right
     of_path = np.minimum(said.sum(axis=1)[items], known)
 
     scores = {}
@@ -136,8 +138,8 @@ def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dic
 
 
 def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
-    """The largest of the values (E,) of each picture (number,): by the true path that fits best;
-    `items` (E,): whose each value is."""
+    """The largest value of each picture, (`number`,), which is by the true path that fits best, of
+    values (E,) by all true paths; `items` (E,): the picture that each path belongs to."""
     best = np.zeros(number)
     np.maximum.at(best, items, values)
     return best

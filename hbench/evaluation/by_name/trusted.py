@@ -36,9 +36,10 @@ FIXED = (0.8, 0.6, 0.4)  # thresholds in use, of the finest level and the ones a
 
 @dataclass(frozen=True)
 class NamedItems:
-    """What is known of the items that are named: their ids, `judged`, of which something is known,
-    the `units` (N,), how nodes are called, the levels, and the table of the naming, with their
-    whole paths."""
+    """What is known of N items that are named: their ids, `items` (N,); the masses on their paths
+    with whether each node is right, `judged`; whether some right path of an item is known,
+    `has_truth` (N,); the unit of each, `units` (N,), such as its class; the names of the nodes,
+    `numbering`; the names of the levels; and the `table` of the naming, with the whole paths."""
 
     items: NDArray[np.object_]
     judged: JudgedClimb
@@ -260,8 +261,9 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
     _refuse_target(target)
     has_truth = named.has_truth
     if calibrate is None:
-        # every labelled item is measured, by the threshold of the half that it is not in; what is
-        # promised for new items is set on all of them, and so are the answers without a label
+        # every labelled item is measured, by the threshold that was set on the half that it is not
+        # in. The threshold for new items is set on all labelled items; it also answers the items
+        # without a label
         chosen = has_truth
         halves, thresholds = _thresholds_of_halves(named, target, has_truth)
         promise = threshold_for(*_of(named, chosen), target)
@@ -288,7 +290,7 @@ def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit
     # an item of both has set the threshold, and does not judge it
     is_other = ~np.isin(named.items.astype(str), others.items.astype(str))
     tested = named.has_truth & is_other
-    return _answer_at(named, tested, thresholds, _Setting(target, unit, promise, ()))
+    return _answer_at(named, tested, thresholds, _Setting(target, unit, promise, halves=()))
 
 
 def _refuse_target(target: float) -> None:
@@ -313,9 +315,9 @@ class _Setting:
 def _answer_at(
     named: NamedItems, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
 ) -> Trusted:
-    """The answers to N items at `thresholds` (N,), one of each item: the finest node whose mass,
-    the trust in it, reaches that, and none for inf. They are measured on the `tested` items (N,)
-    alone: on others the threshold may have been set, or their truth is not known."""
+    """The answers to N items at `thresholds` (N,), one for each item: the finest node whose mass
+    reaches the threshold, and none for inf. They are measured on the `tested` items, a mask (N,),
+    alone: on the others the threshold may have been set, or their truth is not known."""
     judged = named.judged
     levels = judged.climb.levels_at(thresholds)
     answers = answers_of(levels, judged.right)  # 1 right, 0 wrong, NaN where nobody knows
@@ -326,8 +328,9 @@ def _answer_at(
     interval = np.full(2, np.nan)
     if tested.any():
         # numbered from 0 among the tested items
-        units = np.unique(named.units[tested], return_inverse=True)[1].ravel()
-        interval = mean_intervals(UnitSums.of(answers[tested][None], units))[0]
+        _, units = np.unique(named.units[tested], return_inverse=True)
+        # [None]: the answers as the values (1, n) of a single metric, which gives one interval
+        (interval,) = mean_intervals(UnitSums.of(answers[tested][None], units.ravel()))
     return Trusted(
         target=setting.target,
         unit=setting.unit,
@@ -356,7 +359,7 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
     """The paths to the answers at levels (N,), as texts; "" where nothing is said."""
     nodes = named.judged.climb.nodes
     rows = np.arange(len(nodes))
-    # a node has one path: each is written once
+    # many items share an answer: the path to each different node is written once
     own = np.where(levels > 0, nodes[rows, levels - 1], 0).astype(np.int64)
     # a number for each pair of a node and its level, 0 … L
     keys = own * (nodes.shape[1] + 1) + levels
@@ -386,11 +389,12 @@ def _of(named: NamedItems, chosen: NDArray[np.bool_]) -> tuple[Any, Values, Posi
 def _thresholds_of_halves(
     named: NamedItems, target: float, has_truth: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], Values]:
-    """The thresholds of the two halves of the units, each set on the other one, and that of every
-    item (N,).
+    """The two thresholds by which the halves of the units are answered, each set on the other half,
+    and the threshold of every item (N,), that of its half.
 
     `target`: the share of what is said that is promised to be right. `has_truth` (N,): the items
-    whose truth is known. Units, such as classes, are never cut, so that none judges itself.
+    whose truth is known. Units, such as classes, are never cut: so no threshold is measured on a
+    class that it was set on.
     """
     is_first = in_first_half(named.units)
     thresholds = np.full(len(named.items), np.inf)  # inf: nothing is said

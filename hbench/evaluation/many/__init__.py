@@ -79,7 +79,7 @@ def earlier(path: Path, examined: Examined) -> Document | None:
         return None
     subject = examined.subject
     embedding = document.embedding
-    # of vectors in memory neither has a file: None equals None
+    # for vectors in memory there is no file on either side, and None equals None
     same_file = (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
     return document if same_file and document.dataset_digest == subject.digest else None
 
@@ -99,7 +99,8 @@ def finished(path: Path, examined: Examined) -> Document | None:
         document.signature == examined.signature()
         and document.unit == examined.conditions.unit
         and set(map(str, examined.conditions.metrics)) <= set(document.scores)
-        and bool(document.official) >= bool(examined.also)  # there, if they are asked for
+        # the official values are there, if they are asked for
+        and bool(document.official) >= bool(examined.also)
     )
     return document if same else None
 

@@ -111,7 +111,7 @@ class EmbeddingSubmission:
                 fix="give each file to the other of --query and --gallery",
             )
 
-        # what two files may have that one cannot, such as other dimensions
+        # problems that only two files can have, such as vectors of different dimensions
         return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
 
     def without_zeros(self) -> EmbeddingSubmission:
@@ -154,7 +154,7 @@ class EmbeddingSubmission:
     def refuse_bits(self) -> None:
         """Raise UsageError for bytes that may be packed bits: nothing but the user knows."""
         for part in self.parts:
-            # bits set both the highest and the lowest place; counts seldom reach the former
+            # packed bits set the highest bit of some bytes; counts seldom are so large
             if part.dtype == "uint8" and float(part.vectors.max(initial=0)) >= HIGHEST_BIT:
                 raise UsageError(
                     f"the bytes (uint8) in {part.source} may be packed bits or numbers",
@@ -248,15 +248,15 @@ def retrieval_of(
     side = _side(manifest, queries, asked, movable)
     # from one file, and all items ask: ranked among themselves, each without itself
     if gallery is None and np.array_equal(asked, ranked):
-        return Retrieval(side, None, None, manifest.items[asked])
+        return Retrieval(side, gallery=None, self_rows=None, ids=manifest.items[asked])
     # from an item of the manifest to its row in the gallery, −1 for what is not there
     position = np.full(len(manifest), -1)
     position[ranked] = np.arange(len(ranked))
     return Retrieval(
         side,
-        _side(manifest, gallery or queries, ranked, movable),
-        position[asked],
-        manifest.items[asked],
+        gallery=_side(manifest, gallery or queries, ranked, movable),
+        self_rows=position[asked],
+        ids=manifest.items[asked],
     )
 
 

@@ -139,7 +139,8 @@ class RankingSubmission:
                 fix=f"submit {better}",
             )
 
-        # in place of AP and NDCG, which need the whole list; dict: a metric asked for stays single
+        # in place of AP and NDCG, which need the whole list; by a dict, so that a metric that is
+        # possible anyway does not come twice
         best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
         return tuple(dict.fromkeys([*best, *possible])), [
             f"a ranking of depth {depth} cannot give {left_out}"
@@ -187,8 +188,9 @@ class RankingSubmission:
         else:
             sequences = run_levels.levels_of(ranking, manifest, ties=conditions.ties)
 
-        # (N, L): the labels by name, None where they form a tree. Else a name may stand for several
-        # nodes; queries whose names do are also ranked by the names, as released evaluators do
+        # (N, L): the labels by name, None where names form a tree. Where they do not, a name may
+        # stand for several nodes: queries of such names are also measured by name, as released
+        # evaluators measure them
         names = data.labels_by_name(manifest)
         named = (
             None

@@ -187,7 +187,8 @@ def _by_exponents(
     for alpha in ALPHAS:
         settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
         value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
-        yield Convention((f"the relevance has the exponent α = {alpha}",), "", value)
+        words = f"the relevance has the exponent α = {alpha}"
+        yield Convention((words,), options="", value=value)
 
 
 def _of_report(
@@ -205,7 +206,8 @@ def _of_report(
             continue
         for level in levels:
             mean = f"mean over the classes of level {level}"
-            yield Convention((mean, *changed), "", _over_classes(report, name, level))
+            value_of_means = _over_classes(report, name, level)
+            yield Convention((mean, *changed), options="", value=value_of_means)
 
 
 def _by_other_name(name: str, metric: MetricName) -> Changes:
@@ -289,7 +291,7 @@ def _without_options(found: Mapping[Changes, Sequence[Values]]) -> Iterator[Conv
     """Yield conventions that no option of the evaluation gives, by what they change: their value is
     the mean over the queries of all tests. `found`: the values (Q,) of each test."""
     for changes, values in found.items():
-        yield Convention(changes, "", float(np.nanmean(np.concatenate(values))))
+        yield Convention(changes, options="", value=float(np.nanmean(np.concatenate(values))))
 
 
 def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formula]:
@@ -297,7 +299,7 @@ def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formul
     metrics that go by its name, at its level. `levels`: coarse to fine."""
     formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
     for text in _relatives(metric, levels):
-        # at another level it would be one more change, which options give already
+        # metrics at another level are left out: that is one more change, which options give already
         other = MetricName.parse(text).at(levels)
         if other.base != metric.base and other.level == metric.at(levels).level:
             formulas[_by_other_name(text, metric)] = other.bind(levels, named_relevance("alpha"))

@@ -48,13 +48,14 @@ def kept_as_hit(sequence: LevelSequence) -> LevelSequence:
     finest = len(sequence.counts) - 1
     ranks = np.append(1, sequence.ranks + 1)
     levels = np.append(np.uint8(finest), sequence.levels)
-    return LevelSequence(ranks, levels, _with_items(sequence, finest, 1), sequence.tied)
+    counts = _with_items(sequence, level=finest, number=1)
+    return LevelSequence(ranks, levels, counts, sequence.tied)
 
 
 def kept_as_miss(sequence: LevelSequence) -> LevelSequence:
     """The sequence of a list in which the query itself stands first, since a vector is nearest to
     itself, and counts as wrong: an item of level 0, behind which all others move one rank down."""
-    counts = _with_items(sequence, 0, 1)
+    counts = _with_items(sequence, level=0, number=1)
     return LevelSequence(sequence.ranks + 1, sequence.levels, counts, sequence.tied)
 
 
@@ -64,7 +65,7 @@ def without_first(sequence: LevelSequence) -> LevelSequence:
     has_first = len(sequence.ranks) > 0 and sequence.ranks[0] == 1
     first_level = int(sequence.levels[0]) if has_first else 0
     left = slice(int(has_first), None)  # without the first positive, if that was the first result
-    counts = _with_items(sequence, first_level, -1)
+    counts = _with_items(sequence, level=first_level, number=-1)
     return LevelSequence(sequence.ranks[left] - 1, sequence.levels[left], counts, sequence.tied)
 
 
@@ -130,9 +131,9 @@ def by_other_lists(
         for words, changed in OTHER_LISTS.items()
         for changes, formula in formulas.items()
     }
-    # Of a list that is cut after TREC_DEPTH results, the positives behind still count in the mean,
-    # with a precision of 0. What that does to a metric that is no such mean is not settled, and a
-    # list of fewer items is not cut.
+    # Where a list is cut after TREC_DEPTH results, the positives behind still count in a mean of
+    # precisions, with 0. What a cut means for other metrics is not settled, so that they are not
+    # tried; and a list of fewer items is not cut.
     if is_precision and test.query.sum() - 1 > TREC_DEPTH:
         by_lists[(CUT_SHORT,)] = _of_changed(formulas[()], cut_short)
     centred = {(*changes, CENTRED): formula for changes, formula in formulas.items()}

@@ -93,9 +93,9 @@ class Components(NamedTuple):
 
 @dataclass(frozen=True)
 class SmallerScore:
-    """The scores at one size. `differences`: from the whole vectors, by metric; empty of the whole
-    themselves. `lost`, `gained`: by level, the share of the queries whose first result was right
-    with the whole vector and no longer is, and the other way round."""
+    """The scores at one size. `differences`: from the scores of the whole vectors, by metric; empty
+    for the whole vectors themselves. `lost`: by level, the share of the queries whose first result
+    was right with the whole vectors and is wrong at this size; `gained`: the other way round."""
 
     size: VectorSize
     report: Report
@@ -250,9 +250,9 @@ Shares = tuple[tuple[str, float], ...]
 
 
 def changes(whole: Report, made: Report, levels: Sequence[str]) -> tuple[Shares, Shares]:
-    """By level (`levels`, coarse to fine), the shares of the queries whose first result turned
-    wrong, and of those whose turned right, from the report on the `whole` vectors to the one `made`
-    on smaller ones."""
+    """By level (`levels`, coarse to fine), the share of the queries whose first result is right in
+    the report on the `whole` vectors and wrong in the one `made` on smaller vectors; and the share
+    of the queries for which it is the other way round."""
     lost = []
     gained = []
     for level in levels:

@@ -151,7 +151,7 @@ def _shuffled(word: str) -> OtherTree:
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
         if NO_CLASS in own.names[-1]:  # distractors are of no class under any tree
             by_name = by_name[by_name != own.names[-1].index(NO_CLASS)]
-        # the class whose path each class takes
+        # (C,): the class whose path each class takes
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
         paths_by_class = own.paths[np.argsort(own.paths[:, -1])]
@@ -209,7 +209,7 @@ def jobs_under(
     tests = examined.data.tests
     views = {}
     for name, test in tests.items():
-        labels = [tree.labels(test) for tree in trees]  # refused before any work
+        labels = [tree.labels(test) for tree in trees]  # raises for unfit trees before any work
         views[name] = partial(
             _views, test=test, trees=trees, conditions=examined.conditions, labels=labels
         )
