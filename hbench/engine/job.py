@@ -65,8 +65,8 @@ class Values(NamedTuple):
         )
 
     def put(self, at: NDArray[np.int64], found: Values) -> None:
-        """Write the values that were `found` for n queries into these values, to the positions `at`
-        (n,) of those queries among the ones here, under every view."""
+        """Write the values that were `found` for n queries into these arrays, in place and under
+        every view; `at` (n,): the position here of each of the n queries."""
         self.values[:, at] = found.values
         self.first_level[at] = found.first_level
         self.tied[at] = found.tied

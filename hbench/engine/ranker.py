@@ -83,8 +83,9 @@ class Ranker:
         """Put both sides into canonical order, by labels and content, so that the order of the
         input changes nothing; find where the items of each level lie, and what is left out.
 
-        `gallery`: None where the queries are ranked among themselves. `memory` bounds what is held
-        beyond the vectors and labels.
+        `gallery`: None where the queries are ranked among themselves; `self_rows`: not used then,
+        and None where no query is in the gallery. `memory` bounds what is held beyond the vectors
+        and labels.
         """
         # every item is asked and ranked, and leaves out itself alone: similarities are symmetric.
         # Groups that are ignored, and items of several paths, need whole rows of scores
@@ -282,8 +283,9 @@ class Ranker:
 
     def level_counts(self, first: int, last: int) -> NDArray[np.int64]:
         """Count the items of every level, (n, L+1), in the lists of the queries from `first` to
-        `last` in canonical order; level 0 are those that share no level. `sizes` (Q,): the items of
-        each list; `starts`, `ends` (Q, L): the columns of those of level ≥ l.
+        `last` in canonical order; level 0 counts items that share no level. `sizes` (Q,): how many
+        items each list has before any is left out; `starts`, `ends` (Q, L): the columns from and to
+        which the items of level ≥ l lie.
         """
         # pairs of a query, counted from `first`, and the column that it leaves out
         rows, columns = self.left_out(first, last)

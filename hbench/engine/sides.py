@@ -87,8 +87,8 @@ def left_out_of(
     columns: NDArray[np.int64],
     self_rows: NDArray[np.int64] | None,
 ) -> LeftOut:
-    """Return a function that lists, for a range of queries in canonical order, the items left out:
-    itself, and its ignore group.
+    """Return a function that lists, for a range of queries in canonical order, the items that each
+    query leaves out of its list: the query itself, and the members of its ignore group.
 
     `asked` (Q,), `columns` (G,): the canonical orders of both sides. `self_rows` (Q,): the gallery
     row that is the query itself, −1 for none, in input order.

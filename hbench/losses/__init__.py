@@ -109,8 +109,8 @@ losses.register("xbm")(
 def per_level_of(
     loss: str, params: Mapping[str, Any] | None = None, level_classes: Sequence[int] | None = None
 ) -> nn.Module:
-    """Build a loss by name for all levels, or, with the numbers of classes, a loss with proxies for
-    each level. `params`: of that loss."""
+    """Build a loss by name for all levels; or, with `level_classes`, the number of classes of each
+    level, coarse to fine, a loss with proxies for each. `params`: of the loss."""
     if level_classes is None:
         return per_level(build_loss(loss, **(params or {})))
     return per_level(

@@ -240,9 +240,10 @@ def batch_of_arguments(
 ) -> LossBatch:
     """Make a batch of a loss's arguments; raises ConfigError if they do not fit.
 
-    Behind embeddings (B, D) and labels (B, L) come, in hbench's order, references (N, D), their
-    labels (N, L) and self_index (B,); in pytorch-metric-learning's, mined pairs, references and
-    their labels. Without references, the queries rank the batch itself.
+    Behind embeddings (B, D) and labels (B, L) come a `third`, `fourth` and `fifth` argument: in
+    hbench's order, references (N, D), their labels (N, L) and self_index (B,); in
+    pytorch-metric-learning's order, mined pairs, references and their labels. Without references,
+    the queries rank the batch itself.
     """
     # which of the two orders it is shows in the type of the third argument: a tensor is references
     pairs, refs, ref_labels, self_index = _pairs_or_references(third, fourth, fifth)

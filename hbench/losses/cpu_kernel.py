@@ -235,7 +235,8 @@ def pack(
     counts: NDArray[np.float32],
 ) -> None:
     """Write keys (Q, N) that sort by score down, level up, column up, from the bits of scores: 32
-    bits of the score, 8 of the level, 24 of the column. Count the items of each level (Q, L+2).
+    bits of the score, 8 of the level, 24 of the column. `bits`, `levels` (Q, N): of the items, by
+    column; `counts` (Q, L+2): where the items of each level are counted.
     """
     sign = np.uint32(0x80000000)
     zero = np.uint32(0)

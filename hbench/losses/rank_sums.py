@@ -247,8 +247,8 @@ def with_outside(table: Tensor) -> Tensor:
 
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
-    """Sort the columns of every list by level, by counting: int64 (Q, N). `depth`: L; level L + 1
-    is what is outside of a list."""
+    """The columns of every list in order of level, int64 (Q, N), by counting. `levels` (Q, N): of
+    the items, 0 … L + 1, where L + 1 is outside of a list; `depth`: L."""
     # (Q, N): the place of each column: behind all columns of lower levels, and behind the columns
     # of its own level that are before it
     place = torch.zeros_like(levels)

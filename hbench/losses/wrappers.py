@@ -102,8 +102,9 @@ class CrossBatchMemory(nn.Module):
         )
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Store the batch in place of the oldest entries and return its places, int64 (B,), −1 for
-        what is not stored. `size`: of the queue.
+        """Store a batch, `embeddings` (B, D) and `labels` (B, L), in place of the oldest entries of
+        the queue, which has room for `size`; return the place of each item, int64 (B,), −1 for an
+        item that is not stored.
         """
         if self.embeddings.shape[0] == 0:  # the first batch tells dimension and levels
             try:

@@ -43,8 +43,8 @@ class JudgedClimb(NamedTuple):
 
 
 class AtLevel(NamedTuple):
-    """How many items have their answer at a level, 1 … L, and which share of those is right; NaN of
-    none whose truth is known."""
+    """How many items have their answer at a level, 1 … L, and the share of these answers that is
+    right, among the items whose truth is known; NaN where none is."""
 
     level: int
     items: int

@@ -178,7 +178,7 @@ def _first_threshold(answers: _Answers, target: float) -> int | None:
 
     It is the first at which enough units have answers to pass the test with ROOM for errors; if
     there is none, the one at which most have answers; None if even those units would not pass
-    without an error."""
+    without an error. `target`: the share of the answers that is to be right."""
     most = 0.0
     found = None
     number = 0  # of the threshold

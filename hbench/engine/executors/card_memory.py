@@ -83,6 +83,6 @@ class Staged:
 def sent(arrays: Sequence[NDArray[Any]], device: torch.device) -> list[Tensor]:
     """Copies of the arrays on the device, which need not be there yet when this returns: what the
     device does next with them waits for them by itself."""
-    staged = Staged(arrays, None, device)
+    staged = Staged(arrays, queries=None, device=device)
     staged.fill(arrays)
     return staged.arrays

@@ -275,7 +275,8 @@ class Triangle:
     def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
         """The scores (n, items) of a block's n queries against neighbouring chunks of the gallery,
         given by the positions where they start; column 0 is the first item of the first chunk.
-        What lies behind a last chunk that is shorter is of no item, and not to be read."""
+        Where the last chunk is shorter than others, the columns behind it are of no item, and hold
+        anything."""
         size = self.scores.chunk_size
         vectors = self.scores.block_vectors(block)
         with self._scores(len(chunks) * size) as rows:

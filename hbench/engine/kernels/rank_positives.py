@@ -219,7 +219,8 @@ def count_distractors(
             score = tile[i]
             slot: Scalar = np.uint64(before[np.uint64(buckets[i])])
             slot += np.uint64(ordered[slot] > score)  # no branch: most often the last step
-            # two positives or more share the bucket, or one has this very score
+            # two positives or more share the bucket, or one has this very score: the bucket is
+            # searched, and where a positive ties, the search may go on past all that do (True)
             if ordered[slot] >= score:
                 end = np.uint64(before[np.uint64(buckets[i]) + one])
                 slot = first_after(ordered, score, slot, end, False)

@@ -224,8 +224,8 @@ class SortedKeys(NamedTuple):
 
 
 def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
-    """Buffers for sorting parts of this many items together, by scores of this type; equal scores
-    by the tie key (L+1,) of their level.
+    """Buffers for sorting parts that have this many `items` together, by scores of type `dtype`.
+    `tie_key` (L+1,): the key of each level, by which equal scores are ordered, lower first.
     """
     # the tie key of a level takes the low bits of a key, the score those above it; with more than
     # 3 bits for the ties, 32 are too few for the scores

@@ -185,9 +185,10 @@ def rank_counted(
     out: RankedPositives,
     first_levels: NDArray[np.uint8],
 ) -> None:
-    """Write the ranks, from 1, and levels of the positives of n queries, all of whose items have
-    been counted, to `out`; and the levels of the items ranked first to `first_levels` (n,).
-    `pessimistic`: of equal scores the lower level comes first."""
+    """Write the ranks, from 1, and levels of the positives of n queries to `out`, and the levels of
+    the items ranked first to `first_levels` (n,). `lists`: the sorted positives; `counts`: of all
+    other items, which must all have been counted; `pessimistic`: of equal scores the lower level
+    comes first."""
     for query in range(len(first_levels)):
         first = out.starts[query]
         end = out.ends[query]
@@ -197,7 +198,7 @@ def rank_counted(
         # an assignment of slices takes seconds to compile
         for slot in range(np.uint64(len(levels))):
             levels[slot] = lists.levels[np.uint64(offset) + slot]
-        # ranks from the distractors between the positives
+        # ranks from the distractors between the positives; 0: no positive comes before these
         add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
         first_levels[query] = level_of_best(counts.best[query], pessimistic)

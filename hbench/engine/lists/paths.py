@@ -134,8 +134,9 @@ class PathLists:
         among the queries' different ones. A code is the level of the best pair of paths; under
         partial labels two codes per level.
 
-        `starts`, `ends` (P, L): the paths of the gallery, in canonical order, that share at least l
-        levels with each path; `items`: whose those are, as columns.
+        `starts`, `ends` (P, L): from where to where the paths of the gallery, in canonical order,
+        share at least l levels with each path of the queries; `items` (E,): the column of the item
+        of each of the gallery's paths.
         """
         levels = np.zeros(self.size, np.uint8)
         # coarse ranges first: a finer one is written over them, so the best path decides

@@ -78,8 +78,8 @@ def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
 
 def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
-    """Make the mean of [m − cos(q, p) + cos(q, n)]₊ over the triplets for which it is positive;
-    semi-hard ones make TL_SH.
+    """Make the mean of [m − cos(q, p) + cos(q, n)]₊ over the triplets for which it is above 0, m
+    being the `margin`: over one semi-hard triplet per query (TL_SH), or over all triplets.
     """
     from pytorch_metric_learning import distances, losses
 
@@ -104,7 +104,7 @@ def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> n
 
 def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) -> nn.Module:
     """Make the mean of 1/α log(1 + Σ_P e^{−α(s−b)}) + 1/β log(1 + Σ_N e^{β(s−b)}) for cosines s
-    (Wang et al. 2019).
+    (Wang et al. 2019). `alpha`, `beta`, `base`: α, β and b.
     """
     from pytorch_metric_learning import losses
 

@@ -30,8 +30,8 @@ Logits = Callable[
 
 
 def random_proxies(classes: int, dim: int) -> Tensor:
-    """Draw proxies (C, D) from a normal distribution. Raises ConfigError for more than memory
-    holds."""
+    """Draw proxies (C, D) from a normal distribution, for C `classes` and vectors of dimension
+    `dim`, D. Raises ConfigError for more than memory holds."""
     try:
         return torch.randn(classes, dim)
     except (RuntimeError, TypeError, OverflowError):
@@ -199,8 +199,9 @@ class CompositeSoftTriplet(BatchLoss):
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
-        """The term of one level, a scalar, of logits (B, C). `inside` bool (B, C): which classes
-        are in the group of each item's own class; `target` (B,): the own class."""
+        """The term of one level, a scalar, of logits (B, C) and the level's `margin`. `inside` bool
+        (B, C): which classes are in the group of each item's own class; `target` (B,): the own
+        class."""
         # classes inside of the group are left out of the sum over classes. They are set to the
         # lowest finite number, not to −∞: where the group has all classes, the sum is empty, and
         # its gradient must be 0, not 0/0
@@ -238,8 +239,8 @@ def _groups(paths: Tensor) -> Tensor:
 
 
 def require_classes(labels: Tensor, classes: int) -> None:
-    """Raise ConfigError for labels that are not class numbers 0 … C−1. Each class has a proxy;
-    labels (B,) are of the finest level."""
+    """Raise ConfigError for `labels` (B,), of the finest level, that are not class numbers 0 … C−1;
+    `classes`: C, each of which has a proxy."""
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ConfigError(
             "a label has no proxy",

@@ -58,8 +58,8 @@ class SoftBinAP(BatchLoss):
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            """The sum of 1 − AP over a block of queries, by their scores (b, N), of those that have
-            a positive; these are counted in `defined`."""
+            """The sum of 1 − AP over the queries of a block that have a positive, by their scores
+            (b, N); counts these queries in `defined`."""
             # bool (b, N): in the released code a query stands in its own list, as a positive
             present = ~batch.is_self(block) | self.released
             listed = batch.listed(block)

@@ -126,8 +126,8 @@ def largest(value: Number, shared: Number) -> Number:
 
 @card_part
 def sum_up_before(numbers: Number, size: Number, shared: Number) -> None:
-    """Make each of `numbers` (size + 1,) the sum of those before it; the last becomes that of
-    all. `shared` (T,): memory that the T threads have in common.
+    """Replace each of `numbers` (size + 1,) by the sum of the numbers before it; the last place
+    gets the sum of all. `shared` (T,): memory that the T threads have in common.
     """
     done = int32(0)  # the sum of all numbers before `start`
     for start in range(0, size, at_once()):

@@ -38,8 +38,8 @@ def place_among(unsorted: Slotted, slot: Number, first: Number, last: Number) ->
         if beside > score:
             place += uint32(1)
         elif beside == score and other != slot:
-            own = unsorted.keys[unsorted.codes[other]]
-            if own < key or (own == key and other < slot):
+            other_key = unsorted.keys[unsorted.codes[other]]
+            if other_key < key or (other_key == key and other < slot):
                 place += uint32(1)
     return place
 

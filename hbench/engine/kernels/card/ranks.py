@@ -250,8 +250,8 @@ def start_of(part: Number, buckets: Buckets) -> Number:
 def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
     """Divide the buckets, which cut the scores into equal widths, into parts, the more, the more
     positives a bucket holds, so that a part holds few; return the number of parts.
-    `buckets.firsts` has the number of positives of each bucket first, then of its parts, and at the
-    end the number of its first part.
+    `buckets.firsts` (BUCKETS + 1,) holds three things of each bucket, one after the other: how many
+    positives it has, how many parts, and at last the number of its first part.
     """
     firsts = buckets.firsts
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
@@ -264,7 +264,8 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
             cuda.atomic.add(firsts, uint32(place_of(score, buckets)), 1)
     cuda.syncthreads()
 
-    # one for each bucket beside these, so that the table fits in any case
+    # each bucket has one part, and shares in these by its positives; so few that the table fits in
+    # any case
     wanted = min(positives // PER_PART, POOL - FIRSTS - 1)
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
         firsts[bucket] = 1 + int64(firsts[bucket]) * wanted // max(positives, int32(1))

@@ -213,6 +213,7 @@ def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> 
 def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> Number:
     """Write the sums of one level over the whole list and up to R, and its intersections, and list
     the positives of upper levels; return the precision sum of the whole list."""
+    # precision, within, hits, gain, binary
     sums = LevelSums(0.0, 0.0, 0, 0.0, 0.0)
     overlap = 0.0
     done = int64(0)  # the items before `start` that are exactly of this level
