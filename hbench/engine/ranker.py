@@ -319,7 +319,7 @@ class Ranker:
         # an item that is left out of a list is not counted
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(unknown, rows, inside.astype(np.int64))
-        # they have a code of their own, and leave that of their level, from 1 to L − 1
+        # items that may be finer have a code of their own: they are taken off their level's count
         counts[:, 1:-1] -= unknown
         coded = np.zeros((len(counts), 2 * self.depth), np.int64)
         coded[:, 0], coded[:, 1::2], coded[:, 2::2] = counts[:, 0], counts[:, 1:], unknown

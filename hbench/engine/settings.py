@@ -225,7 +225,7 @@ class Settings:
             _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
 
-        # what intervals draw again: queries, or whole classes of a level, by default the finest
+        # the unit of intervals is the query, or a class of a level, by default of the finest
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
 

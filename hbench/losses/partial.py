@@ -53,8 +53,8 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
                 found="labels that end early",
                 fix="leave out their items (--policy drop), or choose another loss",
             )
-    # wrappers, too: under partial labels pairs of a miner are refused, since it goes by labels
-    # that may not be known, and a wrapper is what is handed them
+    # wrappers, too: a partial loss refuses the pairs of a miner, which goes by labels that may not
+    # be known, and where a loss is wrapped, its wrapper is the one that is handed the pairs
     for module in loss.modules():
         if isinstance(module, BatchLoss):
             module.partial = True

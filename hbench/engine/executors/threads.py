@@ -335,7 +335,7 @@ def triangle_of(
     if len(set(blocks)) < job.ranker.blocks or plan.most_positives > MAX_POSITIVES:
         return None
     triangle = Triangle(plan, threads)
-    # it counts the threads whose tables the memory holds: 0 where it is too small for one
+    # `threads`: as many as memory holds the tables of, 0 where it is too small for a single one
     return triangle if triangle.threads else None
 
 

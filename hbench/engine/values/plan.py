@@ -211,8 +211,8 @@ class MetricPlan:
             row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST
         }
 
-        # metrics that are taken of the same list: without its last item or not, and by one reading;
-        # those of whole lists come first
+        # {(without the last item or not, reading): the metrics of that list, by row}; those of
+        # whole lists come first
         by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
         for row, scorer in sorted(fast.items(), key=lambda item: item[1].loses_last):
             reading = scorer.reading.name if scorer.reading else ""

@@ -68,8 +68,8 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
     cuda.syncthreads()
 
     size = coded.sizes[query]
-    # what all items before `start` are; each thread takes some neighbours, and running sums tell it
-    # what those of the threads before it are
+    # `done`: how many items before `start` were removed, and how many were listed. Each thread
+    # takes some neighbours; running sums tell it both numbers of the threads before it
     done = Counted(int64(0), int64(0))
     for start in range(0, size, at_once()):
         span = span_from(start, size)
