@@ -142,8 +142,8 @@ def _means_by_test(
     """{test: {metric: its mean}} of the tests' measurements, where there are several; of one test
     they are the scores themselves. `names`: of the metrics whose values come first.
 
-    Values (M, Q) are summed in the order of the ids (`canonical`, (Q,)), so that the last bits do
-    not depend on the order of a file.
+    Values (M, Q) are summed in an order that no file's order of items moves (`canonical`, (Q,)), so
+    that the last bits do not depend on it.
     """
     if len(measurements) < 2:
         return {}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hbench.core.errors import UsageError
 from hbench.metrics.significance import UnitSums, bound_without_errors, upper_bounds
 from hbench.trust.climbing import BELOW, Climb, Positions, Values
 
@@ -67,7 +68,8 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
 
 
 def units_needed(target: float) -> int:
-    """How many units a target needs at least, if all weigh the same and none has an error.
+    """How many units a target needs at least, if all weigh the same and none has an error. Raises
+    UsageError for a target that MOST_UNITS do not reach.
 
     >>> units_needed(0.95), units_needed(0.9)
     (65, 32)
@@ -77,6 +79,12 @@ def units_needed(target: float) -> int:
     low, high = 1, 2
     while bound_without_errors(high) > 1 - target and high < MOST_UNITS:
         low, high = high, 2 * high
+    if bound_without_errors(high) > 1 - target:
+        raise UsageError(
+            f"no number of units that can be had promises {target:.10g} right",
+            expected=f"at most {1 - bound_without_errors(MOST_UNITS):.8f}",
+            found=f"{target:.10g}",
+        )
     while high - low > 1:
         middle = (low + high) // 2
         if bound_without_errors(middle) > 1 - target:

@@ -1,6 +1,7 @@
 """Names of pictures: the three readers by loops over the tree, and their scores by sets of nodes."""
 
 import csv
+import math
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 import hbench
 from hbench.evaluation.by_name.naming import NodeVectors
-from hbench.evaluation.by_name.scores import scores_of
+from hbench.evaluation.by_name.scores import scores_of, scores_of_path
 from hbench.submissions.embeddings import joined
 from hbench.tree import LabelTree
+from hbench.trust.climbing import BELOW
 from tests.command_line import call
 
 LEVELS = ("order", "family", "genus")
@@ -179,6 +181,17 @@ def test_classes_alone_are_enough_vectors(tmp_path):
     named = hbench.name(folder / "items.npz", folder / "birds.csv", kinds)
     assert named.scores["each"]["accuracy/order"].value == 1
     assert any("names:nodes(0@order,4@kind)" in text for text in [named.signature])
+
+
+def test_an_answer_without_any_node_has_no_precision_by_whichever_path():
+    labels = np.array([[0, 0], [1, 2], [0, 1], [1, 3]], np.int32)  # of two pictures, two paths each
+    nodes = np.array([[BELOW, BELOW], [1, BELOW]], np.int32)
+    items = np.array([0, 1, 0, 1])
+    known = np.full(4, 2)
+    found = scores_of_path(("genus", "kind"), nodes, labels, items, known)
+    assert found["hP"].tolist() == pytest.approx([math.nan, 1], nan_ok=True)
+    assert found["hP, lenient"].tolist() == pytest.approx([math.nan, 1], nan_ok=True)
+    assert found["hR, lenient"].tolist() == [0, 0.5]
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0])

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from hbench.core.errors import UsageError
 from hbench.metrics.significance import (
     UnitSums,
     bound_without_errors,
@@ -67,6 +68,12 @@ def test_as_many_classes_as_needed_without_an_error_are_enough():
     assert threshold_for(climb, right, np.arange(needed), 0.9).threshold == 0.5
     fewer = climb.of(np.arange(needed - 1))
     assert threshold_for(fewer, right[1:], np.arange(needed - 1), 0.9).threshold == math.inf
+
+
+def test_a_target_that_no_number_of_units_reaches_is_refused():
+    assert units_needed(1 - 1e-6) > 10**6
+    with pytest.raises(UsageError, match="no number of units"):
+        units_needed(1 - 1e-9)
 
 
 def test_items_of_unknown_truth_change_nothing():

@@ -432,7 +432,8 @@ def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
     except torch.cuda.OutOfMemoryError:
         scores = ranker.scores
         row = 4 * len(scores.columns) * 2**-20  # MB of one query's float32 scores
-        # three shares of rows lie on the card; blocks take 3/5 of --max-memory, hence 5/3
+        # room for three shares of rows, of which one is left over; blocks take 3/5 of --max-memory,
+        # hence 5/3
         raise UsageError(
             "the card's memory is too small for a block of scores",
             expected=f"{(scores.block_bytes * 3) / 2**30:,.1f} GB free beside the vectors",

@@ -80,7 +80,7 @@ class NamedPictures:
     @cached_property
     def judged(self) -> JudgedClimb:
         """The masses of the nodes along each item's path, with whether each node is right, and how
-        much of the tree an answer with it leaves open (its coverage)."""
+        much of the tree an answer with it rules out (its coverage, 1 for a leaf)."""
         right = verdicts(self.climb.nodes, *truth_of(self.manifest))
         return JudgedClimb(self.climb, right, coverage_of(self.manifest.tree, self.climb.nodes))
 

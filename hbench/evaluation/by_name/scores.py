@@ -94,7 +94,7 @@ def scores_of_path(
     for measure, values in _of_lengths(common, of_path, known).items():
         scores[measure] = values[:number]
         if len(labels) > number:
-            scores[f"{measure}, lenient"] = _best_of(np.nan_to_num(values), items, number)
+            scores[f"{measure}, lenient"] = _best_of(values, items, number)
     scores |= _of_ends(common[:number], of_path[:number], known[:number], said.sum(axis=1))
     return _where_known(scores, known[:number])
 
@@ -139,9 +139,10 @@ def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dic
 
 def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
     """The largest value of each picture, (`number`,), which is by the true path that fits best, of
-    values (E,) by all true paths; `items` (E,): the picture that each path belongs to."""
-    best = np.zeros(number)
-    np.maximum.at(best, items, values)
+    values (E,) by all true paths, NaN where it has none by any; `items` (E,): the picture that each
+    path belongs to."""
+    best = np.full(number, np.nan)
+    np.fmax.at(best, items, values)  # a path without a value is none that fits
     return best
 
 
