@@ -106,7 +106,7 @@ class Extent:
 
     def of(self, machine: MachineOptions) -> Execution:
         """Make the Execution of an evaluation: the machine's options (threads, memory, device) with
-        what these ask for beside the scores. As it is made it raises UsageError for options that
+        the options above. As it is made it raises UsageError for options that
         exclude each other or need one another, such as --blocks, I/N, without --resume."""
         return replace(
             machine.execution,

@@ -202,15 +202,15 @@ def command(
     """
     _refuse_outputs(output, page)
     promise.refuse_alone()
-    # a calibration says which items there are to name: so it is read before they are named
+    # read first: it says which items a threshold is set on, and these are named, too
     data = table.load(dataset)
     given = source.read(file, data)
-    on = promise.calibration(data, given, source)
-    named = source.named(given, data, unit, promise.items(on, data, given))
+    calibration = promise.calibration(data, given, source)
+    named = source.named(given, data, unit, promise.items(calibration, data, given))
     for warning in named.warnings:
         say(f"note: {warning}")
     # answers by a threshold; None where nothing is promised
-    trusted = promise.answers(named, data, on, source)
+    trusted = promise.answers(named, data, calibration, source)
     compared = None if against is None else _compare_with_predictions(named, data, against, unit)
     if page is not None:
         from hbench.look.naming import write_page

@@ -130,9 +130,8 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
-    """The path of a key in the file's `values` in words, optimizer.lr as it is typed; an element of
-    a list of tables by its number from 1 and its first value, which is most often a name, and what
-    is wrong of it behind a comma.
+    """The path of a key in the file's `values` in words: optimizer.lr, or, in an element of a list
+    of tables, row 2 ('b'), year: by its number from 1 and its first value, most often a name.
     """
     parts: list[str] = []
     for step in path:

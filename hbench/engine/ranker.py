@@ -430,10 +430,12 @@ class Ranker:
         """A ranker of the same queries, blocks and scores whose levels are those that a benchmark
         lists for pairs of query and item, and not those of labels. `lists`: in input order.
         """
-        other = self._without_digest()
+        other = self._without_digest()  # which was of the labels
         other.known = None  # a judged pair has one level: no label is partial
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
-        other._take_lists(pairs, self.tie_key)  # without partial labels codes are levels
+        # lists are of codes, a level and whether it is known; here a code is a level, and so is
+        # what orders ties of codes
+        other._take_lists(pairs, self.tie_key)
         return other
 
     def columns_of(

@@ -224,6 +224,7 @@ def measure(
             on_block(done, len(chosen))
     # of no blocks, such as a share of fewer blocks than shares, no query is measured
     measured = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
+    # `others`: the same rankings, by the levels of other trees
     views = zip((job, *job.others), (result, *result.others), strict=True)
     own, *others = [
         _measurement(view, values, measured, is_whole=blocks is None) for view, values in views

@@ -160,7 +160,7 @@ class Triangle:
             # the lists and counts of the block's queries
             rows = self._side(block, lists, counts)
             of_columns = free.pop()  # never empty: one array for each thread of the pool
-            with self._scores(len(chunk)) as tile:
+            with self._buffer(len(chunk)) as tile:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
                 side = TileSide(start, columns, of_columns)
                 most = self.plan.most_positives
@@ -173,7 +173,7 @@ class Triangle:
             counts.of(items, flat_range(self.parts, items)).add(of_columns)
 
     @contextmanager
-    def _scores(self, columns: int) -> Iterator[NDArray[np.floating]]:
+    def _buffer(self, columns: int) -> Iterator[NDArray[np.floating]]:
         """An array (B, columns) for the scores of a block of B queries, in memory that is used
         again (`spare`, flat arrays): fresh pages take as long as the product.
         """
@@ -279,7 +279,7 @@ class Triangle:
         anything."""
         size = self.scores.chunk_size
         vectors = self.scores.block_vectors(block)
-        with self._scores(len(chunks) * size) as rows:
+        with self._buffer(len(chunks) * size) as rows:
             for start in chunks:
                 with self.scores.chunk(start) as chunk:
                     at = start - chunks.start

@@ -198,9 +198,10 @@ def count_distractors(
     return whether one has the score of a positive.
 
     `scores` (n,), the distractors'; `ordered` (P + 1,): the positives', best first, then a lower
-    one, where every search stops; `before` (buckets + 1,): for a bucket of scores, one of equal
-    widths, how many positives lie above it. So the search for the slot of a distractor begins there
-    and ends where the next bucket begins. Unsigned indices are not checked for being negative.
+    one, where every search stops. Scores are cut into buckets of equal widths: `before` (buckets +
+    1,) is how many positives lie above each. So the search for the slot of a distractor begins
+    there and ends where the next bucket begins. Unsigned indices are not checked for being
+    negative.
 
     `pessimistic`: a distractor comes before a positive of its score.
     """

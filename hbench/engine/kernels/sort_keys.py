@@ -279,7 +279,8 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
         # a score by how many distinct ones are better, which fits where the score does not
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
-        places[to.scores[at] == -np.inf] = 2 * coding.middle  # the code of −inf everywhere
+        # the largest code is kept for −inf: there are fewer distinct scores
+        places[to.scores[at] == -np.inf] = 2 * coding.middle
         to.keys[at] = places.astype(kind) << kind(coding.bits) | ties
         to.levels[at] = coding.to_level[ties]
         to.scores[first + size] = -np.inf  # behind each part, where every search stops

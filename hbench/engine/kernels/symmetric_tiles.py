@@ -110,7 +110,8 @@ def count_tile(
     For a row's query the items behind it in canonical order are counted, for a column's the items
     before it, so that each pair is counted once for either. `most`: positives that a query has at
     most. The first round counts the tile as it is; each later one counts a strip of its columns,
-    turned into rows. One loop serves both, since each call of a compiled function is compiled anew.
+    turned into rows. One loop serves both, since every place that calls a compiled part is compiled
+    with a copy of it.
     """
     before = np.empty(BUCKETS * most + 1, np.uint16)
     turned = np.empty((TURNED, len(tile)), tile.dtype)
@@ -124,6 +125,8 @@ def count_tile(
     beyond = True
     for start in range(0, tile.shape[1] + TURNED, TURNED):
         parts = side.lists.parts
+        # of each query what lies above its positives, flat; the best score of each level (q,
+        # L + 1), and of all levels (q,); whether scores tie (q,)
         above, best, top, tied = side.counts
         for row in range(len(scores)):
             place = begun + row
@@ -141,7 +144,8 @@ def count_tile(
                 ordered = side.lists.ordered[offset : offset + size]
                 counts = above[offset : offset + size]
                 tied[place] |= count_above(distractors, ordered, rule, before, counts)
-            if some_reach(near, top[place]):  # seldom; else no best score can rise
+            # seldom: only a score that reaches the best of all can become the first result
+            if some_reach(near, top[place]):
                 raise_best(near, first, (parts.starts[place], parts.ends[place]), best[place])
                 for level in range(best.shape[1]):
                     top[place] = max(top[place], best[place, level])

@@ -126,8 +126,8 @@ def _holds_arrays(array: NDArray[Any]) -> bool:
 
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
     """Finite floats (N, D), in the processor's byte order, from an array or a torch tensor; floats
-    up to 64 bits keep their type, integers become one that holds them exactly. `what` names them in
-    an error. Raises SubmissionError for anything else."""
+    up to 64 bits keep their type, integers become one that holds them exactly, up to 2⁵³. `what`
+    names them in an error. Raises SubmissionError for anything else."""
     if isinstance(vectors, np.ma.MaskedArray) and np.ma.is_masked(vectors):
         masked = f"{int(np.ma.getmaskarray(vectors).sum()):,} masked"
         raise SubmissionError(

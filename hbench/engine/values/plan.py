@@ -259,7 +259,8 @@ class MetricPlan:
         # level l stands in column l − 1
         begins = np.ascontiguousarray(starts[:, self.lowest - 1])
         sizes = ends[:, self.lowest - 1] - begins
-        # one part after another in flat arrays, each followed by one place for a score of −inf
+        # one part after another in flat arrays, each followed by one place for a score of
+        # −inf, where every search stops
         offsets = np.cumsum(sizes + 1) - (sizes + 1)
         return sort_keys.Parts(begins, offsets, sizes, starts, ends, self.lowest)
 

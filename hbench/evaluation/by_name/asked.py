@@ -319,7 +319,7 @@ def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
 
 def _others(given: Named, labelled: list[str], ids: list[str], source: str) -> Others:
     """The `labelled` ones of the items `ids`, to set the threshold on, with a remark that counts
-    them and the rest; `given` names them, `source` is how messages call that."""
+    them and the rest. `given`: the paths that they have; `source`: what messages call these."""
     remark = f"the threshold is set on {len(labelled):,} items of {source}"
     if len(labelled) < len(ids):
         known = set(labelled)

@@ -94,6 +94,7 @@ def _naming_of_readings(
     vectors: Embeddings,
 ) -> NamedPictures:
     """The names that the readers give, with their scores, and remarks on classes without a vector.
+    A reader is a rule that chooses a path by the scores of the nodes (EACH, SUM, DOWN).
 
     `readings`: the paths of the test's queries; `placed`: which of `vectors` are of which node.
     """
@@ -114,7 +115,7 @@ def _naming_of_readings(
         )
     # {reader: {name of the value, such as hF1: values (Q,)}}
     values = _values_by_reader(manifest, readings)
-    # the climb and the table are those of the reader SUM, whose masses are shares
+    # thresholds are set on the reader SUM's paths: the masses along them are shares that add up
     return NamedPictures(
         table=_table_of_paths(manifest, readings),
         scores=_means_by_reader(manifest, values, units),

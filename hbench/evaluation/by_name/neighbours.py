@@ -47,6 +47,7 @@ def climb_by_neighbours(
     gives its class that share of the sum; shares add up along the paths. Of equal cosines the item
     counts that comes first in the gallery.
     """
+    # (N·k,) each: the item, its neighbour in the gallery, their cosine
     owners, found, scores = _nearest_in_gallery(vectors, gallery, k)
     weights = np.exp(sharpness * (scores - 1))
     sums = np.bincount(owners, weights, len(vectors))

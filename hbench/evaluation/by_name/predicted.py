@@ -186,7 +186,7 @@ def _climb(
     row states a chance for each level (`by_level`), these are the masses along its path.
     """
     depth = numbering.tree.depth
-    # from the names of a row to those of a path in the tree, or one that the tree lacks
+    # names of a row -> names of its path, coarse to fine; where the tree lacks it, as they are
     placed = {row.names: names.place(row.names)[:depth] for row in rows}
     paths = numbering.paths([placed[row.names] for row in rows])
     owners = np.array([place[row.item] for row in rows], np.int64)

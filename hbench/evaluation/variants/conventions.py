@@ -173,6 +173,7 @@ def _by_settings(
                     options.append(f"--ties {ties}")
                 if protocol != "paper":
                     options.append(f"--protocol {protocol}")
+                # with one for every mean and every metric of the same name that it has
                 yield from _of_report(made, metric, data.levels, options)
 
 

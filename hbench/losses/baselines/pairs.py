@@ -50,7 +50,8 @@ class ChosenPairs(BatchLoss):
             chosen = batch.pairs
             if chosen is None:  # nobody mined pairs; the choice itself has no gradient
                 cosines = (functional.normalize(query) @ functional.normalize(others).T).detach()
-                chosen = self.choose(cosines, *batch.split_pairs())
+                positive, negative = batch.split_pairs()  # bool (Q, N)
+                chosen = self.choose(cosines, positive, negative)
             result: Tensor = self.loss(query, fine, chosen, ref_emb=others, ref_labels=ref_fine)
         return result
 

@@ -205,7 +205,8 @@ def _pairs_below_folders(
     sample: Sequence[str], others: Sequence[str], spelling: Spelling, *, mirrored: bool
 ) -> list[tuple[str, str]]:
     """The pairs (unknown, wanted) of which one is the whole end of the other, below its leading
-    folders, once both are rewritten by `spelling`. `mirrored`: as in `_pairs_that_meet`."""
+    folders, once both are rewritten by `spelling`. `sample` are wanted names and `others` unknown
+    ones; where `mirrored` the other way round."""
     # the other name by itself, and by each end of it
     whole = {spelling(name): name for name in others}
     ends = {end: name for path, name in whole.items() for end in _ends_of(path)}

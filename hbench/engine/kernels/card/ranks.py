@@ -389,7 +389,8 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
 @card_part
 def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) -> Number:
     """The slot, its place among the sorted positives, of the first positive that a distractor of
-    this score comes before: found by halving the part of this score. At equal scores the distractor
+    this score comes before: found by halving the bucket of this score, which ends among the sorted
+    positives where `buckets.table` (buckets,) says. At equal scores the distractor
     comes first if `pessimistic`."""
     part = part_of(score, buckets)
     low = start_of(part, buckets)

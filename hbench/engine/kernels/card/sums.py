@@ -211,21 +211,22 @@ def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> 
 
 @card_part
 def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> Number:
-    """Write the sums of one level over the whole list and up to R, and its intersections, and list
-    the positives of upper levels; return the precision sum of the whole list."""
+    """Write the sums of one level: over the whole list, up to R, the number of its positives, and
+    of the intersections of the first k items with the ideal ones, for ASI; list the positives of
+    upper levels. Returns the precision sum of the whole list."""
     # precision, within, hits, gain, binary
     sums = LevelSums(0.0, 0.0, 0, 0.0, 0.0)
-    overlap = 0.0
+    overlap = 0.0  # of the graded labels, of which `split` also lists the positives above
     done = int64(0)  # the items before `start` that are exactly of this level
     for start in range(0, query.size, at_once()):
         span = span_from(start, query.size)
         exactly = int64(0)
         for item in range(span.begin, span.end):
             exactly += int64(query.levels[item] == level)
-        exactly, of_all = running(exactly, work.shared.counts)
+        before, of_all = running(exactly, work.shared.counts)  # in the threads before, and in all
 
         sums = with_items(sums, query, span, work.request)
-        overlap += split(query, Splitting(level, span, done + exactly), upper, work.request)
+        overlap += split(query, Splitting(level, span, done + before), upper, work.request)
         done += of_all
 
     # (6,): the row of this thread, in memory that the threads of the block share
