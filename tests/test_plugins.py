@@ -64,7 +64,13 @@ def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path
         ("loss", "return to_centre +", "return float('nan') * to_centre +", "is nan"),
         ("dataset", '"kind": 4', '"kind": 5', "kind"),
         ("dataset", "    return image", "    return None", "returns none"),
-        ("dataset", "Image.new(", "Image.anew(", "AttributeError"),
+        ("dataset", "Image.new(", "Image.anew(", "hbench_example.py, line"),
+        (
+            "dataset",
+            'return {"train"',
+            'return [1] or {"train"',
+            "of hbench-example returned no splits",
+        ),
     ],
 )
 def test_a_plug_in_that_loads_but_does_not_work_is_said_so(site, tmp_path, kind, old, new, said):

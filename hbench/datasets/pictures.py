@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -98,8 +99,13 @@ def opened(open_in: OpenPicture, root: Path, item: str) -> Image.Image:
     except (HBenchError, OSError):
         raise
     except Exception as error:
+        # the last call but those of libraries that it makes: the second, behind this function's own
+        _here, *called = traceback.extract_tb(error.__traceback__)
+        place = f", in {called[0].filename}, line {called[0].lineno}" if called else ""
         raise DataError(
-            f"what opens the image of {item} fails", found=f"{type(error).__name__}: {error}"
+            f"what opens the image of {item} fails",
+            found=f"{type(error).__name__}: {error}{place}",
+            fix="mend the `picture` of the dataset's SPEC: docs/plugins.md",
         ) from error
     if not isinstance(image, Image.Image):
         raise DataError(

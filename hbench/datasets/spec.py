@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydantic import AfterValidator, Field, NonNegativeInt
 
+from hbench.core.errors import DataError
 from hbench.core.registry import Registry
 from hbench.core.schema import Strict
 from hbench.datasets.dataset import Protocol as Protocol  # benchmarks take it from here
@@ -201,10 +202,21 @@ class Spec:
     def manifests(self, raw: Path) -> dict[str, Manifest]:
         """Build the manifest of every split; where `build` gives labelled items, all are queries
         and in the gallery. `build`: gives, of the folder of raw files, each split as a manifest or
-        as labelled items."""
+        as labelled items. Raises DataError where it gives something else, as that of another
+        package may."""
+        splits = self.build(raw)
+        if not isinstance(splits, Mapping):
+            package = specs.package_of(self.name)
+            of_package = f" of {package}" if package else ""
+            raise DataError(
+                f"`build` of the dataset {self.name!r}{of_package} returned no splits",
+                expected='{"train": [(item, names), …], "test": […]}',
+                found=type(splits).__name__,
+                fix="mend the dataset: docs/plugins.md",
+            )
         return {
             split: part if isinstance(part, Manifest) else manifest_of(part, self.levels)
-            for split, part in self.build(raw).items()
+            for split, part in splits.items()
         }
 
 

@@ -53,12 +53,13 @@ from hbench.train.records.refusals import (
     refuse_folder,
     refuse_several,
     refuse_zero_vectors,
+    remark_on_few,
     remarks_on,
 )
 from hbench.train.records.trackers import opened
 from hbench.train.steps.gradients import build_objective
 from hbench.train.steps.run import TrainingRun, begin, training_manifest
-from hbench.train.steps.take import batches_of_epoch, steps
+from hbench.train.steps.take import NON_FINITE, batches_of_epoch, steps
 from hbench.train.validation import best_after, is_over, said_of, split_off, validation_scores
 
 LOG = logging.getLogger(__name__)
@@ -142,6 +143,8 @@ def train(
         refuse_folder(out, recipe, resume=resume)
         for remark in remarks_on(recipe, ready.steps_per_epoch):
             on_remark(remark)
+        if ready.held is not None and (few := remark_on_few(ready.held)):
+            on_remark(few)
 
     with _alone_in(out, processes):
         return _train_and_score(
@@ -221,6 +224,8 @@ def _train_and_score(
         # may follow a first try that came to nothing.
         if processes.first and not holds_run(out):
             write_text(out / RECIPE, as_toml(recipe))
+            for left in out.glob(f"*{NON_FINITE}"):  # of that first try
+                left.unlink()
         log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
         _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
         if held is not None:

@@ -194,11 +194,7 @@ def test_items_with_labels_become_a_dataset_of_kinds_groups_and_labels(mapped, t
     assert "labels by what: 10 of 18 items have a group" in said
     again = next(line for line in said.splitlines() if "with options of hbench build" in line)
     _program, *words, _dots = shlex.split(again.partition(": ")[2])
-    call(*words, "--split-by", "group", "--test-fraction", "0.5")
-    dealt = hbench.load(mapped / "dataset")
-    groups = [{*each.tree.names[1]} for each in (dealt.train, dealt.tests["test"])]
-    assert not groups[0] & groups[1]
-    call("hgldv2", "--work", mapped, "assemble", "--labels", photographs, "--split-column", "split")
+    call(*words, "--copies", "first")
     data = hbench.load(mapped / "dataset")
     assert data.levels == ("kind", "group", "label")
     test = data.tests["test"]
@@ -212,6 +208,18 @@ def test_items_with_labels_become_a_dataset_of_kinds_groups_and_labels(mapped, t
         (f"{i}-1.jpg", kinds[group], group, BIRDS[i][0]) for i, group in of_group.items()
     }
     assert len(data.train.items) == len(of_group)
+
+
+def test_what_build_advises_of_items_is_done_by_the_command_that_is_printed(mapped, tmp_path):
+    rows = [(photo, i) for photo, i, _ in PHOTOGRAPHS]
+    photographs = table(tmp_path / "photographs.csv", ("photo", "what"), rows)
+    said = call("hgldv2", "--work", mapped, "assemble", "--labels", photographs).stderr
+    again = next(line for line in said.splitlines() if "such as --split-by: " in line)
+    _program, *words, _dots = shlex.split(again.partition("--split-by: ")[2])
+    call(*words, "--split-by", "group", "--test-fraction", "0.5")
+    dealt = hbench.load(mapped / "dataset")
+    groups = [{*each.tree.names[1]} for each in (dealt.train, dealt.tests["test"])]
+    assert not groups[0] & groups[1]
 
 
 def test_items_that_are_left_out_are_counted_by_their_reason(mapped, tmp_path):

@@ -617,8 +617,10 @@ def test_a_resumed_run_without_a_checkpoint_says_that_it_begins_anew(letters, tm
 def test_a_first_try_that_failed_before_a_checkpoint_does_not_keep_its_folder(letters, tmp_path):
     with pytest.raises(HBenchError, match="not finite"):
         loop.train(tiny("glyphs-nsm", "optimizer.lr=1e30"), tmp_path, dataset=letters)
+    assert list(tmp_path.glob("*non-finite.json"))
     slower = tiny("glyphs-nsm", "optimizer.lr=1e-3")
     loop.train(slower, tmp_path, dataset=letters)
+    assert not list(tmp_path.glob("*non-finite.json"))  # which was of the first
     assert resolve(str(tmp_path / "recipe.toml")).optimizer.lr == 1e-3
     assert [line["step"] for line in logged(tmp_path)][:2] == [1, 2]
 
@@ -651,8 +653,11 @@ def test_a_folder_with_another_run_is_refused(letters, undisturbed):
     recipe, folder = undisturbed
     with pytest.raises(UsageError, match="holds a run already"):
         loop.train(recipe, folder, dataset=letters)
-    with pytest.raises(UsageError, match=r"another recipe[\s\S]*optimizer.lr"):
-        loop.train(tiny("glyphs-happier", "optimizer.lr=1"), folder, dataset=letters, resume=True)
+    for resume in (True, False):
+        with pytest.raises(UsageError, match=r"another recipe[\s\S]*optimizer.lr"):
+            loop.train(
+                tiny("glyphs-happier", "optimizer.lr=1"), folder, dataset=letters, resume=resume
+            )
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_items(letters, tmp_path):

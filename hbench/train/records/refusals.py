@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, HBenchError, UsageError, examples
 from hbench.core.files import write_text
+from hbench.datasets import Dataset
 from hbench.datasets.manifest import Manifest
+from hbench.metrics.significance import MIN_UNITS
 from hbench.train.recipes.files import differences, resolve
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.records.checkpoints import checkpoints_in
@@ -55,6 +57,19 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
     return [*remarks, *_remarks_on_random_weights(recipe)]
 
 
+def remark_on_few(held: Dataset) -> str:
+    """Say of a dataset of held-out classes that these are too few to tell trials or checkpoints
+    apart; "" where they are not."""
+    (test,) = held.tests.values()
+    number = len(test.tree.names[-1])
+    if number >= MIN_UNITS:
+        return ""
+    return (
+        f"{number} classes are held out: with fewer than {MIN_UNITS} it may be chance which "
+        "checkpoint is the best"
+    )
+
+
 def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
     """Remark on settings that suit pretrained weights alone, of a recipe that begins from random
     ones: frozen batch norms, and a very low rate of Adam's family. hbench's own nets have no other
@@ -89,15 +104,16 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
         raise UsageError(
             f"{out} is a file", expected="the folder of a run", fix="name another --out"
         )
+    if not holds_run(out):
+        return
+    earlier = resolve(str(out / RECIPE))
+    if other := list(differences(earlier.model_dump(), recipe.model_dump())):
+        found = f"another {examples(other)}"
+        raise UsageError(
+            f"{out} holds a run of another recipe", found=found, fix="name another --out"
+        )
     if not resume:
         refuse_run_in(out)
-    elif holds_run(out):
-        earlier = resolve(str(out / RECIPE))
-        if other := list(differences(earlier.model_dump(), recipe.model_dump())):
-            found = f"another {examples(other)}"
-            raise UsageError(
-                f"{out} holds a run of another recipe", found=found, fix="name another --out"
-            )
 
 
 def holds_run(out: Path) -> bool:

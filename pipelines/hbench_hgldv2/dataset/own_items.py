@@ -78,7 +78,8 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     # an earlier dataset of the same curation is replaced
     dataset = build(labels.stem, source=source, out=work / "dataset", force=True, on_remark=say)
     # what build remarks names options that this step has not
-    say(f"with options of hbench build, such as --split-by: {_command(work, labels, source)} …")
+    more = "--copies" if source.split_column else "--split-by"
+    say(f"with options of hbench build, such as {more}: {_command(work, labels, source)} …")
     return dataset
 
 
@@ -89,6 +90,8 @@ def _command(work: Path, labels: Path, source: OwnSource) -> str:
     words += ["--levels", ",".join(source.levels)]
     if source.image_column is not None:
         words += ["--item", source.image_column]
+    if source.split_column is not None:
+        words += ["--split-column", source.split_column]
     return shlex.join([*words, "--out", str(work / "dataset"), "--force"])
 
 
