@@ -22,9 +22,9 @@ def placing(document: Document, board: Leaderboard) -> str | None:
         return None
 
     # a file that is on the board already is not counted beside itself
-    same = [row.method for row in board.rows if row.run and _is_of(row.run, document)]
-    others = [row for row in board.rows if row.method not in same or not row.run]
-    standing = place(board.model_copy(update={"rows": (*others,)}), board.metric, score.value)
+    same = [row for row in board.rows if row.run and _is_of(row.run, document)]
+    others = tuple(row for row in board.rows if row not in same)
+    standing = place(board.model_copy(update={"rows": others}), board.metric, score.value)
     above = (
         f", below {standing.better.rows[0].method} ({standing.better.score})"
         if standing.better
@@ -36,7 +36,8 @@ def placing(document: Document, board: Leaderboard) -> str | None:
         else ""
     )
 
-    is_place = f"is, as the row {examples(same)}," if same else "would be"
+    methods = examples(row.method for row in same)
+    is_place = f"is, as the row {methods}," if same else "would be"
     return (
         f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) {is_place} "
         f"place {standing.place} "

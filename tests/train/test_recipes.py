@@ -213,6 +213,11 @@ def test_the_command_of_a_recipe_makes_the_same_one(name, changes):
         assert again == name
 
 
+def test_the_command_names_files_without_their_folders():
+    said = command_of(resolve("glyphs-happier", ["model.weights=/home/me/net.pth"]), [])
+    assert said == "hbench train glyphs-happier --set model.weights=net.pth"
+
+
 def test_a_recipe_of_a_program_or_with_a_loss_taken_away_has_no_command(tmp_path):
     assert command_of(resolve("glyphs-happier", ["model.backbone=./net.py:Net"]), []) is None
     file = tmp_path / "mine.toml"

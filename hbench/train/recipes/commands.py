@@ -10,6 +10,7 @@ names a command, which anybody can run again and which says what was changed.
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hbench.core.errors import HBenchError
@@ -21,6 +22,8 @@ from hbench.train.recipes.files import (
 )
 from hbench.train.recipes.own_code import programs_in
 from hbench.train.recipes.recipe import Recipe
+
+OF_FILES = ("model.weights", "model.key_map")  # settings that may name a file
 
 
 def command_of(recipe: Recipe, options: Sequence[str]) -> str | None:
@@ -41,9 +44,15 @@ def command_of(recipe: Recipe, options: Sequence[str]) -> str | None:
     for changes, name in sorted(possible, key=lambda each: (len(each[0]), each[1])):
         # with other losses a recipe loses its aim, which not every change says
         if _resolved(name, changes) == recipe:
-            settings = [word for change in changes for word in ("--set", change)]
+            settings = [word for each in map(_shown, changes) for word in ("--set", each)]
             return shlex.join(["hbench", "train", name, *settings, *options])
     return None
+
+
+def _shown(change: str) -> str:
+    """A change as the command has it: of a file the name alone, without the folder it lies in."""
+    key, _, value = change.partition("=")
+    return f"{key}={Path(value).name}" if key in OF_FILES else change
 
 
 def _resolved(name: str, changes: Sequence[str]) -> Recipe | None:
