@@ -625,6 +625,12 @@ def test_a_first_try_that_failed_before_a_checkpoint_does_not_keep_its_folder(le
     assert [line["step"] for line in logged(tmp_path)][:2] == [1, 2]
 
 
+def test_a_folder_with_the_report_of_another_verb_holds_no_run(letters, tmp_path):
+    (tmp_path / "report.json").write_text("{}", encoding="utf-8")
+    loop.train(tiny(), tmp_path, dataset=letters)
+    assert (tmp_path / "recipe.toml").exists()
+
+
 def test_a_process_that_torchrun_restarts_resumes_by_itself(letters, tmp_path, monkeypatch):
     with pytest.raises(loop.TrainingInterrupted):
         loop.train(tiny(), tmp_path, dataset=letters, on_progress=signalled_at(4, signal.SIGTERM))

@@ -120,7 +120,9 @@ def holds_run(out: Path) -> bool:
     """Whether a folder holds a run from which something would be lost: a checkpoint, or a report,
     for weights may have been deleted. A first try that failed before either is none: after it the
     recipe is most often changed, under the same name."""
-    return bool(checkpoints_in(out)) or (out / REPORT).exists()
+    # a report alone is of any verb
+    begun = (out / RECIPE).exists()
+    return begun and (bool(checkpoints_in(out)) or (out / REPORT).exists())
 
 
 def refuse_run_in(out: Path) -> None:
