@@ -30,7 +30,8 @@ from gpu_parts.rows import finish
 from products import TORCH, print_products, products
 
 from hbench.__main__ import CYCLES
-from hbench.engine.executors.threads import on_threads, triangle_of
+from hbench.engine.executors.threads import on_threads
+from hbench.engine.executors.triangle import triangle_of
 from hbench.engine.job import Job
 from hbench.engine.kernels.best_items import raise_best
 from hbench.engine.ranker import Ranker

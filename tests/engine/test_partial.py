@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hbench.core.errors import TreeError
-from hbench.engine.executors import threads
+from hbench.engine.executors import threads, triangle
 from hbench.engine.job import Job
 from hbench.engine.ranker import Ranker
 from hbench.engine.settings import Settings
@@ -179,7 +179,7 @@ def test_half_of_the_products_and_a_device_give_the_values_of_whole_rows(
         return threads._by_rows(job, plans.plan_of(job), blocks, 2)
 
     expected = measure(job, execute=by_rows)
-    assert threads.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
+    assert triangle.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
     found = measure(job)
     for name in ("values", "first_level", "counts", "tied"):
         assert np.array_equal(

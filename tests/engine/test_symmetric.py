@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbench.engine.executors import threads
+from hbench.engine.executors import threads, triangle
 from hbench.engine.job import Job
 from hbench.engine.kernels import rank_positives
 from hbench.engine.ranker import Ranker
@@ -46,7 +46,7 @@ def random_job(
 
 def is_symmetric(job):
     """Whether half of the products suffice."""
-    made = threads.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
+    made = triangle.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
     assert made is not None
     with threads._pool(1) as pool:
         return made.lists(pool) is not None
@@ -122,22 +122,22 @@ def test_scores_that_are_not_symmetric_are_taken_row_by_row(small):
 
 def test_some_blocks_and_a_gallery_of_its_own_are_taken_row_by_row(small):
     job = random_job(np.random.default_rng(1), 100)
-    assert threads.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
-    assert threads.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks - 1), 2) is None
+    assert triangle.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2)
+    assert triangle.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks - 1), 2) is None
     side = Side(np.eye(100, dtype=np.float32), np.arange(100)[:, None] // np.array([20, 4]))
     other = Job(Ranker(side, side, self_rows=np.arange(100)), job.scorers)
-    assert threads.triangle_of(other, plans.plan_of(other), range(other.ranker.blocks), 2) is None
+    assert triangle.triangle_of(other, plans.plan_of(other), range(other.ranker.blocks), 2) is None
 
 
 def test_with_too_many_positives_or_too_little_memory_rows_are_taken(small):
-    labels = np.zeros((threads.MAX_POSITIVES + 1, 1), np.int32)  # all of one class
+    labels = np.zeros((triangle.MAX_POSITIVES + 1, 1), np.int32)  # all of one class
     side = Side(np.eye(len(labels), 8, dtype=np.float32), labels)
     crowded = Job(
         Ranker(side, similarity=dot), scorers_of(Settings().resolve(["c"]), labels, all_pairs=True)
     )
     scarce = random_job(np.random.default_rng(1), 100, memory=1 << 20)
     for job in (crowded, scarce):
-        assert threads.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2) is None
+        assert triangle.triangle_of(job, plans.plan_of(job), range(job.ranker.blocks), 2) is None
     assert_equal(measure(scarce), by_rows(scarce))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbench.core import compiled
 from hbench.engine import score_blocks
-from hbench.engine.executors import threads
+from hbench.engine.executors import triangle
 from hbench.engine.kernels import rank_positives
 
 FORMULAS, ALL_COMPARED, ALL_LOOKED_UP, BY_PORTIONS, MIXED = (
@@ -31,4 +31,4 @@ def small_blocks(monkeypatch):
     have many tiles, and half of the products of small sets, too."""
     monkeypatch.setattr(score_blocks, "BLOCK", 16)
     monkeypatch.setattr(score_blocks, "CHUNK", 24 * 8 * 4)
-    monkeypatch.setattr(threads, "MIN_TRIANGLE", 0)
+    monkeypatch.setattr(triangle, "MIN_TRIANGLE", 0)

@@ -16,8 +16,15 @@ from torch import Tensor
 
 from hbench.engine.kernels.card.compiling import IS_SIMULATED, cuda
 
+ROWS_BYTES = 5 << 29  # for rows that are ranked at once, unless one block takes more
 ALIGNED = 16  # bytes to whole multiples of which arrays are filled up
 DTYPES = {name: getattr(torch, name) for name in ("uint8", "int32", "int64", "float32", "float64")}
+
+
+def free_bytes(device: torch.device) -> int:
+    """The bytes that a device has free; for the simulator a number for which nothing is split: a
+    share takes a third of it at most, which is ROWS_BYTES."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 3 * ROWS_BYTES
 
 
 def on_card(tensor: Tensor) -> Any:

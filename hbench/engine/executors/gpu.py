@@ -21,19 +21,18 @@ import torch
 from torch import Tensor
 
 from hbench.core.errors import UsageError
-from hbench.engine.executors.card_memory import sent
+from hbench.engine.executors.card_gallery import Gallery
+from hbench.engine.executors.card_memory import ROWS_BYTES, free_bytes, sent
 from hbench.engine.executors.card_values import POSITIVE_BYTES, CardValues, CardView
 from hbench.engine.executors.devices import NAMES, refuse_device
 from hbench.engine.job import Execute, Job, Values
 from hbench.engine.kernels.card.compiling import IS_SIMULATED, can_compile, cuda
 from hbench.engine.lists import RowArrangement
 from hbench.engine.ranker import Ranker
-from hbench.engine.score_blocks import Scores, overflow
+from hbench.engine.score_blocks import overflow
 from hbench.engine.top_k import Contenders
 from hbench.engine.values.plan import MetricPlan
 
-ROWS_BYTES = 5 << 29  # on the card, for rows that are ranked at once, unless one block takes more
-MULTIPLIED = 1024  # queries multiplied at once, unless one block has more: fewer take longer each
 AHEAD = 2  # shares of the rows that the card is at work on, or that wait for the host, at once
 
 
@@ -87,12 +86,6 @@ def _device(name: str) -> torch.device:
             fix='pip install "numba-cuda[cu13]", or [cu12]; or leave --device out',
         )
     return device
-
-
-def _free(device: torch.device) -> int:
-    """The bytes that a device has free; for the simulator a number for which nothing is split: a
-    share takes a third of it at most, which is ROWS_BYTES."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 3 * ROWS_BYTES
 
 
 def shares_of_blocks(blocks: Sequence[int], at_once: int) -> list[range]:
@@ -175,7 +168,7 @@ class CardJob:
         of_query = 4 * copies * len(scores.columns) + POSITIVE_BYTES * positives
         group = self.gallery.group
         # a third of what is free: AHEAD shares, two, lie there at once, and some is left over
-        budget = min(ROWS_BYTES, _free(self.device) // 3)
+        budget = min(ROWS_BYTES, free_bytes(self.device) // 3)
         return group * max(1, budget // (of_query * scores.block_size * group))
 
     @cached_property
@@ -288,85 +281,6 @@ class _Share(NamedTuple):
             )
 
 
-class Gallery:
-    """The gallery's vectors on the device, kept there if they take up at most half of what is free,
-    else moved by chunks.
-
-    `scores`: the vectors on the host, in blocks of queries and chunks of the gallery. `kept` (G,
-    D): the gallery on the card, None where it is moved. `group`: blocks that are multiplied
-    together. `is_mutual`: whether the queries' vectors are the gallery's, in the same order.
-    """
-
-    def __init__(self, scores: Scores, device: torch.device) -> None:
-        """Load the gallery's vectors (G, D), chunk by chunk, if they take half of the card's free
-        memory at most: the scores need the rest. Else a chunk is sent whenever it is multiplied."""
-        self.scores = scores
-        self.device = device
-        self.kept: Tensor | None = None
-        if scores.gallery_bytes <= _free(device) // 2:
-            shape = (len(scores.columns), scores.gallery_rows.width)
-            self.kept = torch.empty(shape, device=device)
-            for start in scores.chunks:
-                with scores.chunk(start) as chunk:
-                    self.kept[start : start + len(chunk)] = torch.from_numpy(chunk)
-        # blocks that are multiplied together: about MULTIPLIED queries
-        self.group = max(1, MULTIPLIED // scores.block_size)
-        # the queries are the gallery in the same order: their vectors are on the card already
-        self.is_mutual = (
-            scores.query_rows is scores.gallery_rows and scores.queries is scores.columns
-        )
-
-    def rows(self, numbers: range) -> Tensor:
-        """The scores (n, G) of the queries of some blocks. They are multiplied by groups of blocks
-        that the data alone decide, so that their bits do not depend on which are asked for."""
-        size = self.scores.block_size * self.group  # queries of a group
-        # the queries asked for, in canonical order; the last block may be partly filled
-        first = numbers.start * self.scores.block_size
-        last = min(numbers.stop * self.scores.block_size, len(self.scores.queries))
-        rows = torch.empty((last - first, len(self.scores.columns)), device=self.device)
-        # every group that holds one of these queries (−(−a // b) is a / b rounded up): its vectors,
-        # and the number of its first query
-        groups = [
-            (self._vectors(group, size), group * size)
-            for group in range(first // size, -(-last // size))
-        ]
-        for columns, chunk in self._chunks():
-            for vectors, start in groups:
-                # the queries of this group that are asked for; a whole group is written in place
-                begin = max(start, first)
-                end = min(start + size, last)
-                out = rows[begin - first : end - first, columns]
-                if len(out) == size:
-                    torch.mm(vectors, chunk.T, out=out)
-                else:
-                    out[:] = torch.mm(vectors, chunk.T)[begin - start : end - start]
-        return rows
-
-    def _vectors(self, group: int, size: int) -> Tensor:
-        """The vectors (size, D) of a group of `size` queries. The last group is filled up with
-        copies of its last vector: a product of another shape would round in other places."""
-        queries = slice(group * size, (group + 1) * size)
-        if self.kept is not None and self.is_mutual:  # they are on the card already
-            vectors = self.kept[queries]
-        else:
-            rows = self.scores.query_rows.read(self.scores.queries[queries])
-            (vectors,) = sent([rows], self.device)
-        if len(vectors) == size:
-            return vectors
-        return torch.cat([vectors, vectors[-1:].expand(size - len(vectors), -1)])
-
-    def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """The gallery's vectors with the columns that they fill; all at once where they are kept.
-        `kept` (G, D): the gallery on the card, None where it does not fit; `scores`: the vectors on
-        the host."""
-        if self.kept is not None:
-            yield slice(0, len(self.kept)), self.kept
-            return
-        for start in self.scores.chunks:
-            with self.scores.chunk(start) as chunk:
-                yield slice(start, start + len(chunk)), torch.tensor(chunk, device=self.device)
-
-
 def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
     """Move the positives of each of `rows` of scores (n, G) behind the gallery, as
     ListedItems.arranged does on the host; (n, G + width), −inf where the items were.
@@ -437,7 +351,7 @@ def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
         raise UsageError(
             "the card's memory is too small for a block of scores",
             expected=f"{(scores.block_bytes * 3) / 2**30:,.1f} GB free beside the vectors",
-            found=f"{_free(device) / 2**30:,.1f} GB",
+            found=f"{free_bytes(device) / 2**30:,.1f} GB",
             fix=f"give a smaller --max-memory: {row * 32 * 5 / 3:,.0f} MB make blocks of 32 "
             "queries; or free the card",
         ) from None
