@@ -48,6 +48,7 @@ def command(
     Example: hbench compare mine.json baseline.json
     """
     from hbench.records import comparison, shown
+    from hbench.records.differences import HEADER
 
     result = comparison.compare(first, second, metrics, unit=unit, by_query=by_query)
     if as_json:
@@ -61,7 +62,7 @@ def command(
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, "
         f"{shown.percent_note(each.metric for each in result.shown)}",
-        ("metric", *result.methods, *comparison.HEADER),
+        ("metric", *result.methods, *HEADER),
         [difference.cells for difference in result.shown],
         f"over {result.over}{sizes}; p: two-sided paired sign-flip test; corrected: by Holm's "
         f"method for all {len(result)} metrics",

@@ -93,7 +93,7 @@ class SubmittedFile(Strict):
 
 class UnderTree(Strict):
     """The scores under another tree over the same fine classes, and of every metric the paired
-    difference from the dataset's own tree (hbench.records.comparison.Difference)."""
+    difference from the dataset's own tree (hbench.records.differences.Difference)."""
 
     levels: tuple[str, ...]
     signature: str

@@ -16,7 +16,8 @@ from hbench.metrics.significance import (
     mean_intervals,
     sign_flip_p,
 )
-from hbench.records.comparison import differences_of, refuse_other_conditions
+from hbench.records.comparison import refuse_other_conditions
+from hbench.records.differences import differences_of
 
 pytestmark = pytest.mark.fast
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hbench.core.errors import ComparisonError, UnknownName
 from hbench.core.text import points, points_range
 from hbench.datasets.manifest import Manifest
-from hbench.records.comparison import Difference, differences_of
+from hbench.records.differences import Difference, differences_of
 from hbench.records.queries import KEYS, queries_of
 from hbench.trust.climbing import Values
 

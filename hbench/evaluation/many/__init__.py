@@ -14,7 +14,7 @@ from hbench.core.errors import ComparisonError, SubmissionError, examples
 from hbench.evaluation.examination import Examined
 from hbench.metrics.names import goodness, parse_metrics
 from hbench.records import document as reports
-from hbench.records.comparison import (
+from hbench.records.differences import (
     Difference,
     corrected_together,
     differences_of,

@@ -28,7 +28,7 @@ from hbench.evaluation.examination import examine
 from hbench.evaluation.submission import Submission
 from hbench.evaluation.submission.embedding import EmbeddingSubmission
 from hbench.metrics.names import MetricName
-from hbench.records.comparison import Difference, differences_of
+from hbench.records.differences import Difference, differences_of
 from hbench.records.report import Report
 from hbench.submissions.embeddings import Embeddings
 

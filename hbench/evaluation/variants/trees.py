@@ -32,7 +32,7 @@ from hbench.evaluation.measurement import Measurement, OnTest, scorers_of
 from hbench.evaluation.summary import summarise
 from hbench.metrics.names import MetricName
 from hbench.metrics.partial_lists import is_graded
-from hbench.records.comparison import differences_of
+from hbench.records.differences import differences_of
 from hbench.records.document import UnderTree
 from hbench.records.queries import units_of
 from hbench.records.report import Report

@@ -14,7 +14,7 @@ from hbench.core.files import write_text
 from hbench.evaluation.variants.smaller import SmallerScore, losses_in_words
 from hbench.look.pages.folder import SHARED, Pages
 from hbench.look.plots.sizes import draw_sizes, size_of
-from hbench.records.comparison import Difference
+from hbench.records.differences import Difference
 from hbench.records.shown import shown, shown_difference_range
 
 

@@ -13,12 +13,8 @@ from hbench.look.report.queries import Chapter, one_per_class, strips_of
 from hbench.look.report.runs import Floats, Reported, ReportedRun
 from hbench.look.strips.retrievals import worst_first
 from hbench.metrics.names import MetricName, factor_of, goodness
-from hbench.records.comparison import (
-    Difference,
-    corrected_together,
-    differences_of,
-    sizes_in_words,
-)
+from hbench.records.comparison import sizes_in_words
+from hbench.records.differences import Difference, corrected_together, differences_of
 from hbench.records.queries import units_in_words
 from hbench.records.shown import shown
 

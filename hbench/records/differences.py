@@ -1,0 +1,229 @@
+"""The differences of two tables of values by query, metric by metric, with intervals and tests.
+
+>>> first = pa.table({"query": ["a", "b"], "test": ["test"] * 2, "AP": [1.0, 0.5]})
+>>> second = pa.table({"query": ["b", "a"], "test": ["test"] * 2, "AP": [0.25, 1.0]})
+>>> differences_of(first, second)[0].difference
+0.125
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hbench.core.errors import ComparisonError, UnknownName, examples
+from hbench.metrics.significance import FLIPS, UnitSums, difference_intervals, holm, sign_flip_p
+from hbench.records.queries import metric_columns, units_of
+from hbench.records.shown import (
+    shown,
+    shown_difference,
+    shown_difference_range,
+)
+
+if TYPE_CHECKING:
+    pass
+
+FLOOR = 1 / FLIPS
+HEADER = ("difference", "95 % interval", "p", "corrected", "queries", "units")
+
+
+class Difference(NamedTuple):
+    """The mean over queries (and tests) of first − second, its 95 % interval and the p-value of a
+    paired sign-flip test, both by `units` units; `corrected`: p by Holm's method for all metrics
+    that are compared."""
+
+    metric: str
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    corrected: float
+    queries: int
+    units: int
+
+    @property
+    def p_in_words(self) -> str:
+        """p with four digits, as a bound where it is the smallest that random patterns of signs can
+        give.
+
+        >>> at_floor = Difference(
+        ...     "AP",
+        ...     0.5,
+        ...     0.4,
+        ...     0.1,
+        ...     0.05,
+        ...     0.15,
+        ...     p=1 / 10_001,
+        ...     corrected=3 / 10_001,
+        ...     queries=90,
+        ...     units=30,
+        ... )
+        >>> (
+        ...     at_floor.p_in_words,
+        ...     at_floor.corrected_in_words,
+        ...     at_floor._replace(p=0.03125).p_in_words,
+        ... )
+        ('≤ 0.0001', '≤ 0.0003', '0.0312')
+        """
+        return _in_words(self.p, self.p <= FLOOR)
+
+    @property
+    def corrected_in_words(self) -> str:
+        """The corrected p, as a bound where p is one."""
+        return _in_words(self.corrected, self.p <= FLOOR)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The metric, both scores and what HEADER names, as a table shows them. `first`, `second`:
+        the scores; `low`, `high`: the ends of the interval of their difference; `queries`, `units`:
+        how many have a value in both."""
+        return (
+            self.metric,
+            shown(self.metric, self.first),
+            shown(self.metric, self.second),
+            shown_difference(self.metric, self.difference),
+            shown_difference_range(self.metric, self.low, self.high),
+            self.p_in_words,
+            self.corrected_in_words,
+            f"{self.queries:,}",
+            f"{self.units:,}",
+        )
+
+    def record(self) -> dict[str, str | float | int | None]:
+        """The fields by name, None, which is null in JSON, for what no query defines."""
+        fields = self._asdict()
+        # NaN is the only value that is not equal to itself; names are no numbers to be asked
+        undefined = [name for name, value in fields.items() if value != value]  # noqa: PLR0124
+        return fields | dict.fromkeys(undefined)
+
+
+def _in_words(p: float, least: bool) -> str:
+    """A p-value with four digits, after "≤" if it is the least that random patterns of signs can
+    give: the true one may be smaller."""
+    return f"≤ {p:.4f}" if least else f"{p:.4f}"
+
+
+def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
+    """The differences of several families, such as the metrics of each model, with the p-values of
+    all families corrected together by Holm's method; a difference without a p-value stays as it is.
+    """
+    p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
+    corrected = iter(holm(p).tolist())
+
+    def with_corrected(test: Difference) -> Difference:
+        """A difference with the next corrected p-value, if it has a p-value."""
+        return test if np.isnan(test.p) else test._replace(corrected=next(corrected))
+
+    return [list(map(with_corrected, family)) for family in families]
+
+
+def differences_of(
+    first: pa.Table, second: pa.Table, *, unit: str | None = None
+) -> list[Difference]:
+    """The differences of the metrics that both per-query tables have, joined by test and query, by
+    the classes of the level `unit` (the finest by default) or by "query".
+
+    Raises ComparisonError when the queries or all metrics differ, UnknownName for the unit.
+    """
+    # {(test, query): its row}
+    order = _row_by_query(first)
+    other = _row_by_query(second)
+    if order.keys() != other.keys():
+        lone = sorted(order.keys() ^ other.keys())
+        raise ComparisonError(
+            "these reports are of different queries",
+            found=f"{len(lone)} in only one of them: {examples(' '.join(q) for q in lone)}",
+        )
+
+    names = [name for name in metric_columns(first) if name in second.column_names]
+    if not names:
+        raise ComparisonError(
+            "these reports have no metric in common", fix="evaluate both with the same --metrics"
+        )
+
+    # both tables in one order, whatever that of their files: sums have the same last bits
+    keys = sorted(order)
+    rows = [order[key] for key in keys]
+    others = [other[key] for key in keys]
+    _, tests = np.unique([test for test, _ in keys], return_inverse=True)
+    return _differences(
+        names,
+        _values(first, names)[:, rows],
+        _values(second, names)[:, others],
+        units=units_of(first, unit)[rows],
+        tests=tests,
+    )
+
+
+def with_metrics_alone(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
+    """The first per-query table with these metrics alone; UnknownName for one that the two tables
+    do not share. Only shared metrics are compared, so that dropping them from one table is enough.
+    """
+    shared = [name for name in metric_columns(first) if name in second.column_names]
+    for name in metrics:
+        if name not in shared:
+            raise UnknownName("metric of both reports", name, shared)
+    return first.drop_columns([name for name in metric_columns(first) if name not in metrics])
+
+
+def _row_by_query(table: pa.Table) -> dict[tuple[str, str], int]:
+    """The row of every query of a per-query table, by its test and id."""
+    keys = zip(table["test"].to_pylist(), table["query"].to_pylist(), strict=True)
+    return {key: row for row, key in enumerate(keys)}
+
+
+def _values(table: pa.Table, names: Sequence[str]) -> NDArray[np.float64]:
+    """The values of the M metrics `names` in a table with a row per query, as an array (M, Q)."""
+    return np.array([table[name].to_numpy() for name in names], dtype=np.float64)
+
+
+def _differences(
+    names: Sequence[str],
+    first: NDArray[np.float64],
+    second: NDArray[np.float64],
+    *,
+    units: NDArray[np.int64],
+    tests: NDArray[np.int64],
+) -> list[Difference]:
+    """The paired differences of all M metrics, over the queries that have a value in both reports.
+
+    `first`, `second` (M, Q): values; `units`, `tests` (Q,): of every query.
+    """
+    difference = first - second
+    undefined = np.isnan(difference)  # one of the reports has no value there
+    sums = UnitSums.of(difference, units, tests)
+
+    def means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The means over the queries for which both reports have a value."""
+        return UnitSums.of(np.where(undefined, np.nan, values), units, tests).means
+
+    first_means = means(first)
+    second_means = means(second)
+    p = sign_flip_p(sums)
+    queries = np.logical_not(undefined).sum(axis=1)
+    # (M,) each: the ends of the 95 % intervals
+    low, high = difference_intervals(sums).T
+
+    found = [
+        Difference(
+            name,
+            first=float(first_means[n]),
+            second=float(second_means[n]),
+            difference=float(sums.means[n]),
+            low=float(low[n]),
+            high=float(high[n]),
+            p=float(p[n]),
+            corrected=float(p[n]),  # until all are corrected together, below
+            queries=int(queries[n]),
+            units=int(sums.units[n]),
+        )
+        for n, name in enumerate(names)
+    ]
+    (corrected,) = corrected_together([found])
+    return corrected
