@@ -44,7 +44,7 @@ from gpu_parts.views import of_views
 
 import hbench
 from hbench.core import compiled
-from hbench.losses import cpu_kernel
+from hbench.losses import cpu_lists
 
 PARTS = {
     "similarities": of_similarities,
@@ -115,7 +115,7 @@ def main() -> int:
     if not has_gpu:
         print("Losses and training are checked alike; the times say nothing about a GPU.")
         # no compiled kernels of the processor: the losses as they are on any other device
-        cpu_kernel.MOST_ITEMS = 0
+        cpu_lists.MOST_ITEMS = 0
     sizes = LARGE if has_gpu else SMALL
     if chosen.quick:
         sizes = QUICK

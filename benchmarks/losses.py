@@ -27,7 +27,7 @@ import torch
 from losses_dense import dense_ap_sequence, dense_loss
 from torch import Tensor
 
-from hbench.losses import build_loss, cpu_kernel
+from hbench.losses import build_loss, cpu_lists
 from hbench.losses.baselines.blackbox import chosen_ranks
 
 DIM = 512
@@ -105,7 +105,7 @@ def measure(what: str, size: int, depth: int, path: str, repeats: int) -> dict[s
         repeats: the least number of runs.
     """
     if path == "general":
-        cpu_kernel.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
+        cpu_lists.MOST_ITEMS = 0  # nothing fits the kernel, as on another device
     if what == "rambo_ap":
         return measure_sequence(size, path, repeats)
     if what == "xbm_pairs":

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hbench.core.errors import ConfigError
-from hbench.losses import cpu_kernel, rank_scores, rank_sums
+from hbench.losses import cpu_lists, rank_scores, rank_sums
 from hbench.losses.batch_loss import BatchLoss, LossBatch, sum_over_blocks
 from hbench.losses.entry import LossEntry, chosen, parameters_of
 from hbench.losses.rank_scores import RankEstimates, Score
@@ -104,7 +104,7 @@ class RankLoss(BatchLoss):
         # some losses add columns to their lists, such as the mixed positives of SupRank's code
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
-        lists = cpu_kernel.make_lists(scores, levels, depth)
+        lists = cpu_lists.make_lists(scores, levels, depth)
         table = rank_sums.relevance_table(lists.counts, self.relevance)  # (Q, L+1)
         positives = lists.find_positives(table)
         ranked = lists, positives, self.split(table), self.steps

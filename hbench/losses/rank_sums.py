@@ -9,7 +9,7 @@ each of their parts.
 step(s_j − s_k). Tables with the same step are added, so that each step needs one such sum:
 Lists.exact_sums or step_sums. This module computes them on every device and in every dtype. It goes
 through tiles of pairs, once forward and once backward, so that memory holds a tile instead of all
-pairs × items. cpu_kernel.py is its faster counterpart for float32 on a CPU.
+pairs × items. cpu_lists.py is its faster counterpart for float32 on a CPU.
 """
 
 from collections.abc import Iterator

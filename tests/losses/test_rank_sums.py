@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hbench.losses import build_loss, rank_losses
-from hbench.losses.cpu_kernel import CompiledLists, make_lists
+from hbench.losses.cpu_lists import CompiledLists, make_lists
 from hbench.losses.rank_losses import RankLoss
 from hbench.losses.rank_sums import Lists, RankSteps, sum_by_query
 from hbench.losses.steps import LowerBound, Sigmoid, SupRank
