@@ -5,7 +5,7 @@ import pytest
 from hbench_hgldv2.artefact import rows_text
 from hbench_hgldv2.curation import decisions_file
 from hbench_hgldv2.curation.replay import Placed, replay, require_clean
-from hbench_hgldv2.dataset import assemble
+from hbench_hgldv2.dataset import card, landmarks
 from hbench_hgldv2.dataset.assign import Assigned
 from hbench_hgldv2.grouping import quality
 from hbench_hgldv2.labels import clean, released
@@ -97,7 +97,7 @@ def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group
         CleanedLandmark("train", n, "u", status, "", classes)
         for n, (status, classes) in enumerate(rows)
     ]
-    found = assemble.assemble(selection, mapping, "train")
+    found = landmarks.place_landmarks(selection, mapping, "train")
     assert [row.hierarchical_label for row in found] == ["bridge", "bridge", "", "", ""]
     assert found[1].supercategory == "q1 / q2"
     assert [row.source for row in found] == [
@@ -107,9 +107,9 @@ def test_ambiguous_landmarks_are_recovered_when_all_their_classes_have_one_group
         "unassigned",
         "ambiguous",
     ]
-    assert assemble.assemble(selection, mapping, "index") == []
+    assert landmarks.place_landmarks(selection, mapping, "index") == []
     with pytest.raises(DataError, match="not in the mapping"):
-        assemble.assemble(selection, mapping[:1], "train")
+        landmarks.place_landmarks(selection, mapping[:1], "train")
 
 
 def test_images_place_what_no_class_places_and_the_source_says_so():
@@ -126,19 +126,19 @@ def test_images_place_what_no_class_places_and_the_source_says_so():
         for n, (status, classes) in enumerate(rows)
     ]
     by_images = [Assigned(n, "water", 2 + n, 0.5) for n in (0, 1, 2, 3, 77)]
-    found = assemble.assemble(selection, mapping, "index", by_images)
+    found = landmarks.place_landmarks(selection, mapping, "index", by_images)
     assert [row[1:] for row in found] == [
         (0, "u", "q1", "bridge", "human-made", "labelled", 0, 0.0),  # a class goes before images
         (1, "u", "q1 / q3", "water", "human-made", "assigned", 3, 0.5),
         (2, "u", "q4", "water", "human-made", "assigned", 4, 0.5),
         (3, "u", "", "water", "human-made", "assigned", 5, 0.5),
     ]
-    assert "| index | 4 | 1 | 0 | 3 | 0 | 0 | 0 |" in assemble.card({"index": found}, [], {})
-    again = released.decisions_of([assemble.official(found)])
+    assert "| index | 4 | 1 | 0 | 3 | 0 | 0 | 0 |" in card.card({"index": found}, [], {})
+    again = released.decisions_of([landmarks.official(found)])
     named = {name for decision in again.decisions for name in decision.labels}
     assert named == {"label:q1", "label:q1 / q3", "label:q4"}
     with pytest.raises(DataError, match="landmark 3 is assigned to 'sea'"):
-        assemble.assemble(selection, mapping, "index", [Assigned(3, "sea", 1, 1.0)])
+        landmarks.place_landmarks(selection, mapping, "index", [Assigned(3, "sea", 1, 1.0)])
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def replayed(index):
 @pytest.fixture(scope="module")
 def assembled(replayed):
     selection, curation = replayed
-    return assemble.assemble(selection, curation.rows, "index")
+    return landmarks.place_landmarks(selection, curation.rows, "index")
 
 
 def test_the_landmarks_of_the_index_pass_unchanged(assembled):
@@ -185,20 +185,20 @@ def test_the_78_names_of_the_index_pass_unchanged(replayed):
 
 
 def test_the_tree_of_the_index_has_2_kinds_78_names_and_55_529_landmarks(assembled):
-    tree, paths = assemble.tree_of(assembled)
+    tree, paths = landmarks.tree_of(assembled)
     assert [len(names) for names in tree.names] == [2, 78, 55_529]
     assert paths.shape == (55_529, 3)
     assert nx.is_arborescence(tree.graph())
 
 
 def test_the_card_states_the_published_imbalance(index):
-    rows = [assemble.Sourced("index", *row, "labelled", 0, 0.0) for row in index]
-    text = assemble.card({"index": rows}, [], {"mapping.csv": "0" * 64})
+    rows = [landmarks.Sourced("index", *row, "labelled", 0, 0.0) for row in index]
+    text = card.card({"index": rows}, [], {"mapping.csv": "0" * 64})
     assert "# Hierarchical landmarks: 78 super-categories" in text
     assert "60 human-made, 18 natural" in text
     assert "| church | human-made | 12871 |" in text
     assert "largest/smallest\n  757" in text
-    found = assemble.imbalance(
+    found = card.imbalance(
         [int(row["n_index_landmarks"]) for row in rows_of("hgldv2_78_supercategories.csv")]
     )
     assert (round(found["effective"]), round(100 * found["top1"])) == (26, 23)
@@ -209,7 +209,7 @@ def test_a_released_file_comes_back_with_case_and_qualifier():
     assert rows_text(rows, Released) == SAMPLE.read_text(encoding="utf-8")
     selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, released.decisions_of([rows]))
-    assert assemble.official(assemble.assemble(selection, curation.rows, "train")) == rows
+    assert landmarks.official(landmarks.place_landmarks(selection, curation.rows, "train")) == rows
 
 
 def test_the_shipped_decisions_are_those_of_the_released_sample():
@@ -224,7 +224,7 @@ def test_the_shipped_decisions_are_those_of_the_released_sample():
     selection, names = clean.selection_of({"train": rows})
     curation = replay(clean.labels_of(selection, names), {}, shipped)
     require_clean(curation)
-    assert assemble.official(assemble.assemble(selection, curation.rows, "train")) == rows
+    assert landmarks.official(landmarks.place_landmarks(selection, curation.rows, "train")) == rows
 
 
 def test_other_tables_than_released_ones_are_refused(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hbench_hgldv2.curation import agreement
 from hbench_hgldv2.curation.replay import Placed
-from hbench_hgldv2.dataset.assemble import imbalance
+from hbench_hgldv2.dataset.card import imbalance
 from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.grouping.fit import silhouettes
 from hbench_hgldv2.labels.label import Label, head_noun

@@ -1,89 +1,40 @@
 """Assembles the dataset: applies the curated mapping to landmarks, as the official five-column
 files and as label trees, and writes its card.
-
-Every landmark with a class has a row. It has a super-category if its class has a group, or, for an
-ambiguous landmark, if all its classes have the same group. A landmark without one may get one from
-its images (`assign`); it then has a row even without a class, as in the release. `source` says for
-each row how it got its super-category.
 """
 
 import dataclasses
-import math
 import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-import jinja2
+from typing import Annotated
 
 from hbench import datasets
 from hbench.cli import terminal
 from hbench.core.errors import DataError, UsageError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.benchmarks import gldv2
-from hbench.tree import Labels, LabelTree
 from hbench.tree.partial import classes_in_words
 from hbench_hgldv2.artefact import counts_text, made_by, read_rows, rows_text, sha256, write_rows
 from hbench_hgldv2.curation.replay import Placed
 from hbench_hgldv2.dataset import assign, own_items
 from hbench_hgldv2.dataset.assign import Assigned
+from hbench_hgldv2.dataset.card import card
+from hbench_hgldv2.dataset.landmarks import (
+    Sourced,
+    by_source,
+    official,
+    place_landmarks,
+    tree_of,
+)
 from hbench_hgldv2.grouping import encode, quality
 from hbench_hgldv2.labels.clean import CleanedLandmark
-from hbench_hgldv2.labels.kinds import offered
 from hbench_hgldv2.labels.label import SPLITS
 from hbench_hgldv2.labels.released import Released
 
-LEVELS = ("natural_or_human_made", "supercategory", "landmark")
 SHOWN_PROBLEMS = 20  # inconsistencies on the card; the step quality lists all
-BETWEEN = " / "  # separates the classes of an ambiguous landmark
-SMALLEST = 17  # landmarks of the smallest super-category of the release
-CARD = Path(__file__).with_name("card.md.jinja")
-REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
-
-
-class Sourced(NamedTuple):
-    """A row of a released file, its split, and the source of its super-category.
-
-    `source` is "labelled" by its class, "recovered" from several classes of one group, or
-    "assigned" by its images, of which `images` voted and the `share` agreed; without a
-    super-category it is "ambiguous", "dropped" or "unassigned".
-    """
-
-    split: str
-    landmark_id: int
-    category: str
-    supercategory: str
-    hierarchical_label: str
-    natural_or_human_made: str
-    source: str
-    images: int
-    share: float
-
-
-class LandmarkPlace(NamedTuple):
-    """The super-category of a landmark and its kind, "" without one, and how it came to it, or why
-    it has none: the `source` of its row (Sourced)."""
-
-    group: str
-    kind: str
-    source: str
-
-
-def official(rows: Iterable[Sourced]) -> list[Released]:
-    """Return the rows in the official five columns."""
-    return [
-        Released(
-            row.landmark_id,
-            row.category,
-            row.supercategory,
-            row.hierarchical_label,
-            row.natural_or_human_made,
-        )
-        for row in rows
-    ]
 
 
 def run(
@@ -150,7 +101,7 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     # made before anything is written: what does not form a tree is refused here
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
     # by split, how many landmarks have their group from where
-    counts = {split: _by_source(rows) for split, rows in splits.items()}
+    counts = {split: by_source(rows) for split, rows in splits.items()}
 
     for split, rows in splits.items():
         write_rows(
@@ -239,7 +190,7 @@ def _rows_by_split(
     class; `assigned`: by split, what images voted for."""
     present = {landmark.split for landmark in selection}
     return {
-        split: assemble(selection, mapping, split, assigned.get(split, ()))
+        split: place_landmarks(selection, mapping, split, assigned.get(split, ()))
         for split in SPLITS
         if split in present
     }
@@ -253,16 +204,6 @@ def _inconsistencies(mapping: Iterable[Placed], vectors: Path) -> list[quality.I
     return quality.inconsistencies(
         [row.label for row in placed], [row.group for row in placed], known
     )
-
-
-def _by_source(rows: Iterable[Sourced]) -> Counter[str]:
-    """Count the rows by the source of their super-category."""
-    return Counter(row.source for row in rows)
-
-
-def _labelled(rows: Iterable[Sourced]) -> list[Sourced]:
-    """Return the rows with a super-category."""
-    return [row for row in rows if row.hierarchical_label]
 
 
 def file_of(work: Path, split: str) -> Path:
@@ -303,153 +244,3 @@ def _build(work: Path, raw: Path, metadata: Mapping[str, Path]) -> None:
     dataset = dataclasses.replace(dataset, root=raw, version=f"{gldv2.SPEC.version}+{digest[:8]}")
     datasets.save(dataset, work / "dataset")
     terminal.say(f"hbench evaluate EMBEDDINGS --dataset {work / 'dataset'}")
-
-
-def assemble(
-    selection: Iterable[CleanedLandmark],
-    mapping: Sequence[Placed],
-    split: str,
-    assigned: Iterable[Assigned] = (),
-) -> list[Sourced]:
-    """Make the rows of one split, in the selection's order; the curators' decisions precede the
-    votes of images.
-
-    Raises DataError when a class, or the group of an assigned landmark, is not in the mapping.
-    """
-    placed = {row.class_id: row for row in mapping}
-    kinds = {row.group: row.kind for row in mapping if row.status == "group"}
-    by_images = {row.landmark_id: row for row in assigned}
-
-    rows = []
-    for landmark in selection:
-        if landmark.split != split:
-            continue
-        vote = by_images.get(landmark.landmark_id)
-        # a landmark without a class can have a group by its images alone
-        is_dropped = landmark.status == "dropped"
-        if is_dropped and vote is None:
-            continue
-        place = LandmarkPlace("", "", "dropped") if is_dropped else _place(landmark, placed)
-        if place.group or vote is None:
-            rows.append(_row(landmark, place, placed))
-        else:
-            by_vote = _place_by_vote(vote, kinds)
-            row = _row(landmark, by_vote, placed)
-            rows.append(row._replace(images=vote.images, share=vote.share))
-
-    return rows
-
-
-def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, Placed]) -> Sourced:
-    """The row of a landmark at a place for which no images voted."""
-    classes = () if landmark.status == "dropped" else landmark.classes
-    return Sourced(
-        split=landmark.split,
-        landmark_id=landmark.landmark_id,
-        category=landmark.category,
-        supercategory=landmark.raw_label or BETWEEN.join(placed[i].label for i in classes),
-        hierarchical_label=place.group,
-        natural_or_human_made=place.kind,
-        source=place.source,
-        images=0,
-        share=0.0,
-    )
-
-
-def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
-    """The place that a landmark's images voted for; raises DataError for a group that the curators
-    no longer have. `kinds`: of the curators' groups, by name."""
-    if vote.group not in kinds:
-        raise DataError(
-            f"landmark {vote.landmark_id} is assigned to {vote.group!r}, which is not a "
-            "group of mapping.csv",
-            fix="run assign again: the decisions have changed since",
-        )
-    return LandmarkPlace(vote.group, kinds[vote.group], "assigned")
-
-
-def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
-    """Make the tree kind → super-category → landmark of the labelled rows, and their labels int32
-    (N, 3).
-
-    Raises DataError when no row is labelled, TreeError when a super-category has two kinds.
-    """
-    labelled = _labelled(rows)
-    if not labelled:
-        raise DataError("no landmark has a label", fix="replay decisions that name groups first")
-    return LabelTree.from_names(
-        [
-            (row.natural_or_human_made, row.hierarchical_label, str(row.landmark_id))
-            for row in labelled
-        ],
-        levels=LEVELS,
-    )
-
-
-def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkPlace:
-    """Return the place that a landmark has by its classes: labelled, recovered, ambiguous, dropped
-    or unassigned.
-    """
-    absent = [class_id for class_id in landmark.classes if class_id not in placed]
-    if absent:
-        raise DataError(
-            f"class {absent[0]!r} of landmark {landmark.landmark_id} is not in the mapping",
-            fix="replay the decisions again",
-        )
-    places = {(placed[i].status, placed[i].group, placed[i].kind) for i in landmark.classes}
-    if len(places) > 1:
-        return LandmarkPlace("", "", "ambiguous")
-    ((status, group, kind),) = places  # the only one
-    if status != "group":
-        return LandmarkPlace("", "", status)
-    return LandmarkPlace(group, kind, "labelled" if landmark.status == "kept" else "recovered")
-
-
-def imbalance(sizes: Iterable[int]) -> dict[str, float]:
-    """Measure the imbalance of positive group sizes: shares of the largest and the ten largest,
-    largest over smallest, and effective = exp(−Σ p·ln p), the number of groups of equal size.
-
-    >>> imbalance([10, 10])
-    {'top1': 0.5, 'top10': 1.0, 'ratio': 1.0, 'effective': 2.0}
-    """
-    ordered = sorted(sizes, reverse=True)
-    total = sum(ordered)
-    largest = ordered[0]
-    entropy = -sum(size / total * math.log(size / total) for size in ordered)
-    shares = {"top1": largest / total, "top10": sum(ordered[:10]) / total}
-    return {**shares, "ratio": largest / ordered[-1], "effective": round(math.exp(entropy), 9)}
-
-
-def card(
-    splits: Mapping[str, Sequence[Sourced]],
-    odd: Sequence[quality.Inconsistency],
-    sources: Mapping[str, str],
-) -> str:
-    """Write the card as Markdown from rows per split, inconsistencies, and the sha256 of the
-    inputs.
-    """
-    # by split, how many landmarks each super-category has
-    groups: dict[str, Counter[str]] = {}
-    kinds: dict[str, str] = {}  # natural or human-made, by super-category
-    for name, rows in splits.items():
-        labelled = _labelled(rows)
-        groups[name] = Counter(row.hierarchical_label for row in labelled)
-        kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled}
-    of_kind = Counter(kinds.values())
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
-    )
-
-    return environment.from_string(CARD.read_text(encoding="utf-8")).render(
-        splits=list(splits),
-        groups=groups,
-        kinds=kinds,
-        total=sum(groups.values(), Counter[str]()),
-        counts={name: _by_source(rows) for name, rows in splits.items()},
-        odd=odd,
-        sources=sources,
-        smallest=SMALLEST,
-        reasons=REASONS,
-        imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
-        of_kind=[(kind, of_kind[kind]) for kind in offered(sorted(of_kind))],
-    )
