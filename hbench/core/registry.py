@@ -93,9 +93,8 @@ class Registry(Generic[T]):
                 entry: Any = point.load()
             except KeyboardInterrupt:
                 raise
-            except (
-                BaseException
-            ) as error:  # somebody else's module raises whatever it likes: SystemExit, a Rust panic
+            # somebody else's module raises whatever it likes: SystemExit, a Rust panic
+            except BaseException as error:
                 why = f"{type(error).__name__}: {error}"
             else:
                 if point.name in self._entries:  # registered by its module as it was imported

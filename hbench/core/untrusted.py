@@ -191,8 +191,7 @@ def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
     if unpacked > allowed:
         raise ValueError(
             f"{what} unpacks to more than the {allowed >> 20:,} MiB that a file of {size:,} bytes "
-            "may: "
-            "write it with less compression, or none"
+            "may: write it with less compression, or none"
         )
 
 
@@ -315,9 +314,8 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and in_zip)
     except (UnpicklingError, OSError):
         raise
-    except (
-        Exception
-    ) as error:  # torch raises whatever its parser meets: KeyError, AttributeError, RuntimeError …
+    # torch raises whatever its parser meets: KeyError, AttributeError, RuntimeError …
+    except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
@@ -444,13 +442,11 @@ def _open_picture(source: Path | IO[bytes]) -> Iterator[Image]:
     from PIL import Image
 
     try:
-        with Image.open(
-            source, formats=PICTURE_FORMATS
-        ) as image:  # the opener of JPEG also reads MPO, several in one
+        # the opener of JPEG also reads MPO, several in one
+        with Image.open(source, formats=PICTURE_FORMATS) as image:
             yield image
     except OSError:
         raise
-    except (
-        Exception
-    ) as error:  # Pillow's plugins raise whatever they meet in damaged bytes, and MemoryError
+    # Pillow's plugins raise whatever they meet in damaged bytes, and MemoryError
+    except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from None

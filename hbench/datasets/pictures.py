@@ -139,9 +139,8 @@ def open_upright(root: Path, item: str, *, background: str = "white") -> Image.I
         return Image.alpha_composite(
             Image.new("RGBA", image.size, background), transparent
         ).convert("RGB")
-    except (
-        Exception
-    ) as error:  # Pillow reads some bytes only here, and raises whatever it meets in damaged ones
+    # Pillow reads some bytes only here, and raises whatever it meets in damaged ones
+    except Exception as error:
         raise _unreadable(item, error) from None
 
 
