@@ -56,7 +56,7 @@ def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path
     ("kind", "old", "new", "said"),
     [
         ("metric", "float(ranks[0])", "str(ranks)", "returned no number"),
-        ("metric", "sequence.ranks[", "sequence.places[", "AttributeError"),
+        ("metric", "sequence.ranks[", "sequence.places[", "hbench_example.py, line"),
         ("metric", "return float(", "return None and float(", "returned no number"),
         ("loss", "return to_centre +", "return embeddings +", "returned no number"),
         ("loss", "torch.zeros(dim)", "torch.zeros(dim + 1)", "RuntimeError"),

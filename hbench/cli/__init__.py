@@ -61,7 +61,6 @@ VERBS = {
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
 }
 PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
-OWN_CODE = "own_"  # begins the modules of FILE.py:NAME (hbench.train.recipes.own_code)
 VARIABLES = {
     "HBENCH_HOME": "the folder of datasets, cache and own leaderboards, unless said below",
     "HBENCH_DATA": "downloaded and built datasets",
@@ -274,30 +273,11 @@ def _end_in_own_code(error: BaseException) -> None:
     """End with the line of a user's own program, FILE.py:NAME, or of a package that adds to hbench,
     where an error came through one; return where it came through none. Such an error is theirs to
     mend, and no bug of hbench."""
-    packages = _packages_of_plugins()
-    at = error.__traceback__
-    place = ""  # the innermost call in such code
-    while at is not None:
-        module = at.tb_frame.f_globals.get("__name__", "")
-        line = f"{at.tb_frame.f_code.co_filename}, line {at.tb_lineno}"
-        if module.startswith(OWN_CODE):
-            place = f"your own program fails in {line}"
-        elif package := packages.get(module.partition(".")[0]):
-            place = f"the package {package} fails in {line}"
-        at = at.tb_next
-    if place:
+    from hbench.cli.environment import foreign_line
+
+    if foreign := foreign_line(error):
         met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
-        _end_refused(ConfigError(place, found=met))
-
-
-def _packages_of_plugins() -> dict[str, str]:
-    """Return the names of the packages that add to hbench by an entry point, by the outermost
-    module of each, such as "mine" of mine.losses."""
-    from hbench.cli.environment import GROUPS
-
-    points = [point for group in GROUPS for point in entry_points(group=group)]
-    named = {point.module.partition(".")[0]: point.dist for point in points}
-    return {module: dist.name for module, dist in named.items() if dist and dist.name != "hbench"}
+        _end_refused(ConfigError(f"{foreign.whose} fails in {foreign.line}", found=met))
 
 
 def _end_unforeseen(error: Exception) -> NoReturn:

@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hbench.cli.plugin_trials import problem_of
+from hbench.cli.plugin_trials import trial_of
 from hbench.core.compiled import available_threads, is_own, kernel_folder
+from hbench.core.errors import HBenchError
 from hbench.core.paths import cache_home, data_home
 from hbench.core.registry import PluginWarning
 from hbench.core.text import first_line
@@ -36,6 +37,7 @@ GROUPS = {
     "hbench.recipes": ("recipes of the verb", "hbench.train.recipes.books:books"),
     "hbench.verbs": ("verb", ""),
 }
+OWN_CODE = "own_"  # begins the modules of FILE.py:NAME (hbench.train.recipes.own_code)
 VARIABLES = (
     "HBENCH_HOME",
     "HBENCH_DATA",
@@ -80,7 +82,7 @@ def plugins() -> Iterator[dict[str, str | None]]:
                 "kind": kind,
                 "name": point.name,
                 "package": f"{point.dist.name} {point.dist.version}" if point.dist else None,
-                "problem": unloaded or problem_of(kind, point.name),
+                "problem": unloaded or _problem_in_trial(kind, point.name),
             }
 
 
@@ -104,6 +106,52 @@ def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[st
     except Exception as error:  # whatever a foreign program raises as it is imported
         return f"{type(error).__name__}: {first_line(error)}"
     return None
+
+
+def _problem_in_trial(kind: str, name: str) -> str | None:
+    """Try what a package brings, and say what went wrong, and in which line of a package; None
+    where nothing did, or no small example can be made of its kind."""
+    try:
+        trial_of(kind)(name)
+    except HBenchError as error:
+        return f"{error.problem}: found {error.found}" if error.found else error.problem
+    except Exception as error:  # whatever a foreign program raises
+        met = f"{type(error).__name__}: {first_line(error)}"
+        foreign = foreign_line(error)
+        return f"{met}, in {foreign.line}" if foreign else met
+    return None
+
+
+class ForeignLine(NamedTuple):
+    """A `line` of code that is not hbench's, "FILE, line N", and `whose` it is, in words."""
+
+    whose: str
+    line: str
+
+
+def foreign_line(error: BaseException) -> ForeignLine | None:
+    """The innermost line of a user's own program, FILE.py:NAME, or of a package that adds to
+    hbench, that an error came through; None where it came through neither."""
+    packages = _packages_of_plugins()
+    found = None
+    at = error.__traceback__
+    while at is not None:
+        module = at.tb_frame.f_globals.get("__name__", "")
+        line = f"{at.tb_frame.f_code.co_filename}, line {at.tb_lineno}"
+        if module.startswith(OWN_CODE):
+            found = ForeignLine("your own program", line)
+        elif package := packages.get(module.partition(".")[0]):
+            found = ForeignLine(f"the package {package}", line)
+        at = at.tb_next
+    return found
+
+
+def _packages_of_plugins() -> dict[str, str]:
+    """Return the names of the packages that add to hbench by an entry point, by the outermost
+    module of each, such as "mine" of mine.losses."""
+    points = [point for group in GROUPS for point in entry_points(group=group)]
+    named = {point.module.partition(".")[0]: point.dist for point in points}
+    return {module: dist.name for module, dist in named.items() if dist and dist.name != "hbench"}
 
 
 def _versions() -> dict[str, str]:

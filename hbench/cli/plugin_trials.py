@@ -7,26 +7,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from hbench.core.errors import ConfigError, HBenchError
-from hbench.core.text import first_line
+from hbench.core.errors import ConfigError
 
 # of eight items the labels (8, 2), coarse to fine, and vectors that group them roughly
 LABELS = [[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]]
 VECTORS = [[6, 1], [5, 2], [4, 3], [5, 4], [3, 5], [2, 5], [1, 6], [2, 4]]
 
 Trial = Callable[[str], None]  # takes the name of what is tried, and raises what it raises
-
-
-def problem_of(kind: str, name: str) -> str | None:
-    """Try what a package brings, and say what went wrong; None where nothing did, or no small
-    example can be made of its kind."""
-    try:
-        trial_of(kind)(name)
-    except HBenchError as error:
-        return f"{error.problem}: found {error.found}" if error.found else error.problem
-    except Exception as error:  # whatever a foreign program raises
-        return f"{type(error).__name__}: {first_line(error)}"
-    return None
 
 
 def trial_of(kind: str) -> Trial:
