@@ -34,10 +34,7 @@ from hbench.records.shown import shown
 from hbench.submissions import embeddings
 from hbench.train.fitting.choices import refuse_choices
 from hbench.train.fitting.sizes import fitted_to, require_dataset
-from hbench.train.images.batches import (
-    all_tests,
-    refuse_too_large,
-)
+from hbench.train.images.batches import all_tests, refuse_too_large
 from hbench.train.models.embed_images import embed_all
 from hbench.train.processes import SINGLE_PROCESS, Processes, any_of, gather_objects
 from hbench.train.recipes.commands import command_of
@@ -58,7 +55,7 @@ from hbench.train.records.refusals import (
 )
 from hbench.train.records.trackers import opened
 from hbench.train.steps.gradients import build_objective
-from hbench.train.steps.run import TrainingRun, begin, training_manifest
+from hbench.train.steps.run import BestStep, TrainingRun, begin, training_manifest
 from hbench.train.steps.take import NON_FINITE, batches_of_epoch, steps
 from hbench.train.validation import best_after, is_over, said_of, split_off, validation_scores
 
@@ -148,9 +145,7 @@ def train(
 
     with _alone_in(out, processes):
         return _train_and_score(
-            recipe,
-            ready.data,
-            ready.held,
+            ready,
             out=out,
             processes=processes,
             resume=resume,
@@ -193,9 +188,7 @@ def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
 
 
 def _train_and_score(
-    recipe: Recipe,
-    data: Dataset,
-    held: Dataset | None,
+    ready: PreparedRun,
     *,
     out: Path,
     processes: Processes,
@@ -206,11 +199,10 @@ def _train_and_score(
     made: str | None,
 ) -> Report:
     """Train in a folder that no other training writes to, and score; the arguments are those of
-    `train`, with the dataset split as in PreparedRun: `data` without the classes that are held out
-    for validation, and these as `held` (None if the recipe validates nothing). `made`: the command
-    by which anybody makes this run again, if there is one.
+    `train`. `made`: the command by which anybody makes this run again, if there is one.
 
     The first process alone writes to the folder and calls the trackers; all take every step."""
+    recipe, data, held, in_epoch = ready
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
@@ -233,10 +225,7 @@ def _train_and_score(
             gather_objects(None, processes)
             checkpoints.load_model(checkpoints.best(out), run.tested)
             if processes.first and run.best is not None:
-                watch.on_remark(
-                    f"scored is the checkpoint of step {run.best.step}, the best of the validation "
-                    f"by {recipe.select_by}: {shown(recipe.select_by, run.best.score)}"
-                )
+                watch.on_remark(_which_is_scored(run.best, recipe, in_epoch))
         # a trial of a sweep never sees the tests
         scored = data if recipe.tested or held is None else held
         if processes.first:
@@ -272,6 +261,22 @@ def _where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:
     if run.best is not None:
         best = shown(recipe.select_by, run.best.score)
         said += f"; the best validation is {recipe.select_by} {best} at step {run.best.step}"
+    return said
+
+
+def _which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
+    """Say which checkpoint is scored, and if it is one of the warm-up, in which the net rests: then
+    what was learned later only made it worse. `in_epoch`: steps of an epoch."""
+    said = (
+        f"scored is the checkpoint of step {best.step}, the best of the validation by "
+        f"{recipe.select_by}: {shown(recipe.select_by, best.score)}"
+    )
+    # the schedule counts steps from 0
+    if recipe.schedule.is_frozen(best.step - 1, in_epoch, recipe.epochs):
+        said += (
+            "; its backbone was still frozen (schedule.warm_up), and no later step was better: try "
+            "a smaller optimizer.lr"
+        )
     return said
 
 

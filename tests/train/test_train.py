@@ -132,6 +132,20 @@ def test_held_out_classes_choose_the_checkpoint_that_is_tested(letters, tmp_path
     np.testing.assert_allclose(ours, runs, atol=1e-6)
 
 
+@pytest.mark.parametrize("warm_up", [0, 1])
+def test_a_best_checkpoint_of_the_warm_up_is_said_to_be_one(
+    letters, tmp_path, monkeypatch, warm_up
+):
+    script = iter([0.7, 0.4])  # the first epoch is the best, and all of the warm-up
+    monkeypatch.setattr(loop, "validation_scores", lambda *_: {"AP": next(script)})
+    changes = ["validation=0.25", "evaluate_every=1", "select_by=AP", "epochs=2"]
+    recipe = tiny("glyphs-happier", *changes, f"schedule.warm_up={warm_up}")
+    remarks = []
+    loop.train(recipe, tmp_path, dataset=letters, on_remark=remarks.append)
+    (scored,) = [remark for remark in remarks if "scored is the checkpoint of step 3" in remark]
+    assert ("still frozen" in scored) == bool(warm_up)
+
+
 def test_a_run_stops_early_once_and_for_all(letters, tmp_path):
     """A net that learns nothing is as good after every epoch: the first stays the best."""
     changes = [

@@ -45,11 +45,14 @@ def refuse_choices(recipe: Recipe) -> None:
     weights = recipe.model.weights
     if weights not in {PRETRAINED, RANDOM} and not Path(weights).is_file():
         close = closest(weights, (PRETRAINED, RANDOM))
+        fix = "the path of a file is taken from the folder that the command runs in"
+        if close:
+            fix = f"did you mean {close[0]}?"
         raise ConfigError(
             "model.weights is neither a word nor a file",
             expected=f"{PRETRAINED}, {RANDOM}, or a file of weights",
             found=weights,
-            fix=f"did you mean {close[0]}?" if close else None,
+            fix=fix,
         )
     # loading it raises where the file or the name in it is not there
     if is_own_code(recipe.model.backbone):
