@@ -274,7 +274,7 @@ def _delete_weights(out: Path, trials: Sequence[Trial]) -> None:
         left = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
         say(
             f"deleted the weights of the other trials, {size:.0f} MB (--keep all keeps them); "
-            f"{left:.0f} MB are in {out}"
+            f"{left:.0f} MB are in {out} before the best is trained"
         )
 
 
@@ -342,6 +342,7 @@ class Progress:
         self.says = is_first and bars.disable  # lines, in place of a bar
         self.task = bars.add_task("first step", total=None)
         self.best = ""  # the best validation so far, in words
+        self.last: StepRecord | None = None  # what the bar shows
         self.begun = time.monotonic()
         self.taken = 0  # steps, by this process: a resumed run has others before
         self.first_end = 0.0  # when the first of them ended
@@ -351,17 +352,8 @@ class Progress:
         """Move the bar to a step, and write its values beside it; or print them as a line, if there
         is no bar and the step is logged, or the first after ten seconds, so that nobody waits long
         for a sign of life."""
-        terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
-        # parts of the net that learn equally fast are said once
-        rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
-        epoch = (step.step - 1) // step.steps_per_epoch + 1
-        # `best`: the best validation so far, in words; "" before the first one
-        line = (
-            f"loss {step.loss:.3f}{self.best}  {step.images_per_second:.0f} images/s  "
-            f"epoch {epoch}  {terms}  lr {rates}"
-        )
-        if step.skipped:
-            line = f"left out: not finite  {line}"
+        line = self._line(step)
+        self.last = step
         self.bars.update(self.task, description=line, completed=step.step, total=step.steps)
 
         self.taken += 1
@@ -378,10 +370,24 @@ class Progress:
             )
             say(f"step {step.step}/{step.steps}  {left}{line}")
 
+    def _line(self, step: StepRecord) -> str:
+        """The values of a step in one line, with the best validation so far, if there is one."""
+        terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
+        # parts of the net that learn equally fast are said once
+        rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
+        epoch = (step.step - 1) // step.steps_per_epoch + 1
+        skipped = "left out: not finite  " if step.skipped else ""
+        return (
+            f"{skipped}loss {step.loss:.3f}{self.best}  {step.images_per_second:.0f} images/s  "
+            f"epoch {epoch}  {terms}  lr {rates}"
+        )
+
     def validation(self, record: ValidationRecord) -> None:
         """Print a line on a validation, and keep the best score so far beside the bar."""
         best = shown(record.metric, record.best)
         self.best = f"  best {record.metric} {best}"
+        if self.last is not None:  # now, and not with the next step
+            self.bars.update(self.task, description=self._line(self.last))
         is_best = record.step == record.best_step
         beside = "the best so far" if is_best else f"the best is {best} at step {record.best_step}"
         if self.is_first:
