@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL import UnidentifiedImageError
+
 from hbench.core import paths
 from hbench.core.arguments import checked
 from hbench.core.errors import DataError, IntegrityError, UsageError, examples
@@ -372,7 +374,9 @@ def _damaged(root: Path, dataset: Dataset) -> list[str]:
         try:
             check_picture(root / file)
         except OSError as error:
-            return str(error).replace(str(root / file), "it")
+            # of what is no image Pillow's text says nothing but the whole path
+            is_none = isinstance(error, UnidentifiedImageError)
+            return "no image" if is_none else str(error)
         return ""
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:

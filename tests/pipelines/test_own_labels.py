@@ -192,6 +192,7 @@ def test_items_with_labels_become_a_dataset_of_kinds_groups_and_labels(mapped, t
     words = ("assemble", "--labels", photographs, "--split-column", "split")
     said = call("hgldv2", "--work", mapped, *words).stderr
     assert "labels by what: 10 of 18 items have a group" in said
+    assert f"pictures below {tmp_path}" in said
     again = next(line for line in said.splitlines() if "with options of hbench build" in line)
     _program, *words, _dots = shlex.split(again.partition(": ")[2])
     call(*words, "--copies", "first")

@@ -68,10 +68,13 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     rows = [placed for placed in column.placed if placed is not None and placed.status == "group"]
     levels = _levels(rows)
     tables.write_sheet(_with_levels(kept, column.name, levels), work / "items.csv")
+    pictures = own.pictures or labels.parent
+    if own.pictures is None:
+        say(f"pictures below {pictures}, the folder of the table (--pictures names another)")
     source = OwnSource(
         work / "items.csv",
         [*levels],
-        own.pictures or labels.parent,
+        pictures,
         image_column=own.item_column,
         split_column=own.split_column,
     )
