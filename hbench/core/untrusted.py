@@ -66,9 +66,7 @@ def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
         while part := file.read(1 << 20):
             content += part
             if len(content) > most:
-                raise ValueError(
-                    f"it is larger than the {most >> 20:,} MiB that such a file may have"
-                )
+                raise ValueError(f"it is larger than the {most >> 20:,} MiB such a file may have")
     return content.decode("utf-8-sig")
 
 
