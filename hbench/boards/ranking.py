@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hbench.boards.reported import BoardHead
-from hbench.boards.rows import Line, Name, Row, Text, relevance_in_words
+from hbench.boards.rows import Line, Name, Row, Text, canonical_relevance
 from hbench.core import schema
 from hbench.core.arguments import checked
 from hbench.core.errors import HBenchError, SubmissionError, UnknownName
@@ -162,7 +162,7 @@ class Leaderboard(BoardHead):
         words = found.words
         # there are two kinds of protocol: the paper's, and any other name for the official one
         same_protocol = (words.protocol == "paper") == (self.protocol == "paper")
-        scale = (self.ties, relevance_in_words(self.relevance))
+        scale = (self.ties, canonical_relevance(self.relevance))
         same_scale = (words.ties, words.relevance) == scale
         of_this = (
             found.dataset == f"{self.dataset}@{self.version}"
@@ -271,7 +271,8 @@ def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
 
 def as_one(result: Sequence[Row]) -> Row:
     """The first row of a result with the scores of all, as of the year when the first of them was
-    printed. The rows agree in all scores that they share (`joined`), so their order does not count.
+    printed. The rows agree in all scores that they share (`joined` sees to it), so which of them a
+    score is taken from does not matter.
     """
     if len(result) == 1:
         return result[0]

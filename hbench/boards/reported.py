@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from hbench.boards.rows import Name, relevance_in_words
+from hbench.boards.rows import Name, canonical_relevance
 from hbench.core.errors import SubmissionError
 from hbench.core.schema import STRICT
 from hbench.datasets import specs
@@ -88,8 +88,8 @@ def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Scor
             fix="embed these items as well: hbench embed without --skip-unreadable names them",
         )
 
-    found = (signature.words.ties, relevance_in_words(signature.words.relevance))
-    if found != (board.ties, relevance_in_words(board.relevance)):
+    found = (signature.words.ties, canonical_relevance(signature.words.relevance))
+    if found != (board.ties, canonical_relevance(board.relevance)):
         raise SubmissionError(
             "the report's ties or relevance are not those of the rows",
             expected=f"ties:{board.ties}, rel:{board.relevance}",

@@ -145,7 +145,7 @@ class Paper(BaseModel):
     doubt: Text | None = None
 
 
-def relevance_in_words(text: str) -> str | None:
+def canonical_relevance(text: str) -> str | None:
     """Write a relevance, as a signature names it, in one way, so that "alpha=1" and "alpha=1.0" are
     the same; None for an exponent that is no number. Other relevances have no exponent, and are
     written one way alone.
@@ -223,7 +223,7 @@ class RunProvenance(BaseModel):
             found = Signature.parse(self.signature)
         except UsageError:
             return None
-        relevance = relevance_in_words(found.words.relevance)
+        relevance = canonical_relevance(found.words.relevance)
         if relevance is None:  # no evaluation has an exponent that is no number
             return None
         return Signature(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of the random batches.",
+    help="Of the random queries and batches.",
 )
 @click.option(
     "--queries",
@@ -65,10 +65,10 @@ def command(
     """Measure how far metrics inside random batches of the gallery lie above those on the whole
     gallery of FILE.
 
-    A loss that sums over batches optimises the former; the gap says what that leaves. Shown with
-    the largest gap of AP that a model could have that is perfect inside every batch, and for one
-    with this many scores on the wrong side of ROADMAP's thresholds (0.9 and 0.6). A gap may be
-    negative.
+    A loss that sums over batches optimises the former; the gap says what such a loss leaves
+    undone. Beside it stand two upper bounds of AP's gap: that of a model which is perfect inside
+    every batch, and that of a model with as many scores on the wrong side of ROADMAP's thresholds
+    as this file has: positives below 0.9, negatives above 0.6. A gap may be negative.
 
     Example: hbench gap mine.parquet --dataset sop --batch 256
     """
@@ -90,11 +90,12 @@ def command(
     documents = []
     for name, manifest in examined.data.tests.items():
         items = int(manifest.gallery.sum())
-        if items < 2 * batch:  # inside a single batch, which is the gallery, there is no gap
+        if items < 2 * batch:  # a batch of nearly the whole gallery leaves no gap to be seen
+            fits = items // 2
             raise UsageError(
                 "the gallery is too small for two batches",
-                expected=f"--batch of at most {items // 2}",
-                found=f"{batch}",
+                expected=f"--batch of at most {fits}" if fits > 1 else "4 items or more",
+                found=f"{batch} of {items} items",
             )
         with bar(f"batches of {name}") as on_batch:
             # so many random queries; `retrieval_of`: vectors and labels of both sides

@@ -287,7 +287,7 @@ def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
 
 def _kind_of_class(annotation: type) -> ArgumentKind:
     """The kind of arguments that an annotation by one class names: which values fit, and what they
-    are made of."""
+    are converted to where functions expect another class than callers may give, as Path for str."""
     name = WORDS.get(annotation, f"a {annotation.__name__}")
     classes = OTHER_CLASSES.get(annotation, (annotation,))
 

@@ -194,7 +194,7 @@ def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
 
 
 def read_gzip(path: Path) -> bytes:
-    """Read a gzip file to its end, where its checksum is compared; raises ValueError for a bomb."""
+    """Read a gzip file to the checksum at its end; ValueError for a damaged one, and for a bomb."""
     size = path.stat().st_size
     content = bytearray()
     try:
@@ -202,7 +202,7 @@ def read_gzip(path: Path) -> bytes:
             while part := stream.read(1 << 20):
                 content += part
                 refuse_bomb(size, len(content))
-    except (zlib.error, EOFError) as error:
+    except (zlib.error, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(str(error)) from None
     return bytes(content)
 

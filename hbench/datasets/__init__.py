@@ -98,7 +98,8 @@ def load(
     )
     # a table that is not there is refused by its reader, which says so
     if path.is_file() or suffix_of(path) in sheet.SUFFIXES:
-        # a table of query, item and grade lists positives; what is said of columns means names
+        # a table of query, item and grade lists positives, unless the caller says of columns or
+        # policies, which only a table of names has
         if columns == NOTHING and not policies and path.is_file() and is_qrels(path):
             return read_qrels(path)
         data = read_single(path, policies, columns if columns != NOTHING else None)

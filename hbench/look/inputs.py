@@ -236,6 +236,7 @@ def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
         return 0.0  # a scorer gives a number, which nobody reads here
 
-    # no conditions: by them kept blocks are known, and nothing is kept of this pass
+    # `conditions` are the key under which blocks of values are kept: this pass keeps none. And it
+    # measures nothing by name
     measure(replace(job, scorers=[keep], conditions="", by_name=None))
     return rows

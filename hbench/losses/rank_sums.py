@@ -359,7 +359,8 @@ def _layout(pairs: _Pairs) -> _Layout:
     )
     sorted_levels = levels.gather(1, by_level)
     column = torch.arange(1, items + 1, device=levels.device)
-    # the last column, by level, with a weight for positives of a level: none beyond is read
+    # For positives of a level, how many columns, in order of level, have to be read: up to the
+    # last one that weighs something in any list
     weighs = [
         (table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)
     ]

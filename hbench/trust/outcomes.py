@@ -172,8 +172,9 @@ class Reliability(NamedTuple):
 
 def reliability_of(masses: Values, right: Values) -> tuple[Reliability, ...]:
     """How well masses say how often answers are right: a `Reliability` for each of ten bins of mass
-    of equal width. `masses` (N,): of one node of each item; `right` (N,): whether that node is, 1,
-    0, or NaN where nobody knows, which counts in no bin. A mass of 1 is in the last bin."""
+    of equal width. `masses` (N,), from 0 to 1: of one node of each item; `right` (N,): 1 where that
+    node is right, 0 where it is wrong, NaN, which counts in no bin, where nobody knows. A mass of 1
+    is in the last bin."""
     known = ~np.isnan(right)
     bins = np.minimum((masses * BINS).astype(np.int64), BINS - 1)
     rows = []

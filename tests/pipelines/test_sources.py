@@ -112,6 +112,21 @@ def test_the_dumps_give_the_same_links_but_for_soft_redirects(tmp_path):
     assert {n.class_id: n.label for n in names if n.label} == {i: CLASSES[i] for i in known}
 
 
+@pytest.mark.parametrize(
+    ("written", "label"),
+    [
+        (r"\U00010332\U0001033F", "𐌲𐌿"),
+        (r"L\u00E9on", "Léon"),
+        (r"it\'s", "it's"),
+        (r"a \\", "a \\"),
+        (r"\\\'", "\\'"),
+    ],
+)
+def test_a_text_of_a_triple_is_read_whatever_its_escapes(written, label):
+    line = f'<{ENTITY}Q1> <http://www.w3.org/2000/01/rdf-schema#label> "{written}"@en .'
+    assert [each.value for each in dumps.triples([line])] == [label]
+
+
 ROWS = ["(1,14,'A, (b)',0)", "(2,14,'It\\'s; \\\\',NULL)", "(3,0,'',0.5)"]
 READ = [("1", "14", "A, (b)", "0"), ("2", "14", "It's; \\", ""), ("3", "0", "", "0.5")]
 INTO, ENDED = "INSERT INTO `page`", [f"{ROWS[0]},", f"{ROWS[1]},", f"{ROWS[2]};"]

@@ -60,15 +60,18 @@ def taxonomy(path: Path) -> dict[str, Row]:
 
 def build(raw: Path, *, distractors: bool) -> Splits:
     """Label every query and positive by the object in its path; the gallery is the positives and,
-    if `distractors`, the images of nothing that is asked for, which share a label of their own.
+    if `distractors`, images that show none of the objects, under one label of their own.
 
-    Many kinds are called "other"; "by-path" makes them one class per category. `raw` is the folder
-    of the files as downloaded; only the lists are read, no images.
+    Many categories have a kind "other": "by-path" keeps these apart, one per category. `raw` is
+    the folder of the files as downloaded; only the lists are read, no images.
     """
     paths = mended(taxonomy(raw / TAXONOMY), SPEC.levels, "by-path")
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
     if lost := sorted({object_of(item) for item in (*queries, *positives)} - set(paths)):
-        raise DataError(f"objects of {raw / POSITIVES} are not in {TAXONOMY}", found=examples(lost))
+        raise DataError(
+            f"objects of {QUERIES} or {POSITIVES} in {raw} are not in {TAXONOMY}",
+            found=examples(lost),
+        )
 
     core = [(item, paths[object_of(item)]) for item in queries]
     gallery: list[tuple[str, Row]] = [(item, paths[object_of(item)]) for item in positives]

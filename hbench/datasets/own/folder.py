@@ -46,7 +46,7 @@ def folder_table(
     columns = {"item": pa.array(items)}
     if split_folders:
         outermost = [folders[0] if folders else "" for folders in parts]
-        _refuse_folders_of_splits(outermost, folder)
+        _require_folders_of_splits(outermost, folder)
         columns[SPLIT] = pa.array(outermost)
         parts = [folders[1:] for folders in parts]
 
@@ -72,7 +72,7 @@ def folder_table(
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
 
 
-def _refuse_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:
+def _require_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:
     """Raise DataError where the outermost folders are no splits."""
     found = set(outermost)
     if other := sorted(found - set(split_words(found))):

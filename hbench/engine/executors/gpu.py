@@ -328,8 +328,8 @@ def _event_when_done(device: torch.device) -> torch.cuda.Event | None:
 
 @contextmanager
 def _current(device: torch.device) -> Iterator[None]:
-    """Make this card the current one of torch and of numba in this thread meanwhile; each has a
-    choice of its own."""
+    """Make this card the current one of torch within the block, and of numba from now on: each has
+    a choice of its own in every thread."""
     if device.type != "cuda":
         yield
         return

@@ -151,9 +151,10 @@ def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -
 
 @compiled_part
 def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
-    """Count P ≥ 1 positives per bucket, and sum the counts up into `before` (buckets + 1,).
-    `ordered` (P + 1,): the positives' scores, descending, then a lower one or −inf, where every
-    search stops."""
+    """Fill the table by which scores are looked up: `before` (buckets + 1,), which is overwritten,
+    gets how many of the P ≥ 1 positives are in buckets before each, of which the first has the
+    highest scores. `ordered` (P + 1,): the positives' scores, descending, then a lower one or −inf,
+    where every search stops."""
     scale = scale_of(ordered, before)
     high = ordered[0]
     top = ordered.dtype.type(len(before) - 2)  # the last bucket, as a float

@@ -300,9 +300,9 @@ def are_above(
 @compiled_part
 def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
     """What the items of one level add to the sum behind ASI, the mean overlap of the ranking with
-    the ideal order over their first n items, n = 1 … `total`.
+    the ideal order over their first n items, n = 1 … `total`, the query's positives of all levels.
 
-    `ranks` (P,): of the level's items, ascending, from 1; `higher`: how many items of the list are
+    `ranks` (P,): of the level's items, ascending, from 1; `higher`: how many of the positives are
     of higher levels, which the ideal order puts before them; `harmonic`: H_n = Σ_{i≤n} 1/i by n.
     The j-th item is in both orders from n = max(rank_j, higher + j) on, and adds 1/n for each n
     from there to `total`: H_total − H_{n−1}.

@@ -203,8 +203,8 @@ class NamedPictures:
         return part_of_units(units, share)
 
     def _named_items(self, unit: str) -> NamedItems:
-        """What thresholds are set and measured by: the items, with the unit of each, a class of
-        this level or, for "query", the item itself."""
+        """What thresholds are set and measured on: the items, with the `unit` of each, a class of
+        the level of that name or, for "query", the item itself."""
         units = units_of(queries_of("test", self.manifest), unit)
         return NamedItems(
             items=self.items,

@@ -81,9 +81,10 @@ def report_on_nodes(
 ) -> Report:
     """The report on names as queries: scores over all of them, and the means of each depth.
 
-    `metrics`: by default the usual ones of all levels and of a node's own; `memory`: bytes that
-    ranking may hold, None for the usual; `on_test`: makes, of a test's name, what is told of its
-    progress.
+    `nodes`: a vector for each node, whose id is its name or path. `metrics`: by default the usual
+    hierarchical ones, and those of one level, taken at the node's own; one that names its level is
+    refused. `memory`: bytes that ranking may hold, None for the usual; `on_test`: takes the name of
+    a test, and returns what is told of its progress.
 
     Raises SubmissionError for nodes that cannot be placed or ranked, UsageError for what names
     cannot be scored by: rankings, listed positives, the released evaluators, metrics of one level.
@@ -267,11 +268,13 @@ def _tests(
     for depth in np.unique(nodes.depths).tolist():
         here = nodes.of(nodes.depths == depth)
         paths = here.labels[:, :depth]
+        # how many levels of each path are known, which only partial labels ask for: all
         known = None if gallery.known is None else np.full(len(paths), depth, np.uint8)
         rows: Any = SelectedRows(vectors.vectors, here.rows)
         asked = Side(rows, paths, ignore=None, known=known)
         names = _names_along(tree, paths)
         # a node's id is the path of names to it, "Birds > Owl"
+        # ("" below its depth, which is cut off)
         ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]
         yield NodeTest(
             name=prefix + tree.levels[depth - 1],

@@ -316,11 +316,12 @@ def _answer_at(
     named: NamedItems, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
 ) -> Trusted:
     """The answers to N items at `thresholds` (N,), one for each item: the finest node whose mass
-    reaches the threshold, and none for inf. They are measured on the `tested` items, a mask (N,),
+    reaches the threshold, and none for inf; of halves each has the threshold of the other, and that
+    of `setting.promise` is reported. They are measured on the `tested` items, a mask (N,),
     alone: on the others the threshold may have been set, or their truth is not known."""
     judged = named.judged
     levels = judged.climb.levels_at(thresholds)
-    answers = answers_of(levels, judged.right)  # 1 right, 0 wrong, NaN where nobody knows
+    answers = answers_of(levels, judged.right)  # 1, 0, or NaN: nothing said, or nobody knows
     rows = np.arange(len(levels))
     # (N, L+1): level 0, where nothing is said, has the mass 1
     masses = np.concatenate([np.ones((len(levels), 1)), judged.climb.masses], axis=1)

@@ -161,6 +161,7 @@ def _by_settings(
             for protocol in ("paper", "official"):
                 settings = Settings(names, protocol, ties, similarity)
                 try:
+                    # the vectors were doubted once, in the report that is explained
                     made = report(examine(given, data, settings, doubted=False))
                 except UsageError:
                     if protocol == "paper":
@@ -173,7 +174,7 @@ def _by_settings(
                     options.append(f"--ties {ties}")
                 if protocol != "paper":
                     options.append(f"--protocol {protocol}")
-                # with one for every mean and every metric of the same name that it has
+                # a convention for each mean, and for each metric of the same name, of this report
                 yield from _of_report(made, metric, data.levels, options)
 
 

@@ -124,6 +124,7 @@ def _draw(request: PlotRequest) -> Drawing:
         request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names
     )
     relevance = ranked[0].examined.conditions.relevance
+    # the unit of each query, by which the interval of the mean curve is drawn
     units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]
     # (Q, BINS) of each file: the precision of each query by classes of recall
     rows = [

@@ -121,13 +121,15 @@ def first_results(
     conditions: Conditions,
     k: int,
 ) -> TopLists:
-    """Rank these queries and keep the first k results of each, in the order of `queries`."""
+    """Rank these queries and keep the first k results of each, and the first right one, in the
+    order of `queries`."""
     ranker = ranker_of(manifest, submission, queries, conditions)
-    # beside the first k results the first right one, if it comes later
+    # the first right one beside them, if it comes later
     top = RightResults(len(queries), k)
     for block in range(ranker.blocks):
         scores = ranker.scores.whole(block)
         first = block * ranker.scores.block_size
+        # the rows of some queries at a time, from `start` on within the block
         for start, rows in ranker.arranged(scores, first):
             top.keep(ranker, rows, first + start)
     return lists_of(manifest, ranker, top, conditions.words.similarity)

@@ -68,10 +68,12 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
 
 
 def _are_nearly_the_same(given: Embeddings) -> bool:
-    """Whether all vectors lie within 0.3 % of their mean.
+    """Whether the vectors lie, in the root mean square, within 0.3 % of their length around their
+    mean.
 
-    The squared distances from the means of blocks are no more than those from the mean of all:
-    vectors of a net differ enough within the first block, after which nothing is read.
+    The sum of squared distances from the blocks' own means is a lower bound of that from the mean
+    of all. So one block that exceeds the limit settles it: vectors of a net that works do so in the
+    first, and the others are not read.
     """
     if len(given) < MIN_SAME:
         return False

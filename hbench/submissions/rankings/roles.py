@@ -96,12 +96,11 @@ def _column_that_orders(names: Sequence[str]) -> tuple[str, str]:
 
 
 def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Roles | None:
-    """The roles of the columns of a table with one row per query; None where it is not sure which
-    column has the lists.
-    """
+    """The roles of the columns of a table with one row per query; None where the first row is no
+    header, or where it is not sure which column has the lists, or which the query."""
 
     def has_several(place: int) -> bool:
-        """Whether a row has several names in a column."""
+        """Whether a cell of the column at this place holds several names."""
         return any(are_several(row[place]) for row in rows if len(row) > place)
 
     several = [
@@ -110,9 +109,9 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
         if folded(name) not in words.VECTORS and has_several(place)
     ]
     named = [place for place, name in enumerate(header) if folded(name) in words.LISTS]
-    # a column that is called as lists are, and has several names in a cell, is surely that of the
-    # lists; without one it may be any that has several. A file headed id,images is a ranking even
-    # where every list has one item
+    # A column with a usual name for lists, and with several names in a cell, has the lists; if
+    # there is none, any column with several names in a cell may have them. A file headed id,images
+    # is a ranking even where every list has one item
     is_usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
     sure = named if is_usual else [place for place in several if place in named]
     of_lists = sure or several

@@ -250,11 +250,11 @@ def embed(
 
 def _only_device(device: str) -> torch.device:
     """Return the device of this name. Raises UsageError where it is not there, and for one of
-    several processes of torchrun: each would embed all images, and join the same parts."""
+    several processes of torchrun: each would embed all images, and write the same files."""
     world = world_started()
     if world > 1:
         raise UsageError(
-            "embeddings are made by one process",
+            "hbench embed works in one process",
             found=f"{world} processes of torchrun",
             fix="leave torchrun out; hbench train embeds by all of its processes",
         )

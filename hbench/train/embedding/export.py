@@ -39,7 +39,7 @@ class FromBytes(nn.Module):
 
 def export_onnx(model: Embedder, file: Path) -> float:
     """Write a model to a file of ONNX, and return by how much its embeddings differ at most from
-    the model's, on random images.
+    the model's, on random images. The model is on the processor.
 
     Raises UsageError for a file that exists, HBenchError where the embeddings differ by more than
     1e-5.
@@ -49,7 +49,7 @@ def export_onnx(model: Embedder, file: Path) -> float:
 
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or name another --onnx")
-    # a net whose input are bytes (B, C, H, W): mean and deviation are taken off inside
+    # a net whose input are bytes (B, C, H, W): colours are scaled by mean and deviation inside
     net = FromBytes(model).eval()
     side = model.images.size
     shape = (CHECKED, len(model.images.mean), side, side)

@@ -26,8 +26,8 @@ def opened(
     names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: int
 ) -> Iterator[list[Callback]]:
     """Open trackers by name within the block, and yield their callbacks; `folder`: of the run;
-    `recipe`: its tables; `step`: how many steps the run has taken so far. Raises UnknownName, and
-    UsageError for a package that is not installed.
+    `recipe`: of the run, as tables in tables; `step`: how many steps the run has taken so far.
+    Raises UnknownName, and UsageError for a package that is not installed.
     """
     chosen = [trackers[name] for name in names]
     with ExitStack() as stack:

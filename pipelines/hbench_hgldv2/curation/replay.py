@@ -84,9 +84,10 @@ class World:
     def expects(
         self, decision: str, label: str, group: str, members: Sequence[str] | None = None
     ) -> bool:
-        """Return whether a label is in a group, or in `members`, its members before the decision;
-        add a conflict if not. `places`: where each label is by now; `conflicts`: what did not hold,
-        for the curator; `decision`: its id."""
+        """Return whether a label is in a group now or, where `members` is given, the group's
+        members before the decision, whether it was in it then; add a conflict if not. `places`:
+        where each label is by now; `conflicts`: what did not hold, for the curator; `decision`: its
+        id."""
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
         if not holds:

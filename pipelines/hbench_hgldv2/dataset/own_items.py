@@ -44,21 +44,20 @@ class OwnItems(NamedTuple):
 
 
 def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemark) -> Dataset:
-    """Build the dataset of a table of items in `work`/dataset, by way of `work`/items.csv; items
-    whose label has no group are left out, and counted.
+    """Build, in `work`/dataset, the dataset of a table of items, which goes to `work`/items.csv
+    with its groups and kinds first; items whose label has no group are left out, and counted.
 
     Raises DataError for a table without a column of labels, or without an item in a group.
     `mapping`: where each label was placed; `say`: is told what was read and left out.
     """
-    labels = own.table
-    _, table, _ = sheet.read(labels)
+    _, table, _ = sheet.read(own.table)
     # the name of the column of labels, and where the label of each row was placed
-    column = label_column(labels, table, mapping)
+    column = label_column(own.table, table, mapping)
     in_group = [placed is not None and placed.status == "group" for placed in column.placed]
     _say_left_out(column, say)
     if not any(in_group):
         raise DataError(
-            f"no item of {labels} has a label with a group",
+            f"no item of {own.table} has a label with a group",
             expected="labels that decisions.yaml puts into groups",
             found=f"{len(table):,} items without",
             fix="decide on more labels in review.html, then run replay and assemble again",
@@ -68,7 +67,7 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     rows = [placed for placed in column.placed if placed is not None and placed.status == "group"]
     levels = _levels(rows)
     tables.write_sheet(_with_levels(kept, column.name, levels), work / "items.csv")
-    pictures = own.pictures or labels.parent
+    pictures = own.pictures or own.table.parent
     if own.pictures is None:
         say(f"pictures below {pictures}, the folder of the table (--pictures names another)")
     source = OwnSource(
@@ -79,10 +78,11 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
         split_column=own.split_column,
     )
     # an earlier dataset of the same curation is replaced
-    dataset = build(labels.stem, source=source, out=work / "dataset", force=True, on_remark=say)
-    # what build remarks names options that this step has not
+    dataset = build(own.table.stem, source=source, out=work / "dataset", force=True, on_remark=say)
+    # build's remarks name options that this step lacks, so the command that has them is shown: with
+    # a column of splits they are on copies in both, else on classes that should be held out
     more = "--copies" if source.split_column else "--split-by"
-    say(f"with options of hbench build, such as {more}: {_command(work, labels, source)} …")
+    say(f"with options of hbench build, such as {more}: {_command(work, own.table, source)} …")
     return dataset
 
 

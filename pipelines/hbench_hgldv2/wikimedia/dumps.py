@@ -31,6 +31,8 @@ _CELL = re.compile(rf"({_QUOTED}|[^'(),]*+),")
 _TUPLE = re.compile(rf"\(((?:{_QUOTED}|[^'(),]*+)(?:,(?:{_QUOTED}|[^'(),]*+))*+)\)")
 _ITEM = r"<http://www\.wikidata\.org/entity/(Q\d+)>"
 _TRIPLE = re.compile(_ITEM + r" <([^>]+)> (?:" + _ITEM + r'|("(?:[^"\\]|\\.)*")(@\w[\w-]*)?) \.')
+# an escaped letter: by eight digits, as those beyond 16 bits are, or another way
+_ESCAPED = re.compile(r"\\(?:U([0-9A-Fa-f]{8})|.)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
@@ -103,15 +105,24 @@ class Statement(NamedTuple):
 
 
 def triples(lines: Iterable[str]) -> Iterator[Statement]:
-    """Yield the N-Triples about items; skip unknown values."""
+    """Yield the N-Triples about items; skip other lines, and values that are unknown (blank
+    nodes)."""
     for line in lines:
         match = _TRIPLE.match(line)
         if match:
             item, predicate, entity, text, language = match.groups()
-            # a text is escaped as in JSON, but for its apostrophes
-            value = entity or parse_json(text.replace("\\'", "'"))
+            value = entity or parse_json(_ESCAPED.sub(_as_in_json, text))
             # the property is the end of an address; the language begins with an @
             yield Statement(item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:])
+
+
+def _as_in_json(escape: re.Match[str]) -> str:
+    """An escape of N-Triples as JSON writes it, which has none of eight digits and none of
+    apostrophes; all others are the same in both."""
+    digits = escape[1]
+    if digits is not None:
+        return chr(int(digits, 16))
+    return "'" if escape[0] == "\\'" else escape[0]
 
 
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:

@@ -251,8 +251,11 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
 def with_items(sums: LevelSums, query: SummedQuery, span: Span, request: CardRequest) -> LevelSums:
     """Return the sums of a level with those of the items in a span added.
 
-    Item k, from 0, has precision (k + 1)/rank; items up to rank R, `query.size`, also count for
-    the sums at R. `harmonic` is Σ 1/n by rank.
+    `span`: of the query's positives by rank, so that item k, from 0, has precision (k + 1)/rank:
+    `precision` sums it, `within` and `hits` sum and count it up to rank R, `query.size`. `gain`
+    sums the discounts. `binary` is ASI's overlap for a relevance of yes or no: an item at a rank of
+    R at most lies in the heads of all lengths from there to R, each of which divides by its length;
+    `harmonic` is Σ 1/n by rank.
     """
     precision, within, hits, gain, binary = sums
     for item in range(span.begin, span.end):
