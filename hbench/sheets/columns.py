@@ -248,6 +248,8 @@ def _is_split(values: ColumnValues) -> bool:
     several of train, test, query and gallery, and no others."""
     if words.folded(values.name) == words.SPLIT:
         return True
+    if words.split_flags(values.name, set(values.filled)) is not None:
+        return True
     if not 1 < values.size <= len(words.SPLIT_WORDS):
         return False
     named = set(values.filled)

@@ -57,8 +57,17 @@ CLASS_NUMBERS = frozenset(
 # splits
 SPLIT = "split"
 SPLIT_WORDS = {
-    "train": "train", "training": "train", "test": "test", "testing": "test", "query": "query",
-    "queries": "query", "gallery": "gallery",
+    "train": "train", "training": "train", "test": "test", "testing": "test", "eval": "test",
+    "evaluation": "test", "query": "query", "queries": "query", "gallery": "gallery",
+}  # fmt: skip
+# columns of truth values: the splits that true and false mean; fastai writes is_valid
+SPLIT_FLAGS = {
+    "is_train": ("train", "test"), "is_test": ("test", "train"), "is_valid": ("test", "train"),
+    "is_val": ("test", "train"), "is_validation": ("test", "train"),
+}  # fmt: skip
+TRUTH = {
+    "true": True, "1": True, "1.0": True, "yes": True, "t": True,
+    "false": False, "0": False, "0.0": False, "no": False, "f": False, "": False,
 }  # fmt: skip
 UNUSED = "unused"  # the split of what is neither trained on nor tested
 # beside "train" alone the test, as ImageNet's folders and OML's tables have it
@@ -187,3 +196,19 @@ def split_words(written: Collection[str]) -> dict[str, str]:
         if others and word.strip().lower() in VALIDATIONS:
             named[word] = validation
     return {word: split for word, split in named.items() if split}
+
+
+def split_flags(column: str, written: Collection[str]) -> dict[str, str] | None:
+    """The split that each text of a column of truth values names, for a column that is called as
+    such flags are; None for any other column.
+
+    >>> split_flags("is_valid", ["True", "False"])
+    {'True': 'test', 'False': 'train'}
+    >>> split_flags("is_valid", ["seen", "checked"])
+    """
+    flag = SPLIT_FLAGS.get(folded(column))
+    truth = {word: TRUTH.get(word.strip().lower()) for word in written}
+    if flag is None or None in truth.values():
+        return None
+    of_true, of_false = flag
+    return {word: of_true if is_true else of_false for word, is_true in truth.items()}

@@ -44,8 +44,8 @@ def folder_table(
 
     parts = [item.split("/")[:-1] for item in items]  # the folders around each image
     columns = {"item": pa.array(items)}
+    outermost = [folders[0] if folders else "" for folders in parts]
     if split_folders:
-        outermost = [folders[0] if folders else "" for folders in parts]
         _require_folders_of_splits(outermost, folder)
         columns[SPLIT] = pa.array(outermost)
         parts = [folders[1:] for folders in parts]
@@ -53,23 +53,42 @@ def folder_table(
     parts = [folders[:depth] for folders in parts]
     # from here on the depth that there is: some images may lie higher
     depth = max(map(len, parts))
+    are_splits = not split_folders and _are_splits(outermost)
+    if are_splits and not levels:
+        raise DataError(
+            f"the outermost folders of {folder} are called as splits are",
+            expected="classes in the outermost folders",
+            found=examples(sorted(set(outermost))),
+            fix="--split-folders takes them for splits; where they are classes, name the levels: "
+            f"--levels {','.join(default_levels(depth))}",
+        )
     levels = list(levels or default_levels(depth))
     if len(levels) != depth or depth == 0:
+        fix = None
+        if len(levels) < depth:
+            fix = f"take only the outermost folders: --depth {len(levels)}"
+        if are_splits and len(levels) == depth - 1:
+            fix = f"take {examples(sorted(set(outermost)))} for splits: --split-folders"
         raise DataError(
             f"the folders below {folder} are {depth} deep",
             expected=f"one folder per level: {', '.join(levels)}",
             found=examples(
                 item for item, folders in zip(items, parts, strict=True) if len(folders) == depth
             ),
-            fix=f"take only the outermost folders: --depth {len(levels)}"
-            if len(levels) < depth
-            else None,
+            fix=fix,
         )
 
     padded = np.asarray(
         [folders + [""] * (depth - len(folders)) for folders in parts], dtype=object
     )
     return pa.table(columns | {level: pa.array(padded[:, i]) for i, level in enumerate(levels)})
+
+
+def _are_splits(outermost: Sequence[str]) -> bool:
+    """Whether the outermost folders, one of each image, are all called as splits are, and several:
+    one alone, such as "test", may be any folder."""
+    found = set(outermost)
+    return len(found) > 1 and len(split_words(found)) == len(found)
 
 
 def _require_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:

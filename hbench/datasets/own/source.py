@@ -32,7 +32,7 @@ from hbench.datasets.own.decisions import apply_decisions, in_words
 from hbench.datasets.own.folder import SPLIT, folder_table
 from hbench.datasets.own.in_tree import TreeFile, with_nodes_of_tree
 from hbench.datasets.own.reading import check_columns, own_table_of
-from hbench.datasets.own.splits import UNNAMED_SPLIT, split
+from hbench.datasets.own.splits import UNKNOWN_SPLIT, UNNAMED_SPLIT, split
 from hbench.datasets.own.table import OwnTable
 from hbench.sheets import sheet
 from hbench.sheets.columns import Chosen, TableColumns, columns_of
@@ -312,7 +312,7 @@ def _read_table(
         # what policies will mend is not refused or cut here
         own = own_table_of(found.name, table, chosen, facts, as_it_is=bool(source.policies))
 
-    own = dataclasses.replace(own, columns=_with_split(own.columns, source.split_column))
+    own = _with_split(own, source.split_column)
     return _with_tree_of_source(own, source), source.root or beside, images
 
 
@@ -375,14 +375,15 @@ def _with_boxes_as_items(
     return table, path, said
 
 
-def _with_split(columns: TableColumns, split: str | None) -> TableColumns:
-    """What columns are taken for, where only a column that the user names (`split`) is taken for
-    the split: one that merely looks so is left out, and said."""
-    left_out = dict(columns.left_out)
+def _with_split(own: OwnTable, split: str | None) -> OwnTable:
+    """The table of which only a column that the user names (`split`) is taken for the split: one
+    that merely looks so is left out, and said."""
+    left_out = dict(own.columns.left_out)
     left_out.pop(split or "", None)
-    if columns.split is not None and split is None:
-        left_out[columns.split] = UNNAMED_SPLIT
-    return dataclasses.replace(columns, split=split, left_out=left_out)
+    if own.columns.split is not None and split is None:
+        left_out[own.columns.split] = UNKNOWN_SPLIT if own.unknown_splits else UNNAMED_SPLIT
+    columns = dataclasses.replace(own.columns, split=split, left_out=left_out)
+    return dataclasses.replace(own, columns=columns)
 
 
 def _with_tree_of_source(own: OwnTable, source: OwnSource) -> OwnTable:

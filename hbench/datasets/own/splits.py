@@ -21,6 +21,8 @@ from hbench.tree.partial import is_unknown
 
 # why a column is left out that looks like a split: build takes only one that is named
 UNNAMED_SPLIT = "a split; --split-column uses it"
+UNKNOWN_SPLIT = "a split, whose words name none"
+UNUSED_SPLITS = (UNNAMED_SPLIT, UNKNOWN_SPLIT)
 
 
 def split(
@@ -72,12 +74,19 @@ def _no_split(own: OwnTable) -> str:
     """Say that nothing is for training, and first how a column that looks like a split is used:
     what it says is what was meant, where whole classes that are dealt would be another test."""
     left_out = own.columns.left_out
-    column = next((name for name, why in left_out.items() if why == UNNAMED_SPLIT), None)
-    unused = f"the column {column} is not used: " if column is not None else ""
-    named = f"--split-column {shlex.quote(column)} uses it, " if column is not None else ""
+    column = next((name for name in left_out if left_out[name] in UNUSED_SPLITS), None)
+    nothing = "every item is tested, none is for training"
+    dealt = "--split-by LEVEL deals whole classes to both"
+    if column is None:
+        return f"note: {nothing}; {dealt}"
+    if left_out[column] == UNKNOWN_SPLIT:
+        return (
+            f"note: the column {column} is not used, since its words are not train, test, query or "
+            f"gallery: {nothing}; {dealt}"
+        )
     return (
-        f"note: {unused}every item is tested, none is for training; {named}--split-by LEVEL deals "
-        "whole classes to both"
+        f"note: the column {column} is not used: {nothing}; --split-column {shlex.quote(column)} "
+        f"uses it, {dealt}"
     )
 
 

@@ -31,10 +31,6 @@ from hbench.sheets.understood import Understood
 from hbench.tree import distinct
 from hbench.tree.partial import is_unknown
 
-TRUTH = {
-    "true": True, "1": True, "1.0": True, "yes": True, "t": True,
-    "false": False, "0": False, "0.0": False, "no": False, "f": False, "": False,
-}  # fmt: skip
 MASKED = ("query", "gallery")
 
 
@@ -88,8 +84,14 @@ class OwnTable:
         if split is None:
             return ["test"] * len(self.table)
         written = texts(self.table, split)
-        named = words.split_words(set(written))
+        flagged = words.split_flags(split, set(written))
+        named = words.split_words(set(written)) if flagged is None else flagged
         return [named.get(word, word) for word in written]
+
+    @property
+    def unknown_splits(self) -> list[str]:
+        """The words in the column of splits that name no split."""
+        return sorted(set(self.splits) - {*words.SPLIT_WORDS.values(), words.UNUSED})
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
@@ -99,14 +101,14 @@ class OwnTable:
         found = {}
         for part, column in self.columns.masks.items():
             values = [value.strip().lower() for value in texts(self.table, column)]
-            if bad := [value for value in values if value not in TRUTH]:
+            if bad := [value for value in values if value not in words.TRUTH]:
                 raise DataError(
                     f"the column {column} is not a mask",
                     expected="true or false",
                     found=examples(map(repr, bad)),
                     fix=f"rename it, or leave it out: --levels {','.join(self.columns.levels)}",
                 )
-            found[part] = np.asarray([TRUTH[value] for value in values], dtype=bool)
+            found[part] = np.asarray([words.TRUTH[value] for value in values], dtype=bool)
         return found
 
     @cached_property
@@ -184,7 +186,12 @@ class OwnTable:
         return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
 
     def _of_validation(self, split: str) -> list[str]:
-        """What becomes of the rows that the column of splits calls a validation, if any are."""
+        """What the truth values of a column of splits mean, where it has such; else what becomes of
+        the rows that it calls a validation, if any are."""
+        flagged = words.split_flags(split, set(texts(self.table, split)))
+        if flagged is not None:
+            said = {"test": "is tested", "train": "is for training"}
+            return [", ".join(f"{word} {said[flagged[word]]}" for word in sorted(flagged))]
         # {word of the column: what it means beside the others}
         named = words.split_words(set(texts(self.table, split)))
         called = [word for word in named if word.strip().lower() in words.VALIDATIONS]
