@@ -40,7 +40,20 @@ def test_plug_ins_are_listed_and_tried(site, tmp_path):
     listed = json.loads(hbench(site, tmp_path, "info", "--json").stdout)["plugins"]
     names = {(each["kind"], each["name"]): each for each in listed if "example" in each["package"]}
     assert set(names) == {("metric", "first-relative"), ("loss", "centre"), ("dataset", "stripes")}
-    assert all(each["problem"] is None for each in names.values())
+    assert all(each["problem"] is None and each["tried"] for each in names.values())
+
+
+def test_a_dataset_whose_files_are_not_here_is_said_to_be_untried(site, tmp_path):
+    other = shutil.copytree(site, tmp_path / "site")
+    module = other / "hbench_example.py"
+    module.write_text(
+        module.read_text().replace("    levels=(", '    markers=("labels.csv",),\n    levels=(', 1)
+    )
+    shown = hbench(other, tmp_path, "info").stdout
+    assert "dataset stripes" in shown
+    assert "was not tried" in shown
+    said = hbench(other, tmp_path, "download", "stripes", code=4).stderr
+    assert "hbench build stripes --root DIR" in said
 
 
 def test_a_plug_in_that_fails_is_named_with_its_package_and_cause(site, tmp_path):

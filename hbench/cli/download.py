@@ -144,6 +144,7 @@ def command(
     if not spec.markers:  # no path says that its raw files are here: it is drawn, and has none
         terminal.say(f"{name} needs no files")
         return
+    _refuse_without_addresses(spec, sources, adopt)
     # files that lie elsewhere already; all are there once they are an unpacked dataset
     if adopt is not None and _adopt(spec, sources, folder, adopt):
         return
@@ -168,6 +169,15 @@ def command(
         )
     if not (dry_run or offline or verify_only):
         terminal.say(f"{len(sources)} files of {name} are in {folder}; next: hbench build {name}")
+
+
+def _refuse_without_addresses(
+    spec: Spec, sources: Sequence[RemoteFile], adopt: Path | None
+) -> None:
+    """Raise DataError for a dataset of which nobody has said where its files are to be had; those
+    of a folder of one's own may be adopted."""
+    if not sources and not spec.manual and adopt is None:
+        raise DataError(f"no address of a file of {spec.name} is known", fix=spec.advice)
 
 
 def _stay_offline(

@@ -60,10 +60,11 @@ def environment() -> dict[str, Any]:
     }
 
 
-def plugins() -> Iterator[dict[str, str | None]]:
+def plugins() -> Iterator[dict[str, str | bool | None]]:
     """What other packages add, by kind, name and package ("NAME VERSION", None where the
     installation does not say): each is loaded as hbench would load it, and tried on a small
-    example. `problem` is why it is left out, or what it raises; None where it works.
+    example, where one can be made of its kind (`tried`). `problem` is why it is left out, or what
+    it raises; None where there is none.
 
     A table of GROUPS is "MODULE:NAME", a registry that loads its plug-ins when it is first read,
     and warns of those that fail; verbs have none, and an empty text."""
@@ -77,12 +78,16 @@ def plugins() -> Iterator[dict[str, str | None]]:
             known = set(getattr(importlib.import_module(module), name)) if table else set()
         said = [str(each.message) for each in caught if each.category is PluginWarning]
         for point in points:
-            unloaded = _problem(point, known if table else None, said)
+            problem = _problem(point, known if table else None, said)
+            was_tried = False
+            if problem is None:
+                was_tried, problem = _try(kind, point.name)
             yield {
                 "kind": kind,
                 "name": point.name,
                 "package": f"{point.dist.name} {point.dist.version}" if point.dist else None,
-                "problem": unloaded or _problem_in_trial(kind, point.name),
+                "tried": was_tried,
+                "problem": problem,
             }
 
 
@@ -108,18 +113,17 @@ def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[st
     return None
 
 
-def _problem_in_trial(kind: str, name: str) -> str | None:
-    """Try what a package brings, and say what went wrong, and in which line of a package; None
-    where nothing did, or no small example can be made of its kind."""
+def _try(kind: str, name: str) -> tuple[bool, str | None]:
+    """Try what a package brings: return whether a small example could be made of it, and what went
+    wrong, with the line of the package; None where nothing did."""
     try:
-        trial_of(kind)(name)
+        return trial_of(kind)(name), None
     except HBenchError as error:
-        return f"{error.problem}: found {error.found}" if error.found else error.problem
+        return True, f"{error.problem}: found {error.found}" if error.found else error.problem
     except Exception as error:  # whatever a foreign program raises
         met = f"{type(error).__name__}: {first_line(error)}"
         foreign = foreign_line(error)
-        return f"{met}, in {foreign.line}" if foreign else met
-    return None
+        return True, f"{met}, in {foreign.line}" if foreign else met
 
 
 class ForeignLine(NamedTuple):

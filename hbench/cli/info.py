@@ -64,7 +64,7 @@ def _show(machine: dict[str, Any]) -> None:
         rows.append([f"{name} folder", f"{folder['path']} ({_state_of(folder)})"])
     rows += [[name, value] for name, value in machine["variables"].items()]
     for each in machine["plugins"]:
-        state = "works" if each["problem"] is None else each["problem"]
+        state = each["problem"] or ("works" if each["tried"] else "is loaded, and was not tried")
         rows.append([f"{each['kind']} {each['name']}", f"of {each['package']}: {state}"])
     if not machine["plugins"]:
         rows.append(["plug-ins", "none (docs/plugins.md)"])

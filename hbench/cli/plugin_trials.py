@@ -1,7 +1,9 @@
 """Tries what other packages bring on an example of a few items, as hbench itself would call it.
 
 >>> trial_of("metric")("R")
->>> trial_of("similarity")("cosine")
+True
+>>> trial_of("verb")("detect")
+False
 """
 
 from collections.abc import Callable
@@ -13,27 +15,30 @@ from hbench.core.errors import ConfigError
 LABELS = [[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]]
 VECTORS = [[6, 1], [5, 2], [4, 3], [5, 4], [3, 5], [2, 5], [1, 6], [2, 4]]
 
-Trial = Callable[[str], None]  # takes the name of what is tried, and raises what it raises
+# takes the name of what is tried, and raises what it raises; returns whether it was tried
+Trial = Callable[[str], bool]
 
 
 def trial_of(kind: str) -> Trial:
     """The trial of what is of this kind, as `hbench info` calls kinds."""
     trials = {"metric": _metric, "loss": _loss, "dataset": _dataset, "similarity": _similarity}
-    return trials.get(kind, lambda _: None)
+    return trials.get(kind, lambda _: False)
 
 
-def _metric(name: str) -> None:
+def _metric(name: str) -> bool:
     """Score the example by a metric, among the first two results where it takes a cut, and at the
     level a where its name asks for one."""
     from hbench.metrics.definitions import metrics
 
     spelt = f"{name.rstrip('/@')}@2" if "cut" in metrics[name].takes else name
     _score(metrics=[f"{spelt}a" if name.endswith("#") else spelt])
+    return True
 
 
-def _similarity(name: str) -> None:
+def _similarity(name: str) -> bool:
     """Rank the example by a similarity."""
     _score(similarity=name)
+    return True
 
 
 def _score(**options: Any) -> None:
@@ -43,7 +48,7 @@ def _score(**options: Any) -> None:
     score(VECTORS, LABELS, level_names=["a", "b"], **options)
 
 
-def _loss(name: str) -> None:
+def _loss(name: str) -> bool:
     """Compute a loss of the example and its gradient, with the values that it has by itself; one
     that needs others is left untried, for what they would be is not known."""
     import numpy as np
@@ -58,7 +63,7 @@ def _loss(name: str) -> None:
     known = facts_of(labels, len(VECTORS[0]))
     parameters = loss_entry(name).parameters
     if any(default is REQUIRED and key not in known for key, default in parameters.items()):
-        return
+        return False
 
     objective = build_objective({name: LossSpec()}, labels, len(VECTORS[0]))
     vectors = torch.nn.functional.normalize(torch.tensor(VECTORS, dtype=torch.float32))
@@ -66,17 +71,20 @@ def _loss(name: str) -> None:
     if not torch.isfinite(total):
         raise ConfigError(f"the loss {name!r} is {float(total)} on eight items of two levels")
     total.backward()
+    return True
 
 
-def _dataset(name: str) -> None:
-    """Build a dataset that needs no files, compare its counts, and open its first test picture; of
-    another one nothing can be read here."""
+def _dataset(name: str) -> bool:
+    """Build a dataset that needs no files, compare its counts, and open its first test picture; one
+    that needs files is left untried, for they may be large, or not here."""
     from hbench.datasets import specs
     from hbench.datasets.build import build_published
 
     spec = specs[name]
-    if not spec.markers and not spec.on_disk:
-        dataset, _, _ = build_published(spec, None)
-        first = next(iter(dataset.tests.values()))
-        if first.picture is not None:
-            first.picture(str(first.items[0]))
+    if spec.markers:
+        return False
+    dataset, _, _ = build_published(spec, None)
+    first = next(iter(dataset.tests.values()))
+    if first.picture is not None:
+        first.picture(str(first.items[0]))
+    return True

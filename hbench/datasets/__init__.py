@@ -124,8 +124,7 @@ def _by_name(named: str) -> Dataset:
         raise DataError(
             f"{name} is not on this disk",
             expected=f"a built dataset in {' or '.join(map(str, folders(name)))}",
-            fix=f"hbench download {name}, then hbench build {name} (or: hbench build {name} --root "
-            "DIR)",
+            fix=specs[name].advice,
         )
 
     # one that needs no files, such as glyphs, is made each time

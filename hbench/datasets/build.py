@@ -208,8 +208,7 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
     raise DataError(
         f"the raw files of {spec.name} are not in {start}",
         expected=f"{' or '.join(spec.markers)} there, or at most two folders below",
-        fix=spec.manual
-        or f"hbench download {spec.name}, or name the folder that holds them with --root DIR",
+        fix=spec.manual or spec.advice,
     )
 
 

@@ -194,6 +194,15 @@ class Spec:
         return not {*self.counts, *self.disputed, *self.digests} <= {"train"}
 
     @property
+    def advice(self) -> str:
+        """What to type for a dataset whose files are not on this disk: the download, where
+        addresses are known, and the build."""
+        held = f"hbench build {self.name} --root DIR, with the folder that holds its files"
+        if not (self.files or self.manual):
+            return held
+        return f"hbench download {self.name}, then hbench build {self.name}; or {held}"
+
+    @property
     def source(self) -> str:
         """The name of the folder of the raw files, and that of their tables in a user's
         sources.toml."""

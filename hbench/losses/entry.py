@@ -59,8 +59,10 @@ class LossEntry:
         if missing:
             raise ConfigError(
                 f"loss {name!r} needs {' and '.join(missing)}",
-                expected=_listing(self.parameters),
-                fix="set them",
+                expected=f"a value of {' and '.join(missing)}",
+                found=", ".join(params) or "no parameters",
+                fix=" ".join(f"--set losses.{name}.params.{p}=…" for p in missing)
+                + f" of a recipe; build_loss({name!r}, {', '.join(f'{p}=…' for p in missing)})",
             )
 
         parameters = {**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **params}

@@ -143,7 +143,7 @@ def train(
         if ready.held is not None and (few := remark_on_few(ready.held)):
             on_remark(few)
 
-    with _alone_in(out, processes):
+    with _alone_in(out, processes), _interrupts_told(out):
         return _train_and_score(
             ready,
             out=out,
@@ -271,6 +271,8 @@ def _which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
         f"scored is the checkpoint of step {best.step}, the best of the validation by "
         f"{recipe.select_by}: {shown(recipe.select_by, best.score)}"
     )
+    if best.missed > 1:
+        said += f"; the {best.missed} validations after it were not better"
     # the schedule counts steps from 0
     if recipe.schedule.is_frozen(best.step - 1, in_epoch, recipe.epochs):
         said += (
@@ -333,7 +335,7 @@ def _learn(
             if stop:
                 raise TrainingInterrupted(
                     f"stopped after step {step.step} of {step.steps}; everything is saved in {out}",
-                    fix=f"hbench train {out / RECIPE} --out {out} --resume",
+                    fix=_resumed(out),
                 )
             if last:
                 return
@@ -369,9 +371,9 @@ def _score(
         vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     except DataError as error:  # hours may have gone into what is kept
         fix = (
-            f"the net is trained and kept: hbench train {out / RECIPE} --out {out} --resume embeds "
-            f"again, once it is mended; hbench embed {out} -d {data.name} --skip-unreadable --out "
-            f"{out / EMBEDDINGS} embeds the others"
+            f"the net is trained and kept: {_resumed(out)} embeds again, once it is mended; "
+            f"hbench embed {out} -d {data.name} --skip-unreadable --out {out / EMBEDDINGS} embeds "
+            "the others"
         )
         raise DataError(
             error.problem, expected=error.expected, found=error.found, fix=fix
@@ -415,6 +417,26 @@ def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _interrupts_told(out: Path) -> Iterator[None]:
+    """Raise TrainingInterrupted, with the command that goes on, for an interrupt that no step takes
+    up, as while the tests are embedded; before there is anything to go on with it stays as it is.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not checkpoints.checkpoints_in(out):
+            raise
+        raise TrainingInterrupted(
+            f"stopped; what was saved last is in {out}", fix=_resumed(out)
+        ) from None
+
+
+def _resumed(out: Path) -> str:
+    """The command that goes on with the run in a folder."""
+    return f"hbench train {out / RECIPE} --out {out} --resume"
 
 
 @contextmanager

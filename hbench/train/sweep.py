@@ -93,7 +93,7 @@ def parse_sweep(text: str) -> TriedKey:
     if not sign or len(set(tried)) < 2:
         raise UsageError(
             f"{text!r} is no sweep",
-            expected="KEY=VALUE,VALUE,… with two values or more",
+            expected="KEY=VALUE,VALUE,… with two different values or more",
             fix="such as --sweep optimizer.lr=1e-4,3e-4,1e-3",
         )
     parse_change(f"{key}={tried[0]}")  # refuses a key that is none
@@ -139,7 +139,7 @@ def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
     recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
     # each dataset is loaded once, although many trials have it
     datasets = {name: load(name) for name in dict.fromkeys(map(require_dataset, recipes.values()))}
-    _refuse_trials(recipes, datasets, is_held_out=not sweep.resolved().validation)
+    _refuse_trials(recipes, datasets)
     return recipes
 
 
@@ -165,30 +165,37 @@ def folder_of(out: Path, combination: Sequence[str]) -> Path:
 
 
 def _refuse_trials(
-    recipes: Mapping[tuple[str, ...], Recipe],
-    datasets: Mapping[str, Dataset],
-    *,
-    is_held_out: bool,
+    recipes: Mapping[tuple[str, ...], Recipe], datasets: Mapping[str, Dataset]
 ) -> None:
     """Raise ConfigError for the first trial that cannot be trained: by its names, or by the classes
-    of its dataset.
+    of its dataset. Where it could be with the classes that are held out, the error says so.
 
-    `recipes`: by combination, KEY=VALUE of every key; `datasets`: by name; `is_held_out`: the sweep
-    holds classes out where the recipe itself does not, which the error then says, as too few
-    classes may be due to that."""
+    `recipes`: by combination, KEY=VALUE of every key; `datasets`: by name."""
     for combination, recipe in recipes.items():
+        data = datasets[require_dataset(recipe)]
         try:
-            prepare_run(recipe, datasets[require_dataset(recipe)])
+            prepare_run(recipe, data)
         except HBenchError as error:
             found = error.found
-            if found and is_held_out:
-                found += f"; {HELD_OUT:.0%} of the training classes are held out for the comparison"
+            if found and _can_be_trained_whole(recipe, data):
+                share = f"{100 * recipe.validation:g} % of the training classes"
+                found += f"; {share} are held out for the comparison"
             raise ConfigError(
                 f"the trial {' '.join(combination)} cannot be trained: {error.problem}",
                 expected=error.expected,
                 found=found,
                 fix=error.fix,
             ) from None
+
+
+def _can_be_trained_whole(recipe: Recipe, data: Dataset) -> bool:
+    """Whether a trial that cannot be trained could be if no classes were held out."""
+    whole = {"validation": 0.0, "evaluate_every": 0, "patience": 0, "tested": True}
+    try:
+        prepare_run(build(Recipe, merge_tables(recipe.model_dump(), whole), source=""), data)
+    except HBenchError:
+        return False
+    return True
 
 
 def ends_of(sweep: Sweep, best: Trial) -> list[str]:

@@ -229,6 +229,10 @@ def test_the_page_of_keys_is_what_the_command_prints():
         ("model.pooling=mean", "avg"),
         ("model.backbone=torchvison:resnet50", "torchvision"),
         ("model.backbone=./none.py:Net", "does not exist"),
+        ("model.backbone=hbench:smal", "did you mean 'small'"),
+        ("model.backbone=timm:resnet5", "did you mean 'resnet50'"),
+        ("model.weights=./none.pt", "from the folder that the command runs in"),
+        ("optimizer.lr=1e99", "optimizer.lr: expected less"),
         ("losses.sup_happ.weight=1", "sup_hap"),
     ],
 )

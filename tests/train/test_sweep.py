@@ -94,8 +94,15 @@ def test_what_is_wrong_with_the_last_trial_is_said_before_the_first(tmp_path):
 def test_a_batch_of_too_many_classes_is_refused_before_the_first_trial(swept_by_batch):
     out, said = swept_by_batch
     assert "sampler.batch=2800" in said
-    assert "20% of the training classes are held out" in said
+    assert "20 % of the training classes are held out for the comparison" in said
     assert not out.exists()
+
+
+def test_a_trial_that_fails_whatever_is_held_out_does_not_blame_it(tmp_path):
+    tried = "losses.nsm.params.temperature=0,.1"
+    said = refusal(*COMMAND, "--sweep", tried, "--out", tmp_path / "run")
+    assert "cannot be trained" in said
+    assert "held out for the comparison" not in said
 
 
 def test_only_the_best_trial_keeps_its_weights(swept):
@@ -121,7 +128,7 @@ def test_what_was_tried_is_shown_where_a_later_trial_fails(tmp_path):
 
 @pytest.mark.parametrize("text", ["optimizer.lr", "optimizer.lr=1e-4", "optimizer.lr=1e-4,1e-4"])
 def test_one_value_is_no_sweep(text):
-    with pytest.raises(UsageError, match="two values or more"):
+    with pytest.raises(UsageError, match="two different values or more"):
         parse_sweep(text)
 
 

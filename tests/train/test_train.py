@@ -347,6 +347,9 @@ def test_a_projection_that_begins_by_pca_whitens_the_features():
     np.testing.assert_allclose(np.cov(projected.T), np.eye(4), atol=1e-2)
     with pytest.raises(DataError, match="too few images"):
         begin_projection_by_pca(model, [images[:3]])
+    model = build_model(Model(backbone="hbench:small", weights="random", dim=129)).eval()
+    with pytest.raises(DataError, match=r"too few features[\s\S]*model.dim=128"):
+        begin_projection_by_pca(model, [images])
 
 
 def test_a_run_begins_its_projection_by_pca_of_its_training_images(letters):

@@ -53,29 +53,19 @@ def folder_table(
     parts = [folders[:depth] for folders in parts]
     # from here on the depth that there is: some images may lie higher
     depth = max(map(len, parts))
-    are_splits = not split_folders and _are_splits(outermost)
-    if are_splits and not levels:
-        raise DataError(
-            f"the outermost folders of {folder} are called as splits are",
-            expected="classes in the outermost folders",
-            found=examples(sorted(set(outermost))),
-            fix="--split-folders takes them for splits; where they are classes, name the levels: "
-            f"--levels {','.join(default_levels(depth))}",
-        )
+    if not split_folders and _are_splits(outermost):
+        _refuse_splits_as_level(folder, outermost, levels or (), depth)
     levels = list(levels or default_levels(depth))
     if len(levels) != depth or depth == 0:
-        fix = None
-        if len(levels) < depth:
-            fix = f"take only the outermost folders: --depth {len(levels)}"
-        if are_splits and len(levels) == depth - 1:
-            fix = f"take {examples(sorted(set(outermost)))} for splits: --split-folders"
         raise DataError(
             f"the folders below {folder} are {depth} deep",
             expected=f"one folder per level: {', '.join(levels)}",
             found=examples(
                 item for item, folders in zip(items, parts, strict=True) if len(folders) == depth
             ),
-            fix=fix,
+            fix=f"take only the outermost folders: --depth {len(levels)}"
+            if len(levels) < depth
+            else None,
         )
 
     padded = np.asarray(
@@ -89,6 +79,22 @@ def _are_splits(outermost: Sequence[str]) -> bool:
     one alone, such as "test", may be any folder."""
     found = set(outermost)
     return len(found) > 1 and len(split_words(found)) == len(found)
+
+
+def _refuse_splits_as_level(
+    folder: Path, outermost: Sequence[str], levels: Sequence[str], depth: int
+) -> None:
+    """Raise DataError for outermost folders that are called as splits are, unless as many `levels`
+    are named as folders are deep (`depth`), so that these folders are meant as classes."""
+    if len(levels) == depth:
+        return
+    raise DataError(
+        f"the outermost folders of {folder} are called as splits are",
+        expected="classes in the outermost folders",
+        found=examples(sorted(set(outermost))),
+        fix="--split-folders takes them for splits; where they are classes, name them as a level, "
+        f"too, such as --levels {','.join(default_levels(depth))}",
+    )
 
 
 def _require_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:

@@ -20,7 +20,6 @@ from torch.utils.data import Dataset as TorchDataset
 
 from hbench.core.arguments import checked, checked_class
 from hbench.core.errors import DataError, UnknownName, UsageError
-from hbench.core.text import first_line
 from hbench.core.untrusted import open_parquet
 from hbench.datasets import Dataset, load
 from hbench.datasets.manifest import Manifest
@@ -37,8 +36,8 @@ from hbench.train.embedding.parts import (
 )
 from hbench.train.images.batches import Batch, Files, all_tests, images_of, workers_for
 from hbench.train.images.transforms import Normalise, Prepare, side_before_crop
-from hbench.train.models.backbone import PRETRAINED, RANDOM, Backbone
-from hbench.train.models.backbones import build_backbone, shape_of_features
+from hbench.train.models.backbone import PRETRAINED, RANDOM
+from hbench.train.models.backbones import build_backbone, refuse_unfit_size
 from hbench.train.models.embed_images import Views, embeddings_of_images
 from hbench.train.models.model import build_model
 from hbench.train.models.weights import weights_digest
@@ -141,7 +140,7 @@ def embedder(
 
     side = size or backbone.size
     if side != backbone.size:
-        _refuse_unfit_size(source, backbone, side)
+        refuse_unfit_size(source, backbone, side, fix="leave the size out")
     # a net that was trained on centre crops gets the middle of a larger image
     resize = side_before_crop(side) if backbone.crops else side
     images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
@@ -161,16 +160,6 @@ def embedder(
         lambda image: transform(image.convert("RGB")),
         loading,
     )
-
-
-def _refuse_unfit_size(source: str, backbone: Backbone, side: int) -> None:
-    """Raise UsageError where the backbone named `source` cannot take images of `side` pixels. It is
-    tried out: some nets, such as transformers, take only their own size or multiples of a patch."""
-    try:
-        shape_of_features(backbone, side)
-    except (AssertionError, RuntimeError, ValueError) as error:
-        reason = f"{source} takes no images of {side} pixels"
-        raise UsageError(reason, found=first_line(error), fix="leave the size out") from None
 
 
 @checked

@@ -14,7 +14,7 @@ from hbench.train.images.batches import HELD, NONE, SHIFTED
 from hbench.train.images.sampler import samplers
 from hbench.train.images.transforms import augmentations
 from hbench.train.models.backbone import PRETRAINED, RANDOM
-from hbench.train.models.backbones import source_of
+from hbench.train.models.backbones import refuse_unknown_net
 from hbench.train.models.model import poolings
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Recipe
@@ -58,7 +58,7 @@ def refuse_choices(recipe: Recipe) -> None:
     if is_own_code(recipe.model.backbone):
         OwnCode.parse(recipe.model.backbone).load()
     else:
-        source_of(recipe.model.backbone)
+        refuse_unknown_net(recipe.model.backbone)
     _refuse_variation(recipe)
 
 

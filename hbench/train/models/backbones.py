@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hbench.core.errors import ConfigError, UnknownName, examples
+from hbench.core.errors import ConfigError, UnknownName, UsageError, examples
 from hbench.core.registry import Registry
+from hbench.core.text import first_line
 from hbench.train.models import libraries
 from hbench.train.models.backbone import COUNTED, PRETRAINED, RANDOM, Backbone, Source
 from hbench.train.models.small import Small, SmallPhoto
@@ -70,6 +71,19 @@ def build_backbone(
         )
 
     return backbone._replace(features=count)
+
+
+def refuse_unknown_net(name: str) -> None:
+    """Raise what `source_of` raises, and UnknownName where the source of SOURCE:NAME is known to
+    have no net of this name; of other packages, and of hubs, nothing is known without a look."""
+    source_of(name)
+    source, _, rest = name.partition(":")
+    if source == "hbench":
+        refuse_other_nets(rest)
+    elif source == "torchvision":
+        libraries.refuse_unknown_torchvision(rest.partition("/")[0])
+    elif source == "timm":
+        libraries.refuse_unknown_timm(rest)
 
 
 def source_of(name: str) -> tuple[Source, str]:
@@ -146,6 +160,18 @@ def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
     return tuple(_features(backbone, side).shape)
 
 
+def refuse_unfit_size(name: str, backbone: Backbone, side: int, *, fix: str) -> None:
+    """Raise UsageError, which advises `fix`, where the backbone SOURCE:NAME cannot take images of
+    `side` pixels. It is tried out: some nets, such as transformers, take only their own size or
+    multiples of a patch, and all need a few pixels."""
+    try:
+        shape_of_features(backbone, side)
+    except (AssertionError, RuntimeError, ValueError) as error:
+        raise UsageError(
+            f"{name} takes no images of {side} pixels", found=first_line(error), fix=fix
+        ) from None
+
+
 def _features(backbone: Backbone, side: int) -> Any:
     """Run a net on one black image (1, C, side, side), and return what it makes of that: a tensor,
     unless it is somebody's own. In evaluation, so that batch norms do not learn from the image, and
@@ -184,10 +210,15 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """
     if name == PIXELS:
         return Backbone(nn.Flatten(), COUNTED, size=32, mean=(0.0,), std=(1.0,), crops=False)
-    if name not in OWN_NETS:
-        raise UnknownName("hbench backbone", name, (*OWN_NETS, PIXELS))
+    refuse_other_nets(name)
     own = OWN_NETS[name]
     net = own.build()
     if pools:
         net = nn.Sequential(net, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return Backbone(net, COUNTED, size=own.side, mean=own.mean, std=own.std)
+
+
+def refuse_other_nets(name: str) -> None:
+    """Raise UnknownName for a name that no net of hbench has."""
+    if name not in (*OWN_NETS, PIXELS):
+        raise UnknownName("hbench backbone", name, (*OWN_NETS, PIXELS))

@@ -29,8 +29,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     from torchvision import models
 
     name, _, which = name.partition("/")
-    if name not in models.list_models():
-        raise UnknownName("torchvision model", name, models.list_models())
+    refuse_unknown_torchvision(name)
     known = models.get_model_weights(name)
     if which and which not in known.__members__:
         raise UnknownName(f"weights of {name}", which, known.__members__)
@@ -58,6 +57,14 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     return Backbone(kept, COUNTED, side, mean, std, prepare, transform.interpolation.value)
 
 
+def refuse_unknown_torchvision(name: str) -> None:
+    """Raise UnknownName for a name that no net of torchvision has."""
+    from torchvision import models
+
+    if name not in models.list_models():
+        raise UnknownName("torchvision model", name, models.list_models())
+
+
 def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its classifier.
     `weights`: PRETRAINED or RANDOM; `pools`: whether the net keeps its own pooling."""
@@ -65,9 +72,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     from timm.data.config import resolve_model_data_config
     from timm.data.transforms_factory import create_transform
 
-    # NAME.TAG chooses among the weights of one architecture
-    if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
-        raise UnknownName("timm model", name, timm.list_models())
+    refuse_unknown_timm(name)
     pooling: dict[str, Any] = {} if pools else {"global_pool": ""}  # "": none
 
     def create() -> Any:
@@ -91,6 +96,15 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     mean = tuple(config["mean"])
     std = tuple(config["std"])
     return Backbone(net, COUNTED, side, mean, std, prepare, config["interpolation"])
+
+
+def refuse_unknown_timm(name: str) -> None:
+    """Raise UnknownName for a name that no net of timm has; what is on a hub is not known here."""
+    import timm
+
+    # NAME.TAG chooses among the weights of one architecture
+    if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
+        raise UnknownName("timm model", name, timm.list_models())
 
 
 def _timm_repository(name: str) -> str:

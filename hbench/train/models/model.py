@@ -25,7 +25,7 @@ from hbench.core.errors import DataError
 from hbench.core.registry import Registry
 from hbench.train.images.transforms import Normalise
 from hbench.train.models.backbone import Backbone
-from hbench.train.models.backbones import build_backbone
+from hbench.train.models.backbones import build_backbone, refuse_unfit_size
 from hbench.train.recipes.recipe import Images, Model
 
 IMAGES = Images()
@@ -154,6 +154,9 @@ def build_model(settings: Model, images: Images = IMAGES) -> EmbeddingModel:
     backbone = build_backbone(
         settings.backbone, weights=settings.weights, pools=pools, key_map=key_map
     )
+    if images.size != backbone.size:  # of its own size it has counted its features
+        fix = f"--set images.size={backbone.size}"
+        refuse_unfit_size(settings.backbone, backbone, images.size, fix=fix)
     return EmbeddingModel(backbone, settings, images)
 
 
@@ -170,11 +173,20 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
         features = np.concatenate(
             [model.describe(images).float().cpu().numpy() for images in batches]
         )
-    if min(features.shape) < model.dim:
+    images, width = features.shape
+    if width < model.dim:
+        raise DataError(
+            "the net has too few features for a projection that starts from PCA",
+            expected=f"{model.dim} (model.dim) or more",
+            found=f"{width}",
+            fix=f"--set model.dim={width}, or less; or --set model.projection=random",
+        )
+    if images < model.dim:
         raise DataError(
             "too few images for a projection that starts from PCA",
-            expected=f"{model.dim} or more",
-            found=f"{len(features)} images of {features.shape[1]} features",
+            expected=f"{model.dim} (model.dim) or more",
+            found=f"{images}",
+            fix=f"--set model.dim={images}, or less; or --set model.projection=random",
         )
     # float64, since covariances of large features lose digits in float32
     pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))

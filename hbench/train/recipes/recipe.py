@@ -34,6 +34,7 @@ __all__ = [
 Positive = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
+MOST_RATE = 1e6  # beyond what any net learns by, and far below what float32 holds
 Share = Annotated[float, Field(ge=0, le=1)]
 
 DESCRIBED = ConfigDict(**STRICT, use_attribute_docstrings=True)
@@ -136,7 +137,7 @@ class Optimizer(BaseModel):
     model_config = DESCRIBED
     name: str = "adam"
     """A name of torch.optim or of timm.optim, such as adam, adamw, sgd, nadam, lion, lamb."""
-    lr: NonNegative = 1e-5
+    lr: Annotated[float, Field(ge=0, le=MOST_RATE)] = 1e-5
     """The highest learning rate of the backbone; of `proxies`, that of the losses' weights."""
     weight_decay: NonNegative = 0.0
     """The weight decay of all weights."""
@@ -293,6 +294,9 @@ class Recipe(BaseModel):
                 f"sampler.batch = {batch} has one class of sampler.per_class = {per_class} items, "
                 "and no item of another class to be told from"
             )
+        if self.losses and not any(spec.weight for spec in self.losses.values()):
+            zeros = " and ".join(f"losses.{name}.weight" for name in self.losses)
+            raise ValueError(f"{zeros} = 0: no loss is left to be minimised")
         if len(self.images.mean) != len(self.images.std):
             raise ValueError(
                 f"images.mean has {len(self.images.mean)} numbers and images.std "

@@ -23,7 +23,7 @@ Callback = Callable[[int, Mapping[str, float]], None]
 class StepRecord(NamedTuple):
     """The values after a step: loss, unweighted terms, length of the gradient before clipping,
     whether the step was skipped because one of these is not finite, learning rates, images per
-    second, seconds so far."""
+    second of late, without what was done between steps, seconds so far."""
 
     step: int
     steps: int

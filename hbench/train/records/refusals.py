@@ -37,8 +37,8 @@ def refuse_several(manifest: Manifest) -> None:
 
 def remarks_on(recipe: Recipe, batches: int) -> list[str]:
     """Collect remarks on a recipe before its run, which are no errors: a warm-up of more than a
-    third of the epochs, epochs with fewer `batches` than it asks for, settings that suit pretrained
-    weights alone."""
+    third of the epochs, epochs with fewer `batches` than it asks for, batches without positives,
+    settings that suit pretrained weights alone."""
     frozen = recipe.schedule.warm_up_epochs(recipe.epochs)
     steps = recipe.steps_per_epoch
     remarks = []
@@ -53,6 +53,12 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
         remarks.append(
             f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training "
             "images make no more batches"
+        )
+    # a memory of former batches has others of the class
+    if recipe.sampler.per_class == 1 and "xbm" not in recipe.losses:
+        remarks.append(
+            "every image is the only one of its class in a batch (sampler.per_class = 1): losses "
+            "of pairs and ranks find no positives of the finest level there"
         )
     return [*remarks, *_remarks_on_random_weights(recipe)]
 

@@ -4,6 +4,7 @@ read.
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from hbench.train.steps.optimizers import clip_gradients, set_rates, step_unless
 from hbench.train.steps.run import TrainingRun, freeze_body, training_manifest
 
 NON_FINITE = "non-finite.json"
+PACE = 20  # reads of steps whose pace is told: the first ones compile and open images
 
 
 class LaunchedStep(NamedTuple):
@@ -54,8 +56,8 @@ def steps(
     """
     manifest = training_manifest(data)
     in_epoch = len(batches_of_epoch(recipe, manifest, 0).rows)  # steps, of any epoch
-    begun = run.step
-    began = time.perf_counter()
+    began = resumed = time.perf_counter()
+    pace: deque[tuple[int, float]] = deque(maxlen=PACE)  # steps of the last reads, and seconds
     waiting: list[LaunchedStep] = []
     for launched in _launch_steps(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
@@ -63,9 +65,10 @@ def steps(
         if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
             continue
         values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
-        seconds = time.perf_counter() - began
-        # images per second since the run began, or went on
-        speed = (run.step - begun) * recipe.sampler.batch / seconds
+        now = time.perf_counter()
+        pace.append((len(waiting), now - resumed))
+        taken, seconds = map(sum, zip(*pace, strict=True))
+        speed = taken * recipe.sampler.batch / seconds
         for each, of_step in zip(waiting, values, strict=True):
             step = _record(
                 each,
@@ -74,7 +77,7 @@ def steps(
                 steps=recipe.epochs * in_epoch,
                 in_epoch=in_epoch,
                 speed=speed,
-                seconds=seconds,
+                seconds=now - began,
             )
             # Gradients often overflow float16: its scaler skips the step and reduces the scale.
             if not math.isfinite(step.loss) or (step.skipped and not run.scaler.is_enabled()):
@@ -82,6 +85,7 @@ def steps(
                 raise non_finite(step, items, out / _non_finite_name(processes))
             yield step
         waiting.clear()
+        resumed = time.perf_counter()  # without what was done meanwhile, such as a validation
 
 
 def _is_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
