@@ -247,14 +247,26 @@ def _best_of_sweep(
         if trials:
             _show_trials(sweep, best_first(trials, sweep.resolved().select_by), number)
 
+    return _best_of_trials(sweep, trials, out, keep)
+
+
+def _best_of_trials(sweep: Sweep, trials: Sequence[Trial], out: Path, keep: str) -> Recipe:
+    """Return the recipe of the best trial, and leave the folder `out` of the sweep to its run; say
+    what is done. `keep`: "best" deletes the weights of the others."""
+    from hbench.train import sweep as sweeps
+    from hbench.train.records.trials import best_first
+
     # by the metric that the recipe selects checkpoints by, which knows whether more is better
-    best, *others = best_first(trials, sweep.resolved().select_by)
+    best, *_ = best_first(trials, sweep.resolved().select_by)
     for end in sweeps.ends_of(sweep, best):
         say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
     if keep == "best":
-        _delete_weights(out, others)
+        _delete_weights(out, best)
+    chosen = sweep.resolved(*best.settings)
+    if aside := sweeps.set_aside(out, chosen):
+        say(f"another trial is the best now: the run of the former one is in {aside}")
     say(f"trains {' '.join(best.settings)} {_how_the_best(sweep.resolved().validation)}")
-    return sweep.resolved(*best.settings)
+    return chosen
 
 
 def _how_the_best(validation: float) -> str:
@@ -265,12 +277,12 @@ def _how_the_best(validation: float) -> str:
     return "on all training classes, to the last step"
 
 
-def _delete_weights(out: Path, trials: Sequence[Trial]) -> None:
-    """Delete the weights of trials, and say how many bytes they were, and how many are left: none
-    where a former call has deleted them."""
+def _delete_weights(out: Path, best: Trial) -> None:
+    """Delete the weights of all trials but the best, and say how many bytes they were, and how many
+    are left; nothing where a former call has deleted them."""
     from hbench.train import sweep as sweeps
 
-    if size := sweeps.delete_weights(out, trials) / 1e6:
+    if size := sweeps.delete_weights(out, best) / 1e6:
         left = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 1e6
         say(
             f"deleted the weights of the other trials, {size:.0f} MB (--keep all keeps them); "

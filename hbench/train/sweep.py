@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,13 +25,21 @@ from hbench.train.loop import EMBEDDINGS, prepare_run
 from hbench.train.recipes.files import merge_tables, parse_change, resolve
 from hbench.train.recipes.recipe import Recipe, build
 from hbench.train.records import checkpoints
-from hbench.train.records.refusals import RECIPE, REPORT, TrainingDiverged, refuse_folder
+from hbench.train.records.refusals import (
+    RECIPE,
+    REPORT,
+    TrainingDiverged,
+    holds_run,
+    other_keys,
+    refuse_other_recipe,
+)
 from hbench.train.records.trials import Trial, trial_of_run
 from hbench.train.validation import choosing_metric, with_sizes
 
 TrainIn = Callable[[Recipe, Path, bool], object]  # in which folder, and whether to go on there
 OnDiverged = Callable[[Path, TrainingDiverged], None]  # the folder of the trial, and why
 TRIALS = "trials"
+EARLIER = "earlier-"  # begins the folders of best runs of a sweep that was extended
 MOST_TRIALS = 1_000
 HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
 
@@ -53,7 +61,8 @@ class Sweep:
 
     def combinations(self) -> list[tuple[str, ...]]:
         """List what is tried, as KEY=VALUE of every key. Raises UsageError for more than anybody
-        can train. `choices`: (key, values) of each key that is swept."""
+        can train, and for a key that is set, too. `choices`: (key, values) of each key that is
+        swept."""
         number = math.prod(len(values) for _, values in self.choices)
         if number > MOST_TRIALS:
             raise UsageError(
@@ -62,6 +71,14 @@ class Sweep:
                 found=f"{number:,}",
                 fix="sweep fewer keys at once, or fewer values of each",
             )
+        tried = {choice.key for choice in self.choices}
+        for change in self.changes:
+            if (key := change.partition("=")[0].strip()) in tried:
+                raise UsageError(
+                    f"{key} is set and tried",
+                    found=f"--set {change} beside --sweep {key}=…",
+                    fix="leave one of them out",
+                )
         of_keys = [[f"{key}={value}" for value in values] for key, values in self.choices]
         return list(itertools.product(*of_keys))
 
@@ -118,7 +135,7 @@ def train_trials(
         if (folder / REPORT).exists():
             # It ended, and is not trained again; but it must be of this very recipe, in whose
             # record the sizes stand that a recipe leaves to its dataset.
-            refuse_folder(folder, with_sizes(recipe), resume=True)
+            refuse_other_recipe(folder, with_sizes(recipe))
         else:
             try:
                 train(recipe, folder, (folder / RECIPE).exists())
@@ -143,12 +160,30 @@ def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
     return recipes
 
 
-def delete_weights(out: Path, trials: Iterable[Trial]) -> int:
-    """Delete the checkpoints and vectors of trials, and return how many bytes they were. Recipes,
-    logs and reports stay, so that none is trained again."""
+def set_aside(out: Path, recipe: Recipe) -> Path | None:
+    """Move the run in the folder of a sweep into a folder of its own there, if it is of another
+    recipe: that of the best trial before further ones were tried. Return that folder; None where
+    nothing is moved."""
+    if not holds_run(out) or not other_keys(out, with_sizes(recipe)):
+        return None
+    number = next(n for n in itertools.count(1) if not (out / f"{EARLIER}{n}").exists())
+    aside = out / f"{EARLIER}{number}"
+    kept = [each for each in out.iterdir() if each.name != TRIALS]
+    aside.mkdir()
+    for each in kept:
+        if not each.name.startswith(EARLIER):
+            each.rename(aside / each.name)
+    return aside
+
+
+def delete_weights(out: Path, best: Trial) -> int:
+    """Delete the checkpoints and vectors of all trials but the best, also of those that an earlier
+    sweep tried, and return how many bytes they were. Recipes, logs and reports stay, so that none
+    is trained again."""
     deleted = 0
-    for trial in trials:
-        folder = folder_of(out, trial.settings)
+    for folder in sorted((out / TRIALS).iterdir()):
+        if folder == folder_of(out, best.settings):
+            continue
         files = [*folder.glob(f"{checkpoints.PREFIX}*/*"), folder / EMBEDDINGS]
         for file in filter(Path.is_file, files):
             deleted += file.stat().st_size
@@ -180,11 +215,16 @@ def _refuse_trials(
             if found and _can_be_trained_whole(recipe, data):
                 share = f"{100 * recipe.validation:g} % of the training classes"
                 found += f"; {share} are held out for the comparison"
+            # a value that is tried is changed where it is tried
+            fix = error.fix
+            for change in combination:
+                key = change.partition("=")[0]
+                fix = fix.replace(f"--set {key}=", f"in --sweep, {key}=") if fix else fix
             raise ConfigError(
                 f"the trial {' '.join(combination)} cannot be trained: {error.problem}",
                 expected=error.expected,
                 found=found,
-                fix=error.fix,
+                fix=fix,
             ) from None
 
 

@@ -1,6 +1,7 @@
 """Sweeps: settings are tried on held-out classes, and the best is trained."""
 
 import json
+import shutil
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 QUICK = ["epochs=2", "steps_per_epoch=4", "sampler.batch=16", "model.dim=8"]
 COMMAND = ["train", "glyphs-nsm", *[word for each in QUICK for word in ("--set", each)]]
+SMALL = ("epochs=2", "steps_per_epoch=4", "model.dim=8")
+OF_BATCHES = ["train", "glyphs-nsm", *[word for each in SMALL for word in ("--set", each)]]
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +33,13 @@ def swept(tmp_path_factory):
 def swept_by_batch(tmp_path_factory):
     """What is said of a sweep whose second trial has more classes in a batch than are left."""
     out = tmp_path_factory.mktemp("sweep") / "run"
-    said = refusal(*COMMAND, "--sweep", "sampler.batch=16,2800", "--out", out)
+    said = refusal(*OF_BATCHES, "--sweep", "sampler.batch=16,2800", "--out", out)
     return out, said
 
 
 def test_a_sweep_is_printed_only_if_every_trial_can_be_trained(swept_by_batch):
     _, said = swept_by_batch
-    assert said.endswith(refusal(*COMMAND, "--sweep", "sampler.batch=16,2800", "--print"))
+    assert said.endswith(refusal(*OF_BATCHES, "--sweep", "sampler.batch=16,2800", "--print"))
     printed = call(*COMMAND, "--sweep", "optimizer.lr=1e-3,1e-2", "--print")
     assert "2 trials" in printed.stderr
     assert "[losses" in printed.stdout
@@ -95,6 +98,7 @@ def test_a_batch_of_too_many_classes_is_refused_before_the_first_trial(swept_by_
     out, said = swept_by_batch
     assert "sampler.batch=2800" in said
     assert "20 % of the training classes are held out for the comparison" in said
+    assert "in --sweep, sampler.batch=" in said  # the advice: --set would be refused beside it
     assert not out.exists()
 
 
@@ -111,6 +115,25 @@ def test_only_the_best_trial_keeps_its_weights(swept):
     best = done.stdout.splitlines()[1].split("\t")[0]
     assert kept == {f"optimizer.lr={best}"}
     assert "--keep all" in done.stderr
+
+
+def test_an_extended_sweep_keeps_the_run_of_its_former_best(swept, tmp_path):
+    out, done = swept
+    best, other = (line.split("\t")[0] for line in done.stdout.splitlines()[1:3])
+    extended = shutil.copytree(out, tmp_path / "run")
+    report = (extended / "report.json").read_bytes()
+    tried = f"optimizer.lr={other},0.003"  # without the former best
+    said = call(*COMMAND, "--sweep", tried, "--out", extended, "--resume").stderr
+    assert "the run of the former one is in" in said
+    assert (extended / "earlier-1" / "report.json").read_bytes() == report
+    assert (extended / "report.json").read_bytes() != report
+    kept = {file.parent.parent.name for file in extended.glob("trials/*/*/model.safetensors")}
+    assert f"optimizer.lr={best}" not in kept
+
+
+def test_a_key_that_is_set_and_tried_is_refused():
+    said = refusal(*COMMAND, "--set", "seed=1", "--sweep", "seed=2,3", "--print")
+    assert "seed is set and tried" in said
 
 
 def test_what_was_tried_is_shown_where_a_later_trial_fails(tmp_path):
