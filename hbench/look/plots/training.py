@@ -25,6 +25,7 @@ LOG = "log.jsonl"  # in the folder of a run
 METRICS = ("H-AP", "AP", "R@1")
 HELD_OUT = "held-out classes"
 TESTS = "tests"
+WIDE = 5  # times the smallest loss, from which the axis of losses is logarithmic
 Floats = NDArray[np.float64]
 
 
@@ -69,7 +70,12 @@ def read_log(path: Path, name: str) -> TrainingLog:
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         expected = f"the folder of a run, or its {LOG}"
         found = "nothing of this name" if isinstance(error, FileNotFoundError) else str(error)
-        raise DataError(f"{path} cannot be drawn", expected=expected, found=found) from None
+        # such as that of the trials of a sweep
+        folder = path.parent
+        fix = f"{folder}/* draws the runs in it" if any(folder.glob(f"*/{LOG}")) else None
+        raise DataError(
+            f"{path} cannot be drawn", expected=expected, found=found, fix=fix
+        ) from None
 
     return TrainingLog(name, loss, terms, scores, HELD_OUT if of == "validation" else TESTS)
 
@@ -146,8 +152,10 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
             markersize=3,
             label=short(name, 26),
         )
-    # losses fall fast at first; a logarithm needs numbers above 0
-    if all((lines[number][1][:, 1] > 0).all() for number in drawn_here):
+    # Losses fall fast at first. A logarithm needs numbers above 0, and within a factor of 5 its
+    # axis would have a single number
+    values = np.concatenate([lines[number][1][:, 1] for number in drawn_here])
+    if values.min() > 0 and values.max() > WIDE * values.min():
         panel.set_yscale("log")
         from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
