@@ -8,6 +8,7 @@ random weights, batches of 4. AP50 after 1, 2 and 4 epochs of 75 steps, one numb
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -39,6 +40,9 @@ EPOCHS = (1, 2, 4)
 
 def main() -> None:
     """Train every row with every seed, and print the table."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     torch.set_num_threads(1)
     print("| | 75 steps | 150 | 300 |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,11 @@
 """What training says and refuses beside its numbers."""
 
+import shutil
 import time
 
 import pytest
 
-from hbench.core.errors import ConfigError
+from hbench.core.errors import ConfigError, UsageError
 from hbench.train import loop
 from hbench.train.recipes.files import resolve
 from hbench.train.records.refusals import remarks_on
@@ -33,6 +34,17 @@ def test_the_pace_that_is_told_is_that_of_steps_alone(letters, tmp_path):
     recipe = tiny("glyphs-happier", "epochs=1")
     loop.train(recipe, tmp_path, dataset=letters, on_progress=slow)
     assert told[-1] > recipe.sampler.batch / 1
+
+
+def test_a_run_that_ended_and_lost_its_weights_is_not_begun_anew(letters, tmp_path):
+    recipe = tiny("glyphs-happier", "epochs=1")
+    loop.train(recipe, tmp_path, dataset=letters)
+    for folder in tmp_path.glob("step-*"):
+        shutil.rmtree(folder)
+    report = (tmp_path / "report.json").read_bytes()
+    with pytest.raises(UsageError, match="its weights were deleted"):
+        loop.train(recipe, tmp_path, dataset=letters, resume=True)
+    assert (tmp_path / "report.json").read_bytes() == report
 
 
 def test_losses_that_all_weigh_nothing_are_refused():

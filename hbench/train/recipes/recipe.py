@@ -34,7 +34,7 @@ __all__ = [
 Positive = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
 NonNegative = Annotated[float, Field(ge=0)]
-MOST_RATE = 1e6  # beyond what any net learns by, and far below what float32 holds
+MOST_RATE = 1e30  # float32 holds 3e38, and `head` multiplies a rate
 Share = Annotated[float, Field(ge=0, le=1)]
 
 DESCRIBED = ConfigDict(**STRICT, use_attribute_docstrings=True)
@@ -265,7 +265,8 @@ class Recipe(BaseModel):
     patience: Natural = 0
     """The run stops after this many validations without a better one; 0: never."""
     tested: bool = True
-    """Whether the tests are used at the end; false while settings are being chosen."""
+    """Whether the tests are used at the end; false, which needs `validation`, while settings are
+    being chosen."""
     log_every: Positive = 10
     """Steps between lines of the log, and of what is printed without a terminal."""
     checkpoint_every: Natural = 200
@@ -276,6 +277,14 @@ class Recipe(BaseModel):
     """The published row that the recipe should reproduce."""
     source: str = ""
     """Where the values are from."""
+
+    @model_validator(mode="after")
+    def _minimises_something(self) -> Recipe:
+        """Raises ValueError where none of the losses has a weight; returns the recipe itself."""
+        if self.losses and not any(spec.weight for spec in self.losses.values()):
+            zeros = " and ".join(f"losses.{name}.weight" for name in self.losses)
+            raise ValueError(f"{zeros} = 0: no loss is left to be minimised")
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
@@ -294,9 +303,6 @@ class Recipe(BaseModel):
                 f"sampler.batch = {batch} has one class of sampler.per_class = {per_class} items, "
                 "and no item of another class to be told from"
             )
-        if self.losses and not any(spec.weight for spec in self.losses.values()):
-            zeros = " and ".join(f"losses.{name}.weight" for name in self.losses)
-            raise ValueError(f"{zeros} = 0: no loss is left to be minimised")
         if len(self.images.mean) != len(self.images.std):
             raise ValueError(
                 f"images.mean has {len(self.images.mean)} numbers and images.std "

@@ -112,14 +112,31 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
         )
     if not holds_run(out):
         return
-    earlier = resolve(str(out / RECIPE))
-    if other := list(differences(earlier.model_dump(), recipe.model_dump())):
+    refuse_other_recipe(out, recipe)
+    if not resume:
+        refuse_run_in(out)
+    elif (out / REPORT).exists() and not checkpoints_in(out):
+        # to begin anew would replace what tables and rows are made of
+        raise UsageError(
+            f"the run in {out} has ended, and its weights were deleted",
+            expected="a checkpoint to go on from",
+            fix="name another --out to train it again",
+        )
+
+
+def refuse_other_recipe(out: Path, recipe: Recipe) -> None:
+    """Raise UsageError where the run in a folder is of another recipe."""
+    if other := other_keys(out, recipe):
         found = f"another {examples(other)}"
         raise UsageError(
             f"{out} holds a run of another recipe", found=found, fix="name another --out"
         )
-    if not resume:
-        refuse_run_in(out)
+
+
+def other_keys(out: Path, recipe: Recipe) -> list[str]:
+    """The keys in which a recipe differs from that of the run in a folder."""
+    earlier = resolve(str(out / RECIPE))
+    return list(differences(earlier.model_dump(), recipe.model_dump()))
 
 
 def holds_run(out: Path) -> bool:
