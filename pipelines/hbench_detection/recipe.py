@@ -25,6 +25,9 @@ Positive = Annotated[int, Field(gt=0)]
 Above = Annotated[float, Field(gt=0)]
 
 
+OF_RAMBO = ("lam", "margin", "memory", "joint")  # of the fields below
+
+
 class Classification(BaseModel):
     """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with λ,
     margin and memory.
@@ -95,7 +98,22 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
     values = _parsed(text, name_or_file)
     for change in changes:
         values = _merged(values, parse_change(change))
-    return build(DetectionRecipe, values, source=name_or_file)
+    recipe = build(DetectionRecipe, values, source=name_or_file)
+    _refuse_idle(recipe, changes)
+    return recipe
+
+
+def _refuse_idle(recipe: DetectionRecipe, changes: Sequence[str]) -> None:
+    """Raise ConfigError for a change of what only RaMBO has, of a recipe with cross-entropy."""
+    keys = {change.partition("=")[0].strip() for change in changes}
+    idle = sorted(keys & {f"classification.{name}" for name in OF_RAMBO})
+    if idle and recipe.classification.loss != "rambo":
+        raise ConfigError(
+            f"{' and '.join(idle)} would change nothing",
+            expected="classification.loss = rambo, whose parameter it is",
+            found=f"classification.loss = {recipe.classification.loss}",
+            fix="--set classification.loss=rambo, or leave it out",
+        )
 
 
 def listed(recipe: DetectionRecipe) -> list[str]:

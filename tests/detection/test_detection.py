@@ -192,6 +192,13 @@ def test_changes_and_mistakes_of_recipes(tmp_path):
             resolve(name, changes)
 
 
+def test_a_parameter_of_rambo_is_refused_beside_cross_entropy():
+    with pytest.raises(ConfigError, match=r"classification\.lam would change nothing"):
+        resolve("voc07-cross-entropy", ["classification.lam=0.1"])
+    changes = ["classification.loss=rambo", "classification.lam=0.1"]
+    assert resolve("voc07-cross-entropy", changes).classification.lam == 0.1
+
+
 def test_a_recipe_is_printed_in_full_by_both_verbs_and_read_again(tmp_path):
     printed = call("recipes", "voc07-rambo", "--set", "lr=.02").stdout
     assert call("detect", "voc07-rambo", "--set", "lr=.02", "--print").stdout == printed
