@@ -186,8 +186,9 @@ def progress(*columns: ProgressColumn) -> Progress:
 
 
 def steps_first() -> Progress:
-    """A bar on stderr of a long run: its step and the time that is left, then the bar, then what is
-    said of the step, as far as the terminal is wide; silent when stderr is not a terminal.
+    """A bar on stderr of a long run: its step and the time that is left (the field `left`, a text),
+    then the bar, then what is said of the step, as far as the terminal is wide; silent when stderr
+    is not a terminal.
     """
     from rich import progress as parts
     from rich.console import Console
@@ -202,7 +203,7 @@ def steps_first() -> Progress:
 
     columns = (
         Steps(),
-        parts.TimeRemainingColumn(),
+        parts.TextColumn("{task.fields[left]}"),
         parts.BarColumn(bar_width=12),
         parts.TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True)),
     )

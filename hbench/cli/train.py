@@ -352,7 +352,7 @@ class Progress:
         self.log_every = log_every
         self.is_first = is_first  # of the processes, which alone shows anything
         self.says = is_first and bars.disable  # lines, in place of a bar
-        self.task = bars.add_task("first step", total=None)
+        self.task = bars.add_task("first step", total=None, left="")
         self.best = ""  # the best validation so far, in words
         self.last: StepRecord | None = None  # what the bar shows
         self.begun = time.monotonic()
@@ -364,22 +364,24 @@ class Progress:
         """Move the bar to a step, and write its values beside it; or print them as a line, if there
         is no bar and the step is logged, or the first after ten seconds, so that nobody waits long
         for a sign of life."""
-        line = self._line(step)
-        self.last = step
-        self.bars.update(self.task, description=line, completed=step.step, total=step.steps)
-
         self.taken += 1
         now = time.monotonic()
         if self.taken == 1:  # slower than the others, so that no time left is told by it
             self.first_end = now
+        left = time_left(
+            step.steps - step.step, after_first=self.taken - 1, seconds=now - self.first_end
+        )
+        line = self._line(step)
+        self.last = step
+        self.bars.update(
+            self.task, description=line, completed=step.step, total=step.steps, left=left.strip()
+        )
+
         is_logged = step.step % self.log_every == 0 or step.step == step.steps or step.skipped
         is_awaited = not self.has_said and now - self.begun >= FIRST_LINE
         # lines are said where no bar can be shown
         if self.says and (is_logged or is_awaited):
             self.has_said = True
-            left = time_left(
-                step.steps - step.step, after_first=self.taken - 1, seconds=now - self.first_end
-            )
             say(f"step {step.step}/{step.steps}  {left}{line}")
 
     def _line(self, step: StepRecord) -> str:
