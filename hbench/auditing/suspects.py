@@ -168,16 +168,21 @@ def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | 
 def _numbers_of_wrong_labels(
     curve: Sureness, sureness: NDArray[np.float64], items: int
 ) -> tuple[int | None, int | None]:
-    """How many labels are wrong at least and at most, as suspects that stand alone say: by the
-    smallest and the largest share that is likely, and by chance. `sureness` (S,): of all suspects,
-    whose sum is the number that is expected, NaN of those in groups; `items`: how many there are
-    in all. (None, None) where the curve is not to be trusted."""
+    """How many labels are wrong at least and at most, by the suspects outside of groups; (None,
+    None) where the curve is not to be trusted.
+
+    Two counts say so: the sum of the `sureness` (S,) of all suspects, the probability that each is
+    wrong, NaN of those in groups; and the curve's shares, the smallest and the largest that is
+    likely, of all `items`. The smallest of these is lowered, and the largest raised, by what chance
+    may change in a count.
+    """
     if not curve.is_trusted:
         return None, None
     least = min(float(np.nansum(sureness)), curve.share * items)
     most = max(float(np.nansum(sureness)), curve.most * items)
     # the deviation of a count n is √n (Poisson); NORMAL of them hold 95 % to one side
     by_chance = NORMAL * np.sqrt([least, most])
+    # one more, since √n is too little for counts of a few
     return max(0, int(least - by_chance[0])), int(np.ceil(most + by_chance[1] + 1))
 
 

@@ -31,30 +31,30 @@ def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps
     items = rng.integers(0, len(votes.classes), number)
     known = votes.known[votes.classes[items]]
     # the level, from 0, at which the wrong class leaves the path
-    leaves = rng.integers(0, np.maximum(known - 1, 1)) if is_far else known - 1
-    drawn, has_others = _draw_classes(votes, rng, votes.classes[items], leaves)
+    parts_at = rng.integers(0, np.maximum(known - 1, 1)) if is_far else known - 1
+    drawn, has_others = _draw_classes(votes, rng, votes.classes[items], parts_at)
 
     sizes = np.bincount(votes.classes, minlength=len(votes.paths))
     is_deep = known > 1 if is_far else known > 0
     # with the swapped item the class has SMALLEST items, as those that are judged
     kept = has_others & is_deep & (sizes[drawn] >= SMALLEST - 1)
     # a label that ends above the level where it should leave the path would contradict nothing
-    kept &= votes.known[drawn] > leaves
+    kept &= votes.known[drawn] > parts_at
     return Swaps(items[kept], drawn[kept])
 
 
 def _draw_classes(
-    votes: Votes, rng: np.random.Generator, classes: Indices, leaves: Indices
+    votes: Votes, rng: np.random.Generator, classes: Indices, parts_at: Indices
 ) -> tuple[Indices, NDArray[np.bool_]]:
-    """The class (m,) of a random item that shares the path of each class (m,) down to a level and
-    leaves it there, at the level `leaves` (m,), from 0; and (m,) whether there is any.
+    """For each class (m,), the class (m,) of a random item whose path has the same nodes above the
+    level `parts_at` (m,), from 0, and another node there; and (m,) whether there is any.
 
     The classes of a node lie side by side in the tree, and so do the items sorted by class: what is
     wanted is the range of the node above without that of the node itself.
     """
     ranked = np.sort(votes.classes)
-    first_above, last_above = _range_of(votes, ranked, classes, leaves - 1)
-    first, last = _range_of(votes, ranked, classes, leaves)
+    first_above, last_above = _range_of(votes, ranked, classes, parts_at - 1)
+    first, last = _range_of(votes, ranked, classes, parts_at)
     others = (last_above - first_above) - (last - first)
     # a place among the others, counted without the range of the node itself, which is skipped
     place = first_above + (rng.random(len(classes)) * others).astype(np.int64)

@@ -225,7 +225,7 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
-        super().__init__(include=())  # none of the base class's own metrics
+        super().__init__()  # its own metrics are not asked for: get_accuracy is replaced
         self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
         self.similarity = similarity
         self.ties = ties

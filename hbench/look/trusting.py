@@ -78,9 +78,10 @@ class NodeTable(NamedTuple):
 
 
 def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTable:
-    """Count what is named each node of a level, and how much of it is right, among the items of
-    which it is known. `chosen`: the answers at a threshold, which are counted, too; None where
-    there is none."""
+    """Count, for each node of a level (from 0), how many items have it as their label, how many are
+    named so, and how many of these rightly; items whose truth is unknown are not counted. `chosen`:
+    the answers at a threshold, of which the last two are counted, too; None without a threshold:
+    these columns are empty."""
     manifest = named.manifest
     names = named.numbering.names[level]
     # of each item at this level: 1 right, 0 wrong, NaN where nobody knows; and the node it is named

@@ -155,17 +155,23 @@ class BatchLoss(nn.Module):
         indices_tuple: Indices | None = None,
         ref_emb: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, called in hbench's words or in pytorch-metric-learning's.
-        `ref_embeddings`, `ref_labels`: what the queries rank, by default the batch itself;
-        `self_index` (B,): where each query is among them, −1 for nowhere; `indices_tuple`,
-        `ref_emb`: pairs and references, as the other library calls them."""
+        """The loss of a batch: embeddings (B, D), labels (B, L) or (B,), and what the queries rank,
+        by default the batch itself.
+
+        The next three arguments are hbench's, references (N, D), their labels and `self_index`
+        (B,), where each query is among them, −1 for nowhere; or pytorch-metric-learning's, mined
+        pairs, references and their labels, which it calls `indices_tuple` and `ref_emb`:
+        `batch_of_arguments` tells them apart."""
+        if indices_tuple is None and ref_emb is not None and not isinstance(ref_embeddings, Tensor):
+            # pairs by place, as the third argument, and references by the other library's names
+            indices_tuple, ref_embeddings = ref_embeddings, None
         if indices_tuple is None and ref_emb is None:
             batch = batch_of_arguments(embeddings, labels, ref_embeddings, ref_labels, self_index)
         elif ref_embeddings is None and self_index is None:
             batch = batch_of_arguments(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         else:
             raise ConfigError(
-                "the loss got its references twice",
+                "the loss was called in the words of two libraries",
                 expected="ref_embeddings and self_index, or indices_tuple and ref_emb",
             )
         if batch.pairs is not None and not self.takes_pairs:

@@ -247,8 +247,9 @@ def with_outside(table: Tensor) -> Tensor:
 
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
-    """The columns of every list in order of level, int64 (Q, N), by counting. `levels` (Q, N): of
-    the items, 0 … L + 1, where L + 1 is outside of a list; `depth`: L."""
+    """The columns of every list in order of level, int64 (Q, N), equal levels in order of column.
+    They are counted, which for a few levels is quicker than sorting. `levels` (Q, N): of the items,
+    0 … L + 1, where L + 1 is of what is not in the query's list; `depth`: L."""
     # (Q, N): the place of each column: behind all columns of lower levels, and behind the columns
     # of its own level that are before it
     place = torch.zeros_like(levels)

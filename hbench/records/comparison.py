@@ -108,9 +108,9 @@ class Comparison:
         return "\n".join([title, *map(aligned, rows)])
 
     def csv(self) -> str:
-        """Write a line per metric: the names of both, what `Difference` holds as fractions in full
-        precision, what the intervals and the test go by, and the signature; empty where no query
-        defines a value."""
+        """Return CSV with a line per metric: the names of the two methods; the fields of
+        `Difference`, fractions in full precision, with an empty cell where no query defines the
+        value; `unit`, what the intervals and the test go by; and the signature."""
         rows = [
             [
                 *map(without_formula, self.methods),

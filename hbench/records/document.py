@@ -154,8 +154,8 @@ class Document(Strict):
 
     def marks(self) -> dict[str, str]:
         """Return the metadata of this report's tables, so that none is taken for that of another
-        evaluation: the signature, the checksum of the embeddings, and a digest of the dataset and
-        the means that the values belong to."""
+        evaluation: the signature, the checksum of the embeddings, and a digest of the dataset, the
+        names of its tests and the means that the values belong to."""
         means = {name: score.value for name, score in self.scores.items()}
         about = json.dumps([self.dataset_digest, self.tests, means]).encode()
         return {

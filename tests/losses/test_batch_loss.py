@@ -185,5 +185,19 @@ def test_the_names_that_pytorch_metric_learning_gives_its_arguments_are_taken(na
         embeddings, labels, indices_tuple=None, ref_emb=others, ref_labels=their_labels
     )
     assert torch.equal(positional, named)
-    with pytest.raises(ConfigError, match="twice"):
+    with pytest.raises(ConfigError, match="words of two libraries"):
         build(name)(embeddings, labels, others, their_labels, ref_emb=others)
+
+
+def test_pairs_by_place_go_with_references_by_name():
+    """As pytorch-metric-learning's own losses are called, too."""
+    embeddings, labels = batch(CLASSES)
+    others, their_labels = batch(CLASSES, seed=1)
+    pairs = (
+        *torch.where(labels[:, None, -1] == their_labels[None, :, -1]),
+        *torch.where(labels[:, None, -1] != their_labels[None, :, -1]),
+    )
+    loss = build("contrastive")
+    by_name = loss(embeddings, labels, indices_tuple=pairs, ref_emb=others, ref_labels=their_labels)
+    mixed = loss(embeddings, labels, pairs, ref_emb=others, ref_labels=their_labels)
+    assert torch.equal(by_name, mixed)

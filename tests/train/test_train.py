@@ -346,7 +346,9 @@ def test_a_projection_that_begins_by_pca_whitens_the_features():
     np.testing.assert_allclose(projected.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(np.cov(projected.T), np.eye(4), atol=1e-2)
     with pytest.raises(DataError, match="too few images"):
-        begin_projection_by_pca(model, [images[:3]])
+        begin_projection_by_pca(model, [images[:4]])  # four vary in three directions
+    with pytest.raises(DataError, match=r"too few directions[\s\S]*model.dim=2"):
+        begin_projection_by_pca(model, [images[:3].repeat(10, 1, 1, 1)])
     model = build_model(Model(backbone="hbench:small", weights="random", dim=129)).eval()
     with pytest.raises(DataError, match=r"too few features[\s\S]*model.dim=128"):
         begin_projection_by_pca(model, [images])

@@ -107,7 +107,8 @@ def _interrupts_wait() -> Iterator[None]:
 
 def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Execute:
     """An executor that lets the workers of the client's cluster compute the blocks: one task per
-    block, results as they come. `files`: those of the queries' and the gallery's vectors.
+    block, results as they come. `files`: those of the queries' and the gallery's vectors; `reader`:
+    reads one.
 
     Raises UsageError when no worker sees the files, or the job is not one of files.
     """
@@ -124,7 +125,7 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
         client.register_plugin(
             Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name
         )
-        # of the files, for workers that do not see them; empty where all do
+        # the files' bytes, sent to workers that do not see them; empty where all do
         contents = _contents(client, name, files)
         tasks = {
             client.submit(

@@ -110,8 +110,9 @@ class Triangle:
         """The values of every block's queries, from the last block to the first, with its number.
         `lists`: the sorted positives of all queries.
 
-        Chunks go backwards, and each is multiplied with the blocks up to it: what begins at or
-        behind a chunk's start has then met all items.
+        Each pair of items is multiplied once and counted for both. Chunks are taken from the last
+        to the first, each with all blocks up to it: a block that begins at the start of a chunk or
+        behind it has then met all items, and is finished.
         """
         counts = Counts.zeros(lists)
         left = self.scores.blocks  # blocks whose values are still to be given: 0 … left − 1

@@ -265,11 +265,13 @@ def split(
 
 @compiled_part
 def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]) -> Scalar:
-    """Copy the chosen (1, others 0) of n integers to the front of `out`; return how many.
+    """Copy the chosen ones of n integers to the front of `out`; return how many. `chosen` (n,): 1
+    for those, else 0.
 
     Each number is written at the next place, and the place moves on where the number was chosen: no
-    branch, so a random choice costs no more than a regular one. `out` holds n + LANES; or it is in
-    the array of the numbers, not behind them.
+    branch, so a random choice costs no more than a regular one. `out` has room for n; it may lie in
+    the array of the numbers itself, if it begins where they do or before: then nothing is
+    overwritten before it is read.
     """
     count = np.uint64(0)
     lanes = np.uint64(LANES)

@@ -116,9 +116,9 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
 
 
 def _differences_on_page(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
-    """The differences that the page shows; all are tested, as `hbench compare` does, so that both
-    correct p alike. Shown are the headline metrics and AP at every level, or all where the reports
-    have none of these."""
+    """The differences that the page shows: those of the headline metrics and of AP at every level,
+    or all where the reports have none of these. All were tested, also those that are not shown, so
+    that p is corrected for as many tests as by `hbench compare`."""
     levels = reported.document.levels
     wanted = dict.fromkeys(
         [*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)]

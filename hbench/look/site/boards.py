@@ -86,10 +86,11 @@ def view_of(board: Leaderboard) -> BoardView:
 
 def script_of(view: BoardView) -> dict[str, Any]:
     """Collect the data of the page's scripts: metrics by level with the difference that may be
-    chance, the first axes, what the rows are filtered by, and the standings by every metric: the
-    place (none for the last) and the number of a row, best first."""
+    chance, the first axes, what the rows are filtered by, and the standings by every metric, best
+    first: the place, none for rows that are not ranked by it, and the number of the page's row."""
     keys = [metric.key for metric in view.metrics]
-    # every ranking has the board's own rows: the first one of a result tells it
+    # `rank` groups the same row objects by any metric, so a result is known by its first row; its
+    # number is that of its line on the page
     number = {
         id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))
     }

@@ -158,7 +158,8 @@ def _read_text_rows(
     path: Path, text: TextTable, roles: Roles, *, names: Sequence[str] = ()
 ) -> Lines:
     """The lines of a table of text with a row for each item; `roles`: which of its columns hold
-    what; `names`: of the columns, where it has no header. Decimal commas become points."""
+    what; `names`: of the columns of a table without a header, else none. Decimal commas become
+    points."""
     cells = text.texts(names or text.dialect.rows[0], header=not names)
     values = cells[roles.value].combine_chunks()  # texts, as all cells
     # what the table was taken for, in words
@@ -166,7 +167,7 @@ def _read_text_rows(
     if text.dialect.delimiter != ",":
         said += f" between {CALLED.get(text.dialect.delimiter, repr(text.dialect.delimiter))}"
 
-    # where a comma parts the columns none is in a number
+    # in a table whose columns are parted by commas they are no decimal ones
     has_commas = (
         text.dialect.delimiter != ","
         and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()

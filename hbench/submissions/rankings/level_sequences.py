@@ -51,8 +51,8 @@ def levels_of(
     """One level sequence per query of the manifest, in its order; equal scores are ordered by
     `ties`.
 
-    `counts` are those of the whole gallery: positives that a list does not hold are in them alone,
-    and a query without a list has no ranks.
+    The `counts` of a sequence are of the whole gallery, so that a positive that the list does not
+    hold is counted and has no rank; a query without a list has no ranks at all.
     """
     tie_key = ties(manifest.tree.depth)
     # one line for each listed item: (n,), as rows of the manifest, −1 for what it does not have
@@ -148,7 +148,8 @@ def is_full(ranking: Ranking, manifest: Manifest) -> bool:
     """Whether every query's list holds all its positives, so that metrics of the full ranking can
     be computed.
     """
-    # quicker than looking at the lists: some query has more positives than the longest list items
+    # quicker than looking at the lists: some query has more positives than the
+    # longest list has entries
     if _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0) > ranking.depth:
         return False
     return all(

@@ -20,11 +20,12 @@ OtherNames = dict[Row, list[str]]  # further names, by the path to their node
 
 
 def read_names(path: Path, tree: LabelTree, language: str | None) -> OtherNames:
-    """Read the names of a language, or all: `node` is a name that one node has, or a path to it.
-    Rows of nodes that the tree does not have are left out.
+    """Read a table of names, of a language or all (None), by the path of their node. Its column
+    `node` has a name that one node has, or a path to it, `name` the other name, `language` its
+    language. Rows of nodes that the tree does not have are left out.
 
-    Raises DataError for a table without these columns or names, UnknownName for a language that it
-    does not have, SubmissionError for names that stand for several nodes.
+    Raises DataError for a table without these columns, or without names, UnknownName for a language
+    that it does not have, SubmissionError for names that stand for several nodes.
     """
     rows = _rows(path, language)
     nodes = list(dict.fromkeys(node for node, _ in rows))
@@ -59,7 +60,7 @@ def variants(path: Row, others: OtherNames | None, *, is_replaced: bool) -> Sequ
 
 def _rows(path: Path, language: str | None) -> list[tuple[str, str]]:
     """Read the rows of a table of names: (node, name), of one language, or of all if that is None;
-    rows with an empty one are left out."""
+    rows without a node or a name are left out."""
     table = read_table(path)
     columns = ["node", "name", *([LANGUAGE] if language is not None else [])]
     if missing := [column for column in columns if column not in table.column_names]:
@@ -71,7 +72,7 @@ def _rows(path: Path, language: str | None) -> list[tuple[str, str]]:
 
     rows = [tuple(map(str.strip, row)) for row in text_rows(table, columns)]
     if language is not None:
-        known = sorted({row[2] for row in rows})
+        known = sorted({row[2] for row in rows if row[2]})
         if language not in known:
             raise UnknownName("language", language, known, searched=path)
         rows = [row for row in rows if row[2] == language]

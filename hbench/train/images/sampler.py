@@ -52,9 +52,9 @@ class EpochBatches(NamedTuple):
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """Compose the batches of an epoch, numbered from 0, from labels (N, L), coarse to fine; by
-    (seed, epoch) they are the same on every machine. Of `steps` batches only these are returned.
-    Raises ConfigError for too few classes.
+    """Compose the batches of an epoch from labels (N, L), coarse to fine. By `seed` and `epoch`, a
+    number from 0, they are the same on every machine. `steps`: only so many, the first ones; None:
+    all. Raises ConfigError for too few classes.
     """
     rng = np.random.default_rng([seed, epoch])
     rows = samplers[settings.name](labels, settings, rng)[:steps]

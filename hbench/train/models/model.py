@@ -29,6 +29,7 @@ from hbench.train.models.backbones import build_backbone, refuse_unfit_size
 from hbench.train.recipes.recipe import Images, Model
 
 IMAGES = Images()
+NO_SPREAD = 1e-12  # of the largest variance: less is rounding
 
 poolings: Registry[Callable[[], nn.Module]] = Registry("pooling")
 
@@ -165,7 +166,7 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
     each (Radenović et al. 2019): in its directions the features of these have variance 1.
 
     W = Λ^(-1/2) Vᵀ, b = −W mean, with the eigenvalues Λ and eigenvectors V of the covariance.
-    Raises DataError for fewer images, or features, than dimensions.
+    Raises DataError for fewer images, features, or directions in which these vary, than dimensions.
     """
     from sklearn.decomposition import PCA
 
@@ -181,15 +182,24 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
             found=f"{width}",
             fix=f"--set model.dim={width}, or less; or --set model.projection=random",
         )
-    if images < model.dim:
+    if images <= model.dim:  # around their mean, N images vary in N − 1 directions at most
         raise DataError(
             "too few images for a projection that starts from PCA",
-            expected=f"{model.dim} (model.dim) or more",
+            expected=f"more than {model.dim} (model.dim)",
             found=f"{images}",
-            fix=f"--set model.dim={images}, or less; or --set model.projection=random",
+            fix=f"--set model.dim={images - 1}, or less; or --set model.projection=random",
         )
     # float64, since covariances of large features lose digits in float32
     pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
+    spread = pca.explained_variance_  # (dim,), falling
+    if spread[-1] <= NO_SPREAD * spread[0]:
+        directions = int((spread > NO_SPREAD * spread[0]).sum())
+        raise DataError(
+            "the features vary in too few directions for a projection that starts from PCA",
+            expected=f"{model.dim} (model.dim)",
+            found=f"{directions}",
+            fix=f"--set model.dim={directions}, or less; or --set model.projection=random",
+        )
     whitening = pca.components_ / np.sqrt(pca.explained_variance_)[:, None]
     assert isinstance(model.projection, nn.Linear)
     with torch.no_grad():

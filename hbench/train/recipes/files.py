@@ -114,8 +114,8 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
 
 def _meant_by(name: str) -> str | None:
     """Say what was meant by a name that is no recipe of `hbench train`: a recipe of another verb,
-    or, for SETUP-LOSS, those of the setup that minimise the loss, the fewest losses first. None
-    where neither is known."""
+    or, for SETUP-LOSS, the recipes of the setup that minimise the loss together with the fewest
+    others. None where neither is known."""
     if verb := verb_of(name):
         return f"hbench {verb} {name}, a recipe of that verb"
     fitting = []

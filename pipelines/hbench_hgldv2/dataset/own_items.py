@@ -132,7 +132,8 @@ def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
 
 
 def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
-    """Say how many items have a label without a group, by its reason, or none at all."""
+    """Say how many items have a group; and, by reason, how many have none: no group was decided for
+    their label, or it is no label of the mapping."""
     reasons = Counter(
         "no such label" if placed is None else placed.reason
         for placed in column.placed

@@ -176,13 +176,13 @@ def _replay_demo(work: Path) -> None:
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
     """Make links.csv and classes.csv with facts from a source, unless they are up to date.
-    `settings`: what the record says of the source, and `limit`, the landmarks of a split."""
+    `settings`: what the record says of the source, and `limit`: so many landmarks of each split
+    are read, the first ones; None, or without it, all."""
     files = {split: landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), settings)
     if is_done(record, work / "classes.csv", work / "links.csv"):
         return
 
-    # None: all
     limit = settings.get("limit")
     landmarks = [
         row for split, file in files.items() for row in read_landmarks(file, split)[:limit]
