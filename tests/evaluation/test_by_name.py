@@ -241,6 +241,8 @@ def test_vectors_by_name_in_memory_are_those_of_a_file():
     assert found.scores == expected
     with pytest.raises(hbench.UsageError, match="nodes"):
         hbench.evaluate(vectors, data, ids=names, nodes={"a": [1.0, 2.0], "b": [1.0]})
+    with pytest.raises(UsageError, match="two keys of nodes are one name"):
+        hbench.evaluate(vectors, data, ids=names, nodes={"1": [1.0, 2.0], 1: [2.0, 1.0]})
 
 
 PATHS = [("Owls", "Tyto", "alba"), ("Owls", "Tyto", "novae"), ("Owls", "Bubo", "bubo")]

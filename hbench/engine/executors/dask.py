@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
+from distributed import Client, Future, LocalCluster, WorkerPlugin, as_completed, get_worker
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -125,16 +125,21 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
         client.register_plugin(
             Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name
         )
-        # the files' bytes, sent to workers that do not see them; empty where all do
-        contents = _contents(client, name, files)
-        tasks = {
-            client.submit(
-                _values, name, block, contents, key=f"{name}-{block}", retries=RETRIES, pure=False
-            ): block
-            for block in blocks
-        }
-
+        tasks: dict[Future[Values], int] = {}
         try:
+            # the files' bytes, sent to workers that do not see them; empty where all do
+            contents = _contents(client, name, files)
+            for block in blocks:
+                submitted = client.submit(
+                    _values,
+                    name,
+                    block,
+                    contents,
+                    key=f"{name}-{block}",
+                    retries=RETRIES,
+                    pure=False,
+                )
+                tasks[submitted] = block
             for task, values in as_completed(tasks, with_results=True, loop=client.loop):
                 # where the scheduler is lost, dask gives something else and raises nothing
                 if not isinstance(values, Values):

@@ -166,7 +166,8 @@ def _vectors_of(nodes: Mapping[str | tuple[str, ...], ArrayLike]) -> Embeddings:
     """The vectors (D,) of nodes of the label tree as embeddings, whose ids are the nodes' names.
 
     A key is the name of a node, "owl", or, where several nodes share it, the names from the top to
-    the node, ("Birds", "owl"), which become one text. Raises UsageError for what is no dictionary.
+    the node, ("Birds", "owl"), which become one text. Raises UsageError for what is no dictionary,
+    and for a node that is there twice.
     """
     if not isinstance(nodes, Mapping):
         raise UsageError(
@@ -178,6 +179,12 @@ def _vectors_of(nodes: Mapping[str | tuple[str, ...], ArrayLike]) -> Embeddings:
     for name, vector in nodes.items():
         is_path = isinstance(name, tuple)
         text = path_text(tuple(map(str, name))) if is_path else str(name)
+        if text in vector_by_text:
+            raise UsageError(
+                f"two keys of nodes are one name, {text!r}",
+                expected="each node once",
+                found=examples(map(repr, nodes)),
+            )
         vector_by_text[text] = vector
     # levels are for files, whose columns may be named as them; a dictionary has none
     return read_nodes(vector_by_text, levels=())
