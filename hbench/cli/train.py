@@ -406,11 +406,15 @@ class Progress:
         beside = "the best so far" if is_best else f"the best is {best} at step {record.best_step}"
         if self.is_first:
             value = shown(record.metric, record.score)
-            self.remark(f"validation at step {record.step}: {record.metric} {value}, {beside}")
+            said = f"validation at step {record.step}: {record.metric} {value}, {beside}"
+            say_above(self.bars, said)
 
     def remark(self, text: str) -> None:
-        """Print a line above the bar."""
+        """Print a line above the bar. Once steps were taken, remarks come after the last one: the
+        bar says the same then, as that the tests are embedded, and no time left."""
         say_above(self.bars, text)
+        if self.last is not None:
+            self.bars.update(self.task, description=text, left="")
 
 
 def time_left(steps: int, *, after_first: int, seconds: float) -> str:

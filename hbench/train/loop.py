@@ -326,13 +326,14 @@ def _learn(
                     )
                     last = True
             # a signal to one process stops all of them, after the same step
-            stop = any_of(is_stopped(), processes) and not last
+            stop = any_of(is_stopped(), processes)
             due = _is_due(recipe, run.step, time.monotonic() - saved_at)
             is_best = run.best is not None and run.best.step == run.step
             if processes.first and (last or stop or due or is_best):
                 run.save(out)  # after logging, so that the log is complete up to every checkpoint
                 saved_at = time.monotonic()
-            if stop:
+            # a signal while the last checkpoint was written ends the run before its tests, too
+            if stop or (last and any_of(is_stopped(), processes)):
                 raise TrainingInterrupted(
                     f"stopped after step {step.step} of {step.steps}; everything is saved in {out}",
                     fix=_resumed(out),
