@@ -954,21 +954,23 @@ def test_print_says_where_a_recipe_was_not_checked_against_its_dataset(monkeypat
 
 def test_a_bar_shows_step_and_time_left_at_80_columns(letters, tmp_path):
     save(letters, tmp_path / "letters")
-    sets = [f"dataset={tmp_path / 'letters'}", "epochs=1", "steps_per_epoch=3", "sampler.batch=16"]
+    # so many steps that the bar, which is drawn ten times a second, is drawn between some of them
+    sizes = ["epochs=20", "steps_per_epoch=3", "sampler.batch=16"]
+    sets = [f"dataset={tmp_path / 'letters'}", *sizes]
     words = [word for change in sets for word in ("--set", change)]
     sent = at_a_terminal("train", "glyphs-happier", *words, "--out", tmp_path / "run", remarks=True)
     bars = [
         line
         for part in re.split(r"[\r\n]|\x1b\[[0-9;]*[AKJ]", sent)  # moves up, and deletions
         for line in [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", part)]
-        if "/3 " in line
+        if "/60 " in line
     ]
     assert bars
     # the time left is told after the first step, which images and compiling slow down, and before
     # the tests are embedded
-    form = re.compile(r" *(1/3|\d/3 \d+:\d\d left|3/3) ")
+    form = re.compile(r" *(1/60|\d+/60 \d+:\d\d left|60/60) ")
     assert all(form.match(bar) and len(bar) <= 80 for bar in bars)
-    assert any("/3 0:0" in bar for bar in bars)
+    assert any("/60 0:0" in bar for bar in bars)
 
 
 @pytest.mark.parametrize(
