@@ -264,7 +264,7 @@ def _best_of_trials(sweep: Sweep, trials: Sequence[Trial], out: Path, keep: str)
         _delete_weights(out, best)
     chosen = sweep.resolved(*best.settings)
     if aside := sweeps.set_aside(out, chosen):
-        say(f"another trial is the best now: the run of the former one is in {aside}")
+        say(f"the run of the former best is in {aside} now")
     say(f"trains {' '.join(best.settings)} {_how_the_best(sweep.resolved().validation)}")
     return chosen
 

@@ -227,9 +227,9 @@ def test_items_that_are_left_out_are_counted_by_their_reason(mapped, tmp_path):
     rows = [(photo, i) for photo, i, _ in PHOTOGRAPHS]
     photographs = table(tmp_path / "photographs.csv", ("item", "label"), rows)
     said = call("hgldv2", "--work", mapped, "assemble", "--labels", photographs).stderr
-    assert "left out: 2 items (dropped)" in said
-    assert "left out: 2 items (no such label)" in said
-    assert "left out: 4 items (needs_review)" in said
+    assert "left out: 2 items (dropped: " in said
+    assert "left out: 2 items (no such label: " in said
+    assert "left out: 4 items (needs_review: '1114', '1400')" in said
 
 
 def test_a_table_without_a_column_of_labels_is_refused(mapped, tmp_path):

@@ -124,11 +124,22 @@ def test_an_extended_sweep_keeps_the_run_of_its_former_best(swept, tmp_path):
     report = (extended / "report.json").read_bytes()
     tried = f"optimizer.lr={other},0.003"  # without the former best
     said = call(*COMMAND, "--sweep", tried, "--out", extended, "--resume").stderr
-    assert "the run of the former one is in" in said
+    assert "the run of the former best is in" in said
     assert (extended / "earlier-1" / "report.json").read_bytes() == report
     assert (extended / "report.json").read_bytes() != report
     kept = {file.parent.parent.name for file in extended.glob("trials/*/*/model.safetensors")}
     assert f"optimizer.lr={best}" not in kept
+
+
+def test_a_sweep_whose_run_lost_its_weights_is_extended_all_the_same(swept, tmp_path):
+    out, _ = swept
+    extended = shutil.copytree(out, tmp_path / "run")
+    for folder in extended.glob("step-*"):
+        shutil.rmtree(folder)
+    tried = "optimizer.lr=0.0,0.01,0.003"
+    call(*COMMAND, "--sweep", tried, "--out", extended, "--resume")
+    assert (extended / "earlier-1" / "report.json").exists()
+    assert list(extended.glob("step-*"))
 
 
 def test_a_key_that_is_set_and_tried_is_refused():

@@ -133,8 +133,8 @@ def _assemble_own(work: Path, own: own_items.OwnItems) -> None:
     """Build the dataset of a table of one's own items."""
     mapping = read_rows(work / "mapping.csv", Placed)
     dataset = own_items.build_own(work, own, mapping, terminal.say)
-    sizes = classes_in_words(next(iter(dataset.tests.values())).tree, ", ")
-    terminal.say(f"{work / 'dataset'}: {sizes}")
+    for split, manifest in dataset.manifests.items():
+        terminal.say(f"{work / 'dataset'}, {split}: {classes_in_words(manifest.tree, ', ')}")
     terminal.say(f"hbench evaluate EMBEDDINGS --dataset {work / 'dataset'}")
 
 

@@ -5,7 +5,6 @@ The levels are kind, group and label, coarse to fine; a kind that all groups sha
 """
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,10 +25,11 @@ LEVELS = ("kind", "group", "label")
 
 
 class LabelColumn(NamedTuple):
-    """The column of a table that holds labels: its name, and the label of every row, None of a row
-    whose text is no label."""
+    """The column of a table that holds labels: its name, the text of every row, and the label that
+    it is, None of a row whose text is no label."""
 
     name: str
+    texts: list[str]
     placed: list[Placed | None]
 
 
@@ -109,7 +109,7 @@ def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> La
         texts = [plain_id(text) for text in tables.texts(table, name)]
         # by id, else by name; None where the cell is neither
         placed = [known.get(text) or by_name.get(" ".join(text.split())) for text in texts]
-        found.append(LabelColumn(name, placed))
+        found.append(LabelColumn(name, texts, placed))
 
     best = max(found, key=lambda column: sum(each is not None for each in column.placed))
     if not any(best.placed):
@@ -134,15 +134,16 @@ def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
 def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
     """Say how many items have a group; and, by reason, how many have none: no group was decided for
     their label, or it is no label of the mapping."""
-    reasons = Counter(
-        "no such label" if placed is None else placed.reason
-        for placed in column.placed
-        if placed is None or placed.status != "group"
-    )
-    kept = len(column.placed) - reasons.total()
+    left_out: dict[str, list[str]] = {}  # by reason, the text of every item
+    for text, placed in zip(column.texts, column.placed, strict=True):
+        if placed is None or placed.status != "group":
+            reason = "no such label" if placed is None else placed.reason
+            left_out.setdefault(reason, []).append(text)
+    kept = len(column.placed) - sum(map(len, left_out.values()))
     say(f"labels by {column.name}: {kept:,} of {len(column.placed):,} items have a group")
-    for reason, number in reasons.most_common():
-        say(f"left out: {number:,} items ({reason})")
+    for reason, texts in sorted(left_out.items(), key=lambda pair: -len(pair[1])):
+        named = examples(sorted(map(repr, set(texts))), most=3)
+        say(f"left out: {len(texts):,} items ({reason}: {named})")
 
 
 def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
