@@ -126,6 +126,7 @@ def command(
     """
     from hbench.train.processes import is_first_started, world_started
     from hbench.train.recipes import files
+    from hbench.train.records.refusals import holds_run
 
     _consent(changes, sweep, trust_code)
     chosen = files.resolve(recipe, changes)
@@ -141,6 +142,8 @@ def command(
     folder = out or Path("runs") / Path(recipe).stem
     if sweep:
         chosen = _best_of_sweep(recipe, changes, sweep, out=folder, keep=keep, run=run)
+        # what --resume goes on with are the trials, or a run of the best that had begun
+        run = replace(run, resume=run.resume and holds_run(folder))
     _train(chosen, folder, run)
 
 
@@ -258,8 +261,11 @@ def _best_of_trials(sweep: Sweep, trials: Sequence[Trial], out: Path, keep: str)
 
     # by the metric that the recipe selects checkpoints by, which knows whether more is better
     best, *_ = best_first(trials, sweep.resolved().select_by)
-    for end in sweeps.ends_of(sweep, best):
-        say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
+    if len(trials) > 1 and len({trial.score for trial in trials}) == 1:
+        say("all trials have one score, so that nothing was chosen by it: the first is taken")
+    else:
+        for end in sweeps.ends_of(sweep, best):
+            say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
     if keep == "best":
         _delete_weights(out, best)
     chosen = sweep.resolved(*best.settings)

@@ -207,7 +207,7 @@ def _train_and_score(
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
         watch.on_remark(_where_it_goes_on(run, recipe))
-    elif resume and processes.first and (out / RECIPE).exists():
+    elif resume and processes.first:
         watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
     # trackers are told by one process alone
     names = track if processes.first else ()

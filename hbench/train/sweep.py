@@ -111,7 +111,8 @@ def parse_sweep(text: str) -> TriedKey:
         raise UsageError(
             f"{text!r} is no sweep",
             expected="KEY=VALUE,VALUE,… with two different values or more",
-            fix="such as --sweep optimizer.lr=1e-4,3e-4,1e-3",
+            fix="such as --sweep optimizer.lr=1e-4,3e-4,1e-3; to extend a sweep name its values "
+            "again, with the new ones, and --resume",
         )
     parse_change(f"{key}={tried[0]}")  # refuses a key that is none
     return TriedKey(key.strip(), tried)

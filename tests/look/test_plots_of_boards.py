@@ -94,6 +94,14 @@ def test_scores_of_held_out_classes_and_of_tests_are_told_apart(plotted, tmp_pat
     both = draw("curves", PlotRequest((str(plotted / "a"), str(tmp_path / "v"))))
     labels = [line.get_label() for line in both.figure.axes[1].lines]
     assert labels == ["a (tests)", "v (held-out classes)"]
+    for run, dataset in ((plotted / "a", "glyphs"), (tmp_path / "v", "letters")):
+        (tmp_path / "copy" / run.name).mkdir(parents=True)
+        copy = tmp_path / "copy" / run.name
+        copy.joinpath("log.jsonl").write_bytes((run / "log.jsonl").read_bytes())
+        copy.joinpath("recipe.toml").write_text(f'dataset = "{dataset}"\n')
+    apart = draw("curves", PlotRequest(tuple(map(str, sorted((tmp_path / "copy").iterdir())))))
+    labels = [line.get_label() for line in apart.figure.axes[1].lines]
+    assert labels == ["a (tests of glyphs)", "v (held-out classes of letters)"]
     alone = draw("curves", PlotRequest((str(tmp_path / "v"),)))
     assert "held-out classes" in alone.figure.axes[1].get_ylabel()
 

@@ -142,6 +142,15 @@ def test_a_sweep_whose_run_lost_its_weights_is_extended_all_the_same(swept, tmp_
     assert list(extended.glob("step-*"))
 
 
+def test_trials_of_one_score_choose_nothing(tmp_path):
+    out = tmp_path / "run"
+    frozen = ["optimizer.lr=0", "model.freeze_batch_norm=true", "proxies.lr=0"]
+    sets = [word for each in frozen for word in ("--set", each)]
+    said = call(*COMMAND, *sets, "--sweep", "log_every=5,7", "--out", out).stderr
+    assert "all trials have one score" in said
+    assert "an end of what was tried" not in said
+
+
 def test_a_key_that_is_set_and_tried_is_refused():
     said = refusal(*COMMAND, "--set", "seed=1", "--sweep", "seed=2,3", "--print")
     assert "seed is set and tried" in said

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbench.core.errors import DataError, UnknownName
-from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, parse_toml, read_text
 from hbench.look.figures import FAINT, Drawing, draw_figure, short
 from hbench.look.inputs import shown_names
 from hbench.look.palette import marker_of, series_color
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOG = "log.jsonl"  # in the folder of a run
+RECIPE = "recipe.toml"  # beside it
 METRICS = ("H-AP", "AP", "R@1")
 HELD_OUT = "held-out classes"
 TESTS = "tests"
@@ -32,13 +33,20 @@ Floats = NDArray[np.float64]
 class TrainingLog(NamedTuple):
     """The log of a run: (epoch, loss) of every logged step, also by term, and (epoch, score) of
     every validation, or of the tests without validation; each (n, 2). `scored`: what they are
-    scores of."""
+    scores of; `dataset`: of the run, "" where it is not known."""
 
     name: str
     loss: Floats
     terms: Mapping[str, Floats]
     scores: Mapping[str, Floats]
     scored: str
+    dataset: str
+
+    def scored_of(self, others: Sequence[TrainingLog]) -> str:
+        """What the scores are of, with the dataset where that of `others` is another."""
+        if not self.dataset or {other.dataset for other in others} == {self.dataset}:
+            return self.scored
+        return f"{self.scored} of {self.dataset}"
 
 
 def read_log(path: Path, name: str) -> TrainingLog:
@@ -77,7 +85,16 @@ def read_log(path: Path, name: str) -> TrainingLog:
             f"{path} cannot be drawn", expected=expected, found=found, fix=fix
         ) from None
 
-    return TrainingLog(name, loss, terms, scores, HELD_OUT if of == "validation" else TESTS)
+    scored = HELD_OUT if of == "validation" else TESTS
+    return TrainingLog(name, loss, terms, scores, scored, _dataset_of(path.parent))
+
+
+def _dataset_of(folder: Path) -> str:
+    """The dataset of the run in a folder, as its recipe says; "" where that is not there."""
+    try:
+        return str(parse_toml(read_text(folder / RECIPE)).get("dataset", ""))
+    except (OSError, ValueError):
+        return ""
 
 
 def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
@@ -167,7 +184,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
     """The scores of validations and tests over the steps, a line for each log and metric."""
-    scored_sets = list(dict.fromkeys(log.scored for log in logs if log.scores))
+    scored_sets = list(dict.fromkeys(log.scored_of(logs) for log in logs if log.scores))
     # (name in the legend, points) of each
     lines = []
     for metric in metrics:
@@ -178,7 +195,9 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
             points = log.scores[metric] * (1, factor_of(metric))
             name = metric if len(logs) == 1 else short(log.name, 26)
             # scores of other classes are no worse or better, so they are told apart
-            lines.append((name if len(scored_sets) == 1 else f"{name} ({log.scored})", points))
+            lines.append(
+                (name if len(scored_sets) == 1 else f"{name} ({log.scored_of(logs)})", points)
+            )
 
     for number, (name, points) in enumerate(lines):
         color = series_color(number, len(lines))
