@@ -253,23 +253,25 @@ def ends_of(sweep: Sweep, best: Trial) -> list[str]:
         value = float(chosen)
         if value in (numbers[0], numbers[-1]):
             neighbour = numbers[1] if value == numbers[0] else numbers[-2]
-            if _is_possible(sweep, f"{key}={_beyond(value, neighbour)}"):
+            if any(_is_possible(sweep, f"{key}={each}") for each in _beyond(value, neighbour)):
                 ends.append(f"{key} = {value:g}")
     return ends
 
 
-def _beyond(value: float, neighbour: float) -> str:
-    """Write the value that would be tried next, beyond one at an end: as far from it as its
-    `neighbour` on the other side, by their ratio where both are above 0, as of rates.
+def _beyond(value: float, neighbour: float) -> list[str]:
+    """Write the values that may be tried next, beyond one at an end: as far from it as its
+    `neighbour` on the other side, by their ratio where both are above 0, as of rates; of whole
+    numbers the next one, too.
 
-    >>> _beyond(1e-4, 1e-3), _beyond(0.0, 0.5), _beyond(3.0, 2.0)
-    ('1e-05', '-0.5', '4')
+    >>> _beyond(1e-4, 1e-3), _beyond(0.0, 0.5), _beyond(4.0, 2.0)
+    (['1e-05'], ['-0.5'], ['8', '5'])
     """
-    if value.is_integer() and neighbour.is_integer():
-        return f"{value + (1 if value > neighbour else -1):g}"
-    if value > 0 and neighbour > 0:
-        return f"{value * value / neighbour:g}"
-    return f"{2 * value - neighbour:g}"
+    by_ratio = value > 0 and neighbour > 0
+    after = value * value / neighbour if by_ratio else 2 * value - neighbour
+    if not (value.is_integer() and neighbour.is_integer()):
+        return [f"{after:g}"]
+    adjacent = f"{value + (1 if value > neighbour else -1):g}"
+    return [f"{after:g}", adjacent] if after.is_integer() else [adjacent]
 
 
 def _is_possible(sweep: Sweep, change: str) -> bool:

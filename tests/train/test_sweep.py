@@ -203,6 +203,11 @@ def test_an_end_beyond_which_no_value_may_lie_is_none():
     assert ends_of(sweep, Trial(settings=("images.flip=0.5",), score=0.5, step=1))
 
 
+def test_beyond_a_whole_number_lies_one_that_fits_the_batch():
+    sweep = Sweep("glyphs-nsm", (), (TriedKey("sampler.per_class", ("1", "4")),))
+    assert ends_of(sweep, Trial(settings=("sampler.per_class=4",), score=0.5, step=1))
+
+
 def test_a_trial_that_diverges_is_told_and_the_others_go_on(tmp_path):
     out = tmp_path / "run"
     done = call(*COMMAND, "--sweep", "optimizer.lr=1e30,0.01", "--out", out)

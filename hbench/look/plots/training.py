@@ -195,9 +195,9 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
             points = log.scores[metric] * (1, factor_of(metric))
             name = metric if len(logs) == 1 else short(log.name, 26)
             # scores of other classes are no worse or better, so they are told apart
-            lines.append(
-                (name if len(scored_sets) == 1 else f"{name} ({log.scored_of(logs)})", points)
-            )
+            if len(scored_sets) > 1:
+                name += f" ({log.scored_of(logs)})"
+            lines.append((name, points))
 
     for number, (name, points) in enumerate(lines):
         color = series_color(number, len(lines))
