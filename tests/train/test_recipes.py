@@ -425,3 +425,10 @@ def test_a_recipe_file_has_at_most_25_lines_and_opens_with_what_it_is(path):
 )
 def test_numbers_are_taken_as_people_type_them(typed, rate):
     assert resolve("sop-happier", [f"optimizer.lr={typed}"]).optimizer.lr == rate
+
+
+def test_a_key_is_unset_as_the_page_of_keys_says_it():
+    assert resolve("glyphs-nsm").model.channels_last
+    unset = resolve("glyphs-nsm", ["model.channels_last=unset"])
+    assert unset.model.channels_last is None
+    assert command_of(unset, []) == "hbench train glyphs-nsm --set model.channels_last=unset"

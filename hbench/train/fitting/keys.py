@@ -12,6 +12,7 @@ from hbench.core.registry import Registry
 from hbench.train.images.sampler import samplers
 from hbench.train.images.transforms import augmentations
 from hbench.train.models.model import poolings
+from hbench.train.recipes.files import UNSET
 from hbench.train.recipes.recipe import Recipe
 
 HEADER = ("key", "allowed", "default", "meaning")
@@ -67,7 +68,7 @@ def _keys(
         key = f"{prefix}{name}"
         if key in SAME_AS:  # its keys are those of another table, which lists them
             meaning = " ".join(schema["description"].split())
-            yield Key(key, f"table, as {SAME_AS[key]}", "unset", meaning)
+            yield Key(key, f"table, as {SAME_AS[key]}", UNSET, meaning)
             continue
         if inner := _table_in(schema, known):
             yield from _keys(inner, known, f"{key}.")
@@ -109,4 +110,4 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 
 def _in_toml(value: Any) -> str:
     """A default as a file of TOML would have it; "unset" for none."""
-    return "unset" if value is None else json.dumps(value)
+    return UNSET if value is None else json.dumps(value)

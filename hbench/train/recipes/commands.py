@@ -15,6 +15,7 @@ from typing import Any
 
 from hbench.core.errors import HBenchError
 from hbench.train.recipes.files import (
+    UNSET,
     differences,
     names,
     parse_change,
@@ -93,6 +94,8 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _change(key: str, value: Any) -> str | None:
     """The change that gives a key this value; None where --set would read another one."""
+    if value is None:  # a key without a value; but a loss, or a parameter of one, is not there
+        return None if key.startswith("losses.") else f"{key}={UNSET}"
     # a text stands for itself, unless it would be read as a number or a list
     texts = [value] if isinstance(value, str) else []
     said = (f"{key}={text}" for text in [*texts, json.dumps(value)])

@@ -31,6 +31,7 @@ from hbench.train.recipes.recipe import LossSpec, Recipe
 
 Values = dict[str, Any]
 MOST_FILES = 20  # in a chain of files that extend one another
+UNSET = "unset"  # the value of a key that has none, as people type it
 
 
 def names() -> list[str]:
@@ -153,6 +154,8 @@ def parse_change(change: str) -> Values:
     ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}})
     >>> parse_change("validation=.2"), parse_change("images.scale=[.8,1.2]")
     ({'validation': 0.2}, {'images': {'scale': [0.8, 1.2]}})
+    >>> parse_change("steps_per_epoch=unset")
+    {'steps_per_epoch': None}
     """
     key, sign, text = change.partition("=")
     if not (key.strip() and sign):
@@ -164,7 +167,8 @@ def parse_change(change: str) -> Values:
     try:
         value = parse_toml(f"value = {text}")["value"]
     except ValueError:
-        value = _value_of_python(text.strip())
+        # the page of keys says "unset" of what has no value
+        value = None if text.strip() == UNSET else _value_of_python(text.strip())
     for part in reversed(key.strip().split(".")):
         value = {part: value}
     return dict(value)
