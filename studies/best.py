@@ -18,7 +18,7 @@ MOST_NAMED = 3  # a longer list says that the study cannot tell its arms apart
 
 class Best(NamedTuple):
     """The arm with the highest mean of a metric, its score, and the arms that may be as good, the
-    better first. All others are surely worse."""
+    better first. All others are worse by the corrected test."""
 
     arm: str
     score: Interval
