@@ -126,7 +126,7 @@ def command(
     """
     from hbench.train.processes import is_first_started, world_started
     from hbench.train.recipes import files
-    from hbench.train.records.refusals import holds_run
+    from hbench.train.records.refusals import holds_run, lost_its_weights
 
     _consent(changes, sweep, trust_code)
     chosen = files.resolve(recipe, changes)
@@ -142,6 +142,9 @@ def command(
     folder = out or Path("runs") / Path(recipe).stem
     if sweep:
         chosen = _best_of_sweep(recipe, changes, sweep, out=folder, keep=keep, run=run)
+        if lost_its_weights(folder):  # of another best, it would have been moved aside
+            say(f"the best is still that of the run in {folder}, whose weights were deleted")
+            return
         # what --resume goes on with are the trials, or a run of the best that had begun
         run = replace(run, resume=run.resume and holds_run(folder))
     _train(chosen, folder, run)

@@ -162,12 +162,10 @@ def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
 
 
 def set_aside(out: Path, recipe: Recipe) -> Path | None:
-    """Move the run in the folder of a sweep into a folder of its own there, if `recipe` cannot go
-    on with it: it is of another recipe, that of the best trial before further ones were tried, or
-    its weights were deleted. Return that folder; None where nothing is moved."""
-    if not holds_run(out):
-        return None
-    if checkpoints.checkpoints_in(out) and not other_keys(out, with_sizes(recipe)):
+    """Move the run in the folder of a sweep into a folder of its own there, if it is of another
+    recipe: that of the best trial before further ones were tried. Return that folder; None where
+    nothing is moved."""
+    if not holds_run(out) or not other_keys(out, with_sizes(recipe)):
         return None
     number = next(n for n in itertools.count(1) if not (out / f"{EARLIER}{n}").exists())
     aside = out / f"{EARLIER}{number}"

@@ -115,7 +115,7 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
     refuse_other_recipe(out, recipe)
     if not resume:
         refuse_run_in(out)
-    elif (out / REPORT).exists() and not checkpoints_in(out):
+    elif lost_its_weights(out):
         # to begin anew would replace what tables and rows are made of
         raise UsageError(
             f"the run in {out} has ended, and its weights were deleted",
@@ -148,12 +148,16 @@ def holds_run(out: Path) -> bool:
     return begun and (bool(checkpoints_in(out)) or (out / REPORT).exists())
 
 
+def lost_its_weights(out: Path) -> bool:
+    """Whether the run in a folder has ended, and its weights were deleted since."""
+    return (out / REPORT).exists() and not checkpoints_in(out)
+
+
 def refuse_run_in(out: Path) -> None:
     """Raise UsageError where a folder holds a run, which nobody asked to continue."""
     if holds_run(out):
-        raise UsageError(
-            f"{out} holds a run already", fix="continue it with --resume, or name another --out"
-        )
+        resumed = "" if lost_its_weights(out) else "continue it with --resume, or "
+        raise UsageError(f"{out} holds a run already", fix=f"{resumed}name another --out")
 
 
 class TrainingDiverged(HBenchError):
