@@ -137,6 +137,11 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     packed.write_bytes(gzip.compress(b"abc")[:-2])
     with pytest.raises(ValueError, match=r"ended before|truncated"):
         untrusted.read_gzip(packed)
+    whole = bytearray(gzip.compress(b"abc"))
+    whole[-8] ^= 1  # of the checksum
+    packed.write_bytes(whole)
+    with pytest.raises(ValueError, match="CRC"):
+        untrusted.read_gzip(packed)
 
     arrays = tmp_path / "a.npz"
     np.savez_compressed(arrays, vectors=np.zeros((1000, 512), np.float32))
