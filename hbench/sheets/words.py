@@ -62,9 +62,9 @@ SPLIT_WORDS = {
 }  # fmt: skip
 # columns of truth values: the splits that true and false mean; fastai writes is_valid
 SPLIT_FLAGS = {
-    "is_train": ("train", "test"), "is_test": ("test", "train"), "is_valid": ("test", "train"),
-    "is_val": ("test", "train"), "is_validation": ("test", "train"),
-}  # fmt: skip
+    "is_train": ("train", "test"),
+    **dict.fromkeys(("is_test", "is_valid", "is_val", "is_validation"), ("test", "train")),
+}
 TRUTH = {
     "true": True, "1": True, "1.0": True, "yes": True, "t": True,
     "false": False, "0": False, "0.0": False, "no": False, "f": False, "": False,

@@ -55,9 +55,16 @@ from hbench.train.records.refusals import (
 )
 from hbench.train.records.trackers import opened
 from hbench.train.steps.gradients import build_objective
-from hbench.train.steps.run import BestStep, TrainingRun, begin, training_manifest
+from hbench.train.steps.run import TrainingRun, begin, training_manifest
 from hbench.train.steps.take import NON_FINITE, batches_of_epoch, steps
-from hbench.train.validation import best_after, is_over, said_of, split_off, validation_scores
+from hbench.train.validation import (
+    best_after,
+    is_over,
+    said_of,
+    split_off,
+    validation_scores,
+    which_is_scored,
+)
 
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[StepRecord], None]
@@ -202,7 +209,7 @@ def _train_and_score(
     `train`. `made`: the command by which anybody makes this run again, if there is one.
 
     The first process alone writes to the folder and calls the trackers; all take every step."""
-    recipe, data, held, in_epoch = ready
+    recipe, data, held, _ = ready
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
@@ -225,7 +232,7 @@ def _train_and_score(
             gather_objects(None, processes)
             checkpoints.load_model(checkpoints.best(out), run.tested)
             if processes.first and run.best is not None:
-                watch.on_remark(_which_is_scored(run.best, recipe, in_epoch))
+                watch.on_remark(which_is_scored(run.best, recipe, ready.steps_per_epoch))
         # a trial of a sweep never sees the tests
         scored = data if recipe.tested or held is None else held
         if processes.first:
@@ -261,24 +268,6 @@ def _where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:
     if run.best is not None:
         best = shown(recipe.select_by, run.best.score)
         said += f"; the best validation is {recipe.select_by} {best} at step {run.best.step}"
-    return said
-
-
-def _which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
-    """Say which checkpoint is scored, and if it is one of the warm-up, in which the net rests: then
-    what was learned later only made it worse. `in_epoch`: steps of an epoch."""
-    said = (
-        f"scored is the checkpoint of step {best.step}, the best of the validation by "
-        f"{recipe.select_by}: {shown(recipe.select_by, best.score)}"
-    )
-    if best.missed > 1:
-        said += f"; the {best.missed} validations after it were not better"
-    # the schedule counts steps from 0
-    if recipe.schedule.is_frozen(best.step - 1, in_epoch, recipe.epochs):
-        said += (
-            "; its backbone was still frozen (schedule.warm_up), and no later step was better: try "
-            "a smaller optimizer.lr"
-        )
     return said
 
 

@@ -169,11 +169,10 @@ def set_aside(out: Path, recipe: Recipe) -> Path | None:
         return None
     number = next(n for n in itertools.count(1) if not (out / f"{EARLIER}{n}").exists())
     aside = out / f"{EARLIER}{number}"
-    kept = [each for each in out.iterdir() if each.name != TRIALS]
+    of_run = [each for each in out.iterdir() if not each.name.startswith((TRIALS, EARLIER))]
     aside.mkdir()
-    for each in kept:
-        if not each.name.startswith(EARLIER):
-            each.rename(aside / each.name)
+    for each in of_run:
+        each.rename(aside / each.name)
     return aside
 
 

@@ -23,6 +23,7 @@ from hbench.engine.executors.threads import on_threads
 from hbench.engine.job import Execute
 from hbench.evaluation.evaluate import evaluate
 from hbench.metrics.names import MetricName, goodness
+from hbench.records.shown import shown
 from hbench.submissions import embeddings
 from hbench.train.fitting.sizes import fitted_to, is_open
 from hbench.train.models.embed_images import embed_all
@@ -140,6 +141,24 @@ def said_of(
     that chooses, the score now and the best so far."""
     metric = str(choosing_metric(recipe, held.levels))
     return ValidationRecord(step, metric, scores[metric], best.step, best.score)
+
+
+def which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
+    """Say which checkpoint is scored, and if it is one of the warm-up, in which the net rests: then
+    what was learned later only made it worse. `in_epoch`: steps of an epoch."""
+    said = (
+        f"scored is the checkpoint of step {best.step}, the best of the validation by "
+        f"{recipe.select_by}: {shown(recipe.select_by, best.score)}"
+    )
+    if best.missed > 1:
+        said += f"; the {best.missed} validations after it were not better"
+    # the schedule counts steps from 0
+    if recipe.schedule.is_frozen(best.step - 1, in_epoch, recipe.epochs):
+        said += (
+            "; its backbone was still frozen (schedule.warm_up), and no later step was better: try "
+            "a smaller optimizer.lr"
+        )
+    return said
 
 
 def is_over(best: BestStep | None, recipe: Recipe) -> bool:

@@ -143,6 +143,15 @@ def test_a_sweep_whose_run_lost_its_weights_keeps_its_report(swept, tmp_path):
     assert (extended / "report.json").read_bytes() == report
 
 
+def test_a_report_of_another_verb_is_no_run_whose_weights_were_deleted(swept, tmp_path):
+    out, _ = swept
+    (tmp_path / "run").mkdir()
+    shutil.copytree(out / "trials", tmp_path / "run" / "trials")
+    (tmp_path / "run" / "report.json").write_text("{}")
+    call(*COMMAND, "--sweep", "optimizer.lr=0.0,0.01", "--out", tmp_path / "run")
+    assert list((tmp_path / "run").glob("step-*"))
+
+
 def test_trials_of_one_score_choose_nothing(tmp_path):
     out = tmp_path / "run"
     frozen = ["optimizer.lr=0", "model.freeze_batch_norm=true", "proxies.lr=0"]

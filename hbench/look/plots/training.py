@@ -76,17 +76,22 @@ def read_log(path: Path, name: str) -> TrainingLog:
             for each in names
         }
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        expected = f"the folder of a run, or its {LOG}"
-        found = "nothing of this name" if isinstance(error, FileNotFoundError) else str(error)
-        # such as that of the trials of a sweep
-        folder = path.parent
-        fix = f"{folder}/* draws the runs in it" if any(folder.glob(f"*/{LOG}")) else None
-        raise DataError(
-            f"{path} cannot be drawn", expected=expected, found=found, fix=fix
-        ) from None
+        raise _unreadable(path, error) from None
 
     scored = HELD_OUT if of == "validation" else TESTS
     return TrainingLog(name, loss, terms, scores, scored, _dataset_of(path.parent))
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    """The refusal of a log, and what to draw where its folder holds runs, as that of the trials of
+    a sweep does. `error`: what was met while it was read."""
+    holds_runs = any(path.parent.glob(f"*/{LOG}"))
+    return DataError(
+        f"{path} cannot be drawn",
+        expected=f"the folder of a run, or its {LOG}",
+        found="nothing of this name" if isinstance(error, FileNotFoundError) else str(error),
+        fix=f"{path.parent}/* draws the runs in it" if holds_runs else None,
+    )
 
 
 def _dataset_of(folder: Path) -> str:

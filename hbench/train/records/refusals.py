@@ -150,7 +150,7 @@ def holds_run(out: Path) -> bool:
 
 def lost_its_weights(out: Path) -> bool:
     """Whether the run in a folder has ended, and its weights were deleted since."""
-    return (out / REPORT).exists() and not checkpoints_in(out)
+    return holds_run(out) and not checkpoints_in(out)
 
 
 def refuse_run_in(out: Path) -> None:

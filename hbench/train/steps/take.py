@@ -26,7 +26,27 @@ from hbench.train.steps.optimizers import clip_gradients, set_rates, step_unless
 from hbench.train.steps.run import TrainingRun, freeze_body, training_manifest
 
 NON_FINITE = "non-finite.json"
-PACE = 20  # reads of steps whose pace is told: the first ones compile and open images
+READS = 20  # of steps, whose pace is told: the first ones compile and open images
+
+
+class Pace:
+    """Measures the steps per second of late, without what is done between steps, such as a
+    validation."""
+
+    def __init__(self) -> None:
+        """Begin to measure now."""
+        self.reads: deque[tuple[int, float]] = deque(maxlen=READS)  # steps and seconds of each
+        self.begun = time.perf_counter()
+
+    def after(self, steps: int) -> float:
+        """The steps per second of the last reads, with that of so many steps which ends now."""
+        self.reads.append((steps, time.perf_counter() - self.begun))
+        taken, seconds = map(sum, zip(*self.reads, strict=True))
+        return taken / seconds
+
+    def go_on(self) -> None:
+        """Measure the next read from now on."""
+        self.begun = time.perf_counter()
 
 
 class LaunchedStep(NamedTuple):
@@ -56,8 +76,8 @@ def steps(
     """
     manifest = training_manifest(data)
     in_epoch = len(batches_of_epoch(recipe, manifest, 0).rows)  # steps, of any epoch
-    began = resumed = time.perf_counter()
-    pace: deque[tuple[int, float]] = deque(maxlen=PACE)  # steps of the last reads, and seconds
+    began = time.perf_counter()
+    pace = Pace()
     waiting: list[LaunchedStep] = []
     for launched in _launch_steps(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
@@ -65,10 +85,8 @@ def steps(
         if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
             continue
         values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
-        now = time.perf_counter()
-        pace.append((len(waiting), now - resumed))
-        taken, seconds = map(sum, zip(*pace, strict=True))
-        speed = taken * recipe.sampler.batch / seconds
+        seconds = time.perf_counter() - began
+        speed = pace.after(len(waiting)) * recipe.sampler.batch
         for each, of_step in zip(waiting, values, strict=True):
             step = _record(
                 each,
@@ -77,7 +95,7 @@ def steps(
                 steps=recipe.epochs * in_epoch,
                 in_epoch=in_epoch,
                 speed=speed,
-                seconds=now - began,
+                seconds=seconds,
             )
             # Gradients often overflow float16: its scaler skips the step and reduces the scale.
             if not math.isfinite(step.loss) or (step.skipped and not run.scaler.is_enabled()):
@@ -85,7 +103,7 @@ def steps(
                 raise non_finite(step, items, out / _non_finite_name(processes))
             yield step
         waiting.clear()
-        resumed = time.perf_counter()  # without what was done meanwhile, such as a validation
+        pace.go_on()
 
 
 def _is_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
