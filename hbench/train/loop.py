@@ -30,7 +30,6 @@ from hbench.datasets.spec import specs
 from hbench.evaluation.evaluate import evaluate
 from hbench.losses.partial import unknown_as_minus_one
 from hbench.records.report import Report
-from hbench.records.shown import shown
 from hbench.submissions import embeddings
 from hbench.train.fitting.choices import refuse_choices
 from hbench.train.fitting.sizes import fitted_to, require_dataset
@@ -63,6 +62,7 @@ from hbench.train.validation import (
     said_of,
     split_off,
     validation_scores,
+    where_it_goes_on,
     which_is_scored,
 )
 
@@ -213,7 +213,7 @@ def _train_and_score(
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
-        watch.on_remark(_where_it_goes_on(run, recipe))
+        watch.on_remark(where_it_goes_on(run, recipe))
     elif resume and processes.first:
         watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
     # trackers are told by one process alone
@@ -257,18 +257,6 @@ def _command_of(recipe: Recipe, processes: Processes) -> str | None:
 def _number_tested(data: Dataset) -> int:
     """How many images all tests of a dataset have."""
     return sum(len(test) for test in data.tests.values())
-
-
-def _where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:
-    """Say after which step a resumed run goes on, and its best validation so far; or that it had
-    stopped early, so that no step is left."""
-    if is_over(run.best, recipe):
-        return f"the run had stopped early, after step {run.step}: it is scored again"
-    said = f"goes on after step {run.step}"
-    if run.best is not None:
-        best = shown(recipe.select_by, run.best.score)
-        said += f"; the best validation is {recipe.select_by} {best} at step {run.best.step}"
-    return said
 
 
 def _learn(

@@ -143,6 +143,18 @@ def said_of(
     return ValidationRecord(step, metric, scores[metric], best.step, best.score)
 
 
+def where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:
+    """Say after which step a resumed run goes on, and its best validation so far; or that it had
+    stopped early, so that no step is left."""
+    if is_over(run.best, recipe):
+        return f"the run had stopped early, after step {run.step}: it is scored again"
+    said = f"goes on after step {run.step}"
+    if run.best is not None:
+        best = shown(recipe.select_by, run.best.score)
+        said += f"; the best validation is {recipe.select_by} {best} at step {run.best.step}"
+    return said
+
+
 def which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
     """Say which checkpoint is scored, and if it is one of the warm-up, in which the net rests: then
     what was learned later only made it worse. `in_epoch`: steps of an epoch."""
