@@ -63,9 +63,10 @@ def rows_of(
     number = columns or len(header.split(separator))
     first, _, rest = text.partition("\n")
     begin = 2 if header else 1  # the line in which the rows begin, counted from 1
-    # the first row may follow the header in its own line
-    if separator is not None and text.startswith(header):
-        rest = text.removeprefix(header)
+    after = text.removeprefix(header)
+    # the first row may follow the header in its own line; a separator there continues the header
+    if separator and text.startswith(header) and not after.startswith(separator):
+        rest = after
         begin = 1
     elif header and first.split() != header.split():
         raise DataError(

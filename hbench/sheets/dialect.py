@@ -200,7 +200,7 @@ def line_of_open_quote(content: bytes, delimiter: str) -> int:
         # behind a closing quote stands the delimiter, the end of the line, or that of the file
         follows = content[close + 1 : close + 2]
         if close < 0 or follows not in (mark, b"\n", b"\r", b""):
-            return content.count(b"\n", 0, first) + 1
+            return len(re.findall(rb"\r\n|\r|\n", content[:first])) + 1
         place = close + 1
     return 0
 

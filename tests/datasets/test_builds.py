@@ -209,6 +209,7 @@ def test_clean_pictures_and_descriptions_ask_for_the_photographs_of_the_test(gro
         ("train.txt", "_001.jpg, 0, 0", "_001.jpg", "expected: 3 words"),
         ("classes.csv", "Granny-Smith,1,", "Granny-Smith,2,", "class 1"),
         ("classes.csv", "Class ID (int)", "ID", "another header"),
+        ("classes.csv", "\n", ",Weight (g)\n", "another header"),
     ],
 )
 def test_lists_of_groceries_of_another_form_are_refused(file, old, new, found, grocery):

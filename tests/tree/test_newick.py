@@ -69,3 +69,8 @@ def test_a_tree_ten_thousand_levels_deep_is_read_and_refused():
     assert len(parse_newick(text)) == 10_001
     with pytest.raises(TreeError, match="too deep"):
         rows_of(text)
+
+
+def test_semicolons_in_names_and_comments_are_no_further_trees():
+    text = "(A,B); [a comment; of two parts] ('C;D',E);"
+    assert parse_newick(text).graph["trees"] == 2

@@ -39,7 +39,8 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
     # the nodes whose brackets are open, and the one that is read now
     above: list[NodeId] = []
     node: NodeId = 0
-    for place, kind, value in _tokens(text):
+    tokens = _tokens(text)
+    for place, kind, value in tokens:
         # nothing was read of this node yet: only here may a bracket with its children open
         fresh = not graph.nodes[node]["name"] and not any(graph.successors(node))
         if kind in {"plain", "quoted"} and not graph.nodes[node]["name"]:
@@ -52,7 +53,9 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
         elif value == ")" and above:
             node = above.pop()
         elif value == ";" and not above:
-            graph.graph["trees"] = 1 + text.count(";", place + 1)
+            # the tokens after this tree: a semicolon in a quoted name or a comment ends no tree
+            later = sum(kind == "mark" and value == ";" for _, kind, value in tokens)
+            graph.graph["trees"] = 1 + later
             graph.graph["by_node"] = True
             return graph
         elif kind == "comment" and value.startswith(LEVELS):
