@@ -1,9 +1,9 @@
-"""Refuses arguments of another kind than their annotation says: a number for a text, a text for a
-number.
+"""Checks the arguments of public functions against their annotations: a number that was passed for
+a text is refused, for example.
 
-Only kinds that can be told by looking are checked: texts, numbers, flags, paths, functions, lists
-of these, dictionaries, and classes. What an annotation leaves open, such as what may become an
-array, is for the function to check.
+Only simple kinds are checked: texts, numbers, flags, paths, functions, lists of these,
+dictionaries, and instances of classes. Arguments with other annotations, such as values that may
+become an array, are checked by the functions themselves.
 
 >>> @checked
 ... def repeated(word: str, times: int = 2) -> str:
@@ -56,7 +56,7 @@ WORDS = {
     types.NoneType: "None",
 }
 ELEMENTS = {str: "texts", int: "whole numbers", float: "numbers", Path: "paths"}
-OTHER_CLASSES = {  # of values that are as good
+OTHER_CLASSES = {  # values of these classes are accepted for an annotation, too
     int: (numbers.Integral,),
     float: (numbers.Real,),
     Path: (os.PathLike, str),
@@ -64,8 +64,11 @@ OTHER_CLASSES = {  # of values that are as good
 
 
 class ArgumentKind(NamedTuple):
-    """A kind of values: what it is called, whether a value is one, and the value as functions
-    expect it."""
+    """A kind of values that a parameter accepts.
+
+    `name`: what messages call it. `fits(value)`: whether a value is of this kind. `plain(value)`:
+    the value converted to what the function expects, such as a text to a Path.
+    """
 
     name: str
     fits: Callable[[Any], bool]
@@ -73,18 +76,19 @@ class ArgumentKind(NamedTuple):
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function raise UsageError for an argument that is not of a kind that its annotation
-    names.
+    """Decorate a function so that it raises UsageError for an argument that does not fit its
+    annotation.
     """
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function with its arguments checked, and made what it expects."""
+        """Check and convert the arguments, then call the function."""
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:
-            return function(*args, **kwargs)  # where Python says what is missing or unknown
+            # call it all the same: Python's own error says which argument is missing or unknown
+            return function(*args, **kwargs)
         given.arguments |= fitted(function, given.arguments)
         return function(*given.args, **given.kwargs)
 
@@ -92,12 +96,13 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values for parameters of a function, by name, as it expects them: a number as a float,
-    a text as a path. Raises UsageError for a value that is not of a kind that the annotation names.
+    """Check values {parameter: value} for a function, and return them converted to what it expects:
+    a number to a float, a text to a Path. Raises UsageError for a value that does not fit the
+    annotation of its parameter.
     """
     plain = {}
     for name, value in values.items():
-        # no kinds: the annotation leaves open what the value may be, and nothing is checked
+        # without kinds the annotation cannot be checked, and any value is accepted
         kinds = _kinds_of(function).get(name, ())
         kind = next((kind for kind in kinds if kind.fits(value)), None)
         if kinds and kind is None:
@@ -109,9 +114,9 @@ def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str,
 
 
 def _other_kind(name: str, value: object, expected: str) -> UsageError:
-    """The refusal of an argument of another kind; of a text in the place of a list, as one types
-    it, it says how that is written."""
-    # loads pydantic, which takes long, for a refusal alone
+    """The error for an argument that does not fit. `expected`: the accepted kinds in words. For a
+    text such as "1,2" in place of a list, the error says how the list is written."""
+    # imported here since it loads pydantic, which is slow and needed for an error only
     from hbench.core.text import list_meant_by
 
     is_typed = expected.startswith("a list") and isinstance(value, str) and "," in value
@@ -120,8 +125,8 @@ def _other_kind(name: str, value: object, expected: str) -> UsageError:
 
 
 def _refuse_no_name(name: str, value: str | os.PathLike[str]) -> None:
-    """Raise UsageError for a path that no file can have: with letters that no name has, or with a
-    part that is too long."""
+    """Raise UsageError if `value` cannot be the path of a file: it has characters that are not
+    allowed, or a part that is too long. `name`: the parameter, for the message."""
     parts = Path(os.fspath(value)).parts
     if "\0" in os.fspath(value) or not _can_be_encoded(parts):
         raise UsageError(
@@ -136,7 +141,7 @@ def _refuse_no_name(name: str, value: str | os.PathLike[str]) -> None:
 
 
 def _can_be_encoded(texts: Sequence[str]) -> bool:
-    """Whether the system can write the texts as bytes; half a surrogate pair it cannot."""
+    """Whether the texts can be encoded for the file system; a lone surrogate cannot."""
     try:
         for text in texts:
             os.fsencode(text)
@@ -147,9 +152,10 @@ def _can_be_encoded(texts: Sequence[str]) -> bool:
 
 @functools.cache
 def _paths_of(function: Callable[..., Any]) -> frozenset[str]:
-    """The parameters that take paths, also as one of several, such as `str | Path | Dataset`.
+    """The names of the parameters that accept paths, alone or in a union such as
+    `str | Path | Dataset`.
 
-    They are found in the text of the annotation, since `_kinds_of` knows nothing of such unions.
+    They are found in the text of the annotation, since `_kinds_of` does not check such unions.
     """
     parameters = inspect.signature(function).parameters
     # an annotation is a text under `from __future__ import annotations`, or prints as one
@@ -157,23 +163,24 @@ def _paths_of(function: Callable[..., Any]) -> frozenset[str]:
 
 
 def checked_class(cls: type[T]) -> type[T]:
-    """Let a class raise UsageError when it is made with an argument of another kind than its
-    annotation names.
+    """Decorate a class so that its constructor raises UsageError for an argument that does not fit
+    its annotation.
     """
     cls.__init__ = checked(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 
 def as_array(given: Any, name: str) -> NDArray[Any]:
-    """An argument as an array: of a torch tensor on any device, a column of a table, or nested
-    lists, also of tensors.
+    """Convert an argument to a numpy array: a torch tensor on any device, a column of a table, or
+    nested lists, also of tensors. `name`: the parameter, for messages.
 
-    Raises UsageError for lists of different lengths, which are no array, and for masked values.
+    Raises UsageError for rows of different lengths and for masked values.
     """
     import numpy as np
 
     try:
-        array = np.asanyarray(_without_gradient(given))  # which keeps a mask, to be refused below
+        # unlike asarray this keeps a mask, so that masked values can be refused below
+        array = np.asanyarray(_without_gradient(given))
     except (ValueError, TypeError, RuntimeError) as error:
         raise UsageError(
             f"{name} cannot be read as an array",
@@ -187,13 +194,14 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
             found=f"{int(np.ma.getmaskarray(array).sum()):,} masked",
             fix="fill them, such as scores by .filled(-np.inf), which leaves an item out",
         )
-    return np.asarray(np.ma.getdata(array))  # no matrix either, whose rows stay matrices
+    # a plain array also of an np.matrix, whose rows would stay two-dimensional
+    return np.asarray(np.ma.getdata(array))
 
 
 def _without_gradient(given: Any) -> Any:
-    """Torch tensors, alone or in lists, as what numpy reads: without a gradient, on the processor,
-    in a type that numpy has, as bfloat16 is not. Anything else is returned as it is."""
-    # told by their methods, so that torch need not be imported
+    """Convert torch tensors, alone or in lists, to what numpy can read: detached, on the CPU, and
+    bfloat16, which numpy lacks, as float32. Anything else is returned unchanged."""
+    # tensors are recognised by their methods, so that torch need not be imported
     if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
         import numpy as np
 
@@ -204,7 +212,7 @@ def _without_gradient(given: Any) -> Any:
 
 
 def _described(value: object) -> str:
-    """A value with its type, as an error shows what was found: "3 (int)"; a long one is cut off."""
+    """Describe a value with its type for an error message, as in "3 (int)"; long values are cut."""
     text = one_line(repr(value))
     shown = text if len(text) <= MAX_FOUND else f"{text[: MAX_FOUND - 1]}…"
     return shown if value is None else f"{shown} ({type(value).__name__})"
@@ -212,11 +220,11 @@ def _described(value: object) -> str:
 
 @functools.cache
 def _kinds_of(function: Callable[..., Any]) -> dict[str, tuple[ArgumentKind, ...]]:
-    """The kinds of values that each parameter takes, by its name; parameters whose annotation
-    leaves that open are not among them. Kept, for a function is called many times."""
+    """The kinds of values that each parameter of a function accepts: {parameter: kinds}, without
+    the parameters that cannot be checked. Cached, since a function is called many times."""
     found = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        # *args and **kwargs: the annotation is that of each of many values, which none has by name
+        # the annotation of *args or **kwargs is that of each of their values, not of the whole
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         kinds = _kinds(_resolved(parameter.annotation, function))
@@ -226,39 +234,39 @@ def _kinds_of(function: Callable[..., Any]) -> dict[str, tuple[ArgumentKind, ...
 
 
 def _resolved(annotation: Any, function: Callable[..., Any]) -> Any:
-    """An annotation of a function's parameter as a type, since source files hold them as texts; Any
-    where it names what is imported for type checkers alone."""
+    """Evaluate an annotation, which is a text under `from __future__ import annotations`. Returns
+    Any if it uses a name that is imported for type checkers only."""
     if not isinstance(annotation, str):
         return annotation
     try:
-        # of our own source, or of a plug-in that was imported
+        # safe: the text is hbench's own code, or that of a plug-in that runs already
         return eval(annotation, vars(sys.modules[function.__module__]))
-    except Exception:  # a name for type checkers alone, or anything else in a plug-in
+    except Exception:  # a name for type checkers only; a plug-in's annotation may raise anything
         return Any
 
 
 def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
-    """The kinds of values that an annotation takes; none, so that nothing is checked, where any
-    member of a union cannot be told by looking."""
+    """The kinds of values that an annotation accepts. Empty, so that nothing is checked, if the
+    annotation or any member of its union cannot be checked."""
     if typing.get_origin(annotation) in UNIONS:
         members = typing.get_args(annotation)
-        # `Report | Path` is left to the function, which knows better what to say of an array;
-        # `Report | None` is checked here
+        # `Report | Path` is not checked here, since such functions have a better message for an
+        # array; `Report | None` is
         is_optional = len(members) == 2 and types.NoneType in members
-        # WORDS are plain types (texts, numbers, paths, None), which can be told by looking
+        # WORDS has the plain types: texts, numbers, paths, None
         has_class = any(isinstance(member, type) and member not in WORDS for member in members)
         if has_class and not is_optional:
             return ()
         kinds = [_kinds(member) for member in members]
-        # () of a single member leaves the whole union open
+        # one member that cannot be checked, (), makes the whole union uncheckable
         return tuple(kind for of_member in kinds for kind in of_member) if all(kinds) else ()
     kind = _kind(annotation)
     return (kind,) if kind else ()
 
 
 def _kind(annotation: Any) -> ArgumentKind | None:
-    """What values an annotation takes, or None where this cannot be told from the annotation alone:
-    nothing is checked then."""
+    """The kind of values that an annotation other than a union accepts; None if values cannot be
+    checked against it."""
     origin = typing.get_origin(annotation)
     if origin is not None:
         return _kind_of_many(origin, typing.get_args(annotation))
@@ -270,8 +278,8 @@ def _kind(annotation: Any) -> ArgumentKind | None:
 
 
 def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
-    """The kind of values of an annotation with parts, such as list[str] or Callable[…]: `origin` is
-    list or Callable, `members` the parts. None where looking cannot tell it."""
+    """The kind of values of a generic annotation such as list[str] or Callable[…]. `origin` is list
+    or Callable, `members` are the parts in brackets. None if values cannot be checked."""
     if origin is collections.abc.Callable:
         return ArgumentKind("a function", callable)
     if origin in MAPPINGS:
@@ -286,18 +294,19 @@ def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
 
 
 def _kind_of_class(annotation: type) -> ArgumentKind:
-    """The kind of arguments that an annotation by one class names: which values fit, and what they
-    are converted to where functions expect another class than callers may give, as Path for str."""
+    """The kind of values that an annotation by a single class accepts. Where callers may pass
+    another class, such as str for Path, the kind also converts the value."""
     name = WORDS.get(annotation, f"a {annotation.__name__}")
     classes = OTHER_CLASSES.get(annotation, (annotation,))
 
     def is_number(value: Any) -> bool:
-        """Whether a value is a number of the class: True, which Python counts as 1, is none."""
+        """Whether a value is a number of the class. True is not, although it is an int in
+        Python."""
         is_huge = isinstance(value, int) and abs(value) >= HUGE  # no float could hold it
         return isinstance(value, classes) and not isinstance(value, bool) and not is_huge
 
     if annotation is bool:
-        # by the name of the type: numpy, whose flags are as good, is not imported here
+        # by the type's name, which accepts numpy's flags without importing numpy
         return ArgumentKind(name, lambda value: type(value).__name__ in FLAGS)
     if annotation in (int, float):
         return ArgumentKind(name, is_number, annotation)
@@ -307,12 +316,12 @@ def _kind_of_class(annotation: type) -> ArgumentKind:
 
 
 def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
-    """The kind of lists of texts or numbers; None where `member`, the annotation of an element, is
-    of another kind.
+    """The kind of lists whose elements are texts or numbers; None if `member`, the annotation of
+    an element, is something else.
 
-    Tuples, arrays of one axis and the like are as good as lists. A text is none, although it can be
-    gone through; a generator is none, since it can be gone through only once; and a set is none
-    where the annotation names a sequence, whose order counts (`in_order`).
+    Tuples, arrays of one axis and the like are accepted as lists. A text is refused, although it
+    can be iterated. So is a generator, since it can be iterated only once, and so is a set if the
+    order of the elements counts (`in_order`).
     """
     members = typing.get_args(member) if typing.get_origin(member) in UNIONS else (member,)
     if not all(isinstance(each, type) and each in ELEMENTS for each in members):
@@ -322,12 +331,12 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
     names = " or ".join(ELEMENTS[each] for each in members)
 
     def is_member(value: Any) -> bool:
-        """Whether a value may stand in the list, by one of the kinds of its members."""
+        """Whether a value may be an element of the list."""
         return any(kind.fits(value) for kind in kinds)
 
     def fits(value: Any) -> bool:
-        """Whether a value is such a list, or as good as one: of a length, of one axis, in order if
-        that counts, and of the right members alone."""
+        """Whether a value is accepted as such a list: it has a length, one axis, an order if that
+        counts, and only elements that fit."""
         if isinstance(value, str | bytes | dict | type):
             return False
         is_sized = isinstance(value, collections.abc.Sized)
@@ -341,8 +350,8 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
 
 
 def _plain_list(value: Any) -> Any:
-    """The value as it is, but a list in place of what functions cannot use as one: of an array
-    (`if values:` raises) and of keys of a dictionary (`values[0]` raises)."""
+    """Convert a value that functions cannot use as a list to one: an array, since `if values:`
+    raises for it, and the keys of a dictionary, since `values[0]` does. Others are unchanged."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return value if hasattr(value, "__getitem__") else list(value)

@@ -1,12 +1,12 @@
-"""Compiles functions with numba on first use and keeps their machine code on disk; they run without
-the interpreter's lock.
+"""Compiles functions with numba on first use and keeps their machine code on disk. Compiled
+functions run without the interpreter's lock.
 
-What is kept is kept for these very sources. numba itself looks at the file of a function, not at
-those of the functions it calls, and would keep using the old ones; so each module's code lies in a
-folder named after all sources it is made of.
+Kept machine code is used for unchanged sources only. numba itself checks the file of a function,
+but not those of the functions that it calls, and would go on using old code of these. So the code
+of a module is kept in a folder whose name is a digest of all sources that it depends on.
 
-Nothing is compiled, and numba not even loaded, before a compiled function is called: that takes a
-third of a second, which a small test saves.
+numba is loaded at the first call of a compiled function. Loading takes a third of a second, which
+evaluations of small tests thereby save.
 """
 
 import hashlib
@@ -26,23 +26,23 @@ from threadpoolctl import threadpool_limits
 
 from hbench.core.paths import cache_home
 
-# held while numba is loaded, and while its one setting CACHE_DIR is changed for a function
+# held while numba is loaded, and while its global setting CACHE_DIR is changed for a function
 LOADING = RLock()
-# numpy works through this many values while numba loads; 2,000 items have as many pairs
+# numpy processes this many values in the time that numba takes to load; 2,000 items have as many
+# pairs
 MIN_COMPILED = 1 << 22
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-Scalar = Any  # a number in compiled code, of the type that numba finds
+Scalar = Any  # a number in compiled code, whose type numba infers
 
 
 class Compiled:
-    """A function that is compiled when it, or a compiled function that calls it, is first
-    called.
+    """A function that is compiled at its first call, by Python or by another compiled function.
 
-    `called_from_python`: False for what only compiled functions call (`compiled_part`).
+    `called_from_python`: False for a function that only compiled functions call (`compiled_part`).
     """
 
     def __init__(self, function: Callable[..., Any], *, called_from_python: bool = True) -> None:
-        """Keep the function. Nothing is compiled here, but at the first call, since loading numba
+        """Keep the function. It is compiled at its first call rather than here, since loading numba
         takes long."""
         self.function = function
         self.called_from_python = called_from_python
@@ -51,30 +51,32 @@ class Compiled:
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the compiled function."""
-        if not self.called_from_python:  # by a test: it was compiled without a way in from Python
+        # such a function cannot be called from Python once it is compiled; a test may do so
+        if not self.called_from_python:
             return self.function(*arguments)
         return self.dispatcher(*arguments)
 
     @property
     def _numba_type_(self) -> Any:
-        """The type of the compiled function, which numba asks for where another function that it
-        compiles calls this one by its global name."""
+        """The numba type of the compiled function. numba reads it when it compiles a function that
+        calls this one."""
         return self.dispatcher._numba_type_
 
     @property
     def dispatcher(self) -> Any:
-        """What numba makes of the function: it compiles for each types of arguments once. It is
-        made at the first use, by one thread."""
+        """numba's dispatcher, which compiles the function once for each combination of argument
+        types. It is made at the first use, by one thread."""
         if self._dispatcher is None:
-            with LOADING:  # another thread may have made it meanwhile
+            with LOADING:  # another thread may have made it while this one waited for the lock
                 self._dispatcher = self._dispatcher or self._make()
         return self._dispatcher
 
     def _make(self) -> Any:
-        """Hand the function to numba, with a folder of its own for the machine code.
+        """Make numba's dispatcher of the function, with the folder in which its machine code is
+        kept.
 
-        numba has one setting of that folder for all functions and reads it here, so it is changed
-        for this function and set back.
+        numba has one global setting for that folder and reads it while the dispatcher is made. So
+        the setting is changed for that time and restored afterwards.
         """
         numba: Any = importlib.import_module("numba")
         jit = numba.njit(
@@ -97,31 +99,31 @@ class Compiled:
 
 @cache
 def kernel_folder() -> Path | None:
-    """Return the folder of numba's cache: NUMBA_CACHE_DIR, else one in the user's cache; None if
-    others may write to it.
+    """Return the folder of numba's cache: NUMBA_CACHE_DIR, else a folder in the user's cache. None
+    if other users may write to that folder: numba unpickles its cache, so they could make it run
+    their code.
 
-    Never in the package: what is left there when it is uninstalled would shadow the next
-    installation. Numba unpickles its cache, so a folder that somebody else may write to, such as
-    the system's temporary one, could make it run their code.
+    numba's default is a folder inside the package. It is not used, since files that stay there
+    after hbench is uninstalled would shadow the next installation.
     """
     with LOADING:
         named = importlib.import_module("numba").config.CACHE_DIR
     folder = Path(named) if named else cache_home() / "kernels"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        # who may write to the parent could put another folder in its place, but under a sticky bit
+        # whoever may write to the parent could replace the folder, unless a sticky bit forbids it
         if os.access(folder, os.W_OK) and is_own(folder) and is_own(folder.parent, sticky=True):
             return folder
     return None
 
 
 def is_own(folder: Path, *, sticky: bool = False) -> bool:
-    """Whether a folder is this user's, or the system's, and nobody else may write to it; true where
-    there are no owners.
+    """Whether a folder belongs to this user or the system, and no other user may write to it. True
+    on systems without owners of files.
 
-    A group of the user's own name is the user alone. `sticky`: it is no matter that others may
-    write to the folder where its sticky bit keeps them from touching what is not theirs, as in
-    /tmp.
+    A group named like the user is taken to have the user as its only member. `sticky`: accept a
+    folder that others may write to if its sticky bit keeps them from replacing files that they do
+    not own, as in /tmp.
     """
     if not hasattr(os, "geteuid"):
         return True
@@ -129,7 +131,7 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
     import pwd
 
     status = folder.stat()
-    writers = stat.S_IWOTH  # the bits of those who must not be allowed to write: all others
+    writers = stat.S_IWOTH  # the permission bits that must not be set
     with suppress(KeyError):
         if grp.getgrgid(status.st_gid).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
             writers |= stat.S_IWGRP
@@ -139,10 +141,10 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
 
 @cache
 def sources_digest(module: str) -> str:
-    """The sha256 of numba's version and of the sources of a module, of the modules of its package
-    that it imports from, of those that these import from, and so on.
+    """The sha256, as hex digits, of numba's version and the sources of a module and of all modules
+    of its package that it imports, directly or through others.
 
-    They are found in the texts, as `from hbench.x import y`, where y may be a module, too.
+    Imports are found in the source text: `from hbench.x import y`, where y may be a module, too.
     """
     imported = re.compile(
         rf"^from ({module.partition('.')[0]}(?:\.\w+)*) import ([^(\n]+|\([^)]*\))", re.MULTILINE
@@ -150,7 +152,7 @@ def sources_digest(module: str) -> str:
     sources: dict[str, str] = {}
     waiting = [module]
 
-    # what is not loaded cannot be called: only modules that Python has imported are followed
+    # follow only modules that Python has imported: the code of others cannot be called
     while waiting:
         name = waiting.pop()
         if name not in sources:
@@ -165,23 +167,26 @@ def sources_digest(module: str) -> str:
 
 
 def compiled(function: FunctionT) -> FunctionT:
-    """The function compiled, with every float operation as it is written: an order of sums that is
-    left to the compiler depends on whether the code was just made or was kept on disk."""
+    """Decorate a function to be compiled at its first call.
+
+    Float operations keep the order in which they are written (no "fast math"). An order that the
+    compiler chooses may differ between code that was just compiled and code from the disk.
+    """
     return cast("FunctionT", Compiled(function))
 
 
 def compiled_part(function: FunctionT) -> FunctionT:
-    """Compile a function that only compiled functions call: it gets no wrapper for arguments from
-    Python, which takes a third of the time to compile. Called from Python, as in a test, it runs as
-    Python."""
+    """Decorate a function that only compiled functions call. It is compiled without the wrapper for
+    calls from Python, which saves a third of the compile time. Called from Python, as by a test, it
+    runs uncompiled."""
     return cast("FunctionT", Compiled(function, called_from_python=False))
 
 
 def compiling_pays(values: int) -> bool:
     """Whether compiled code is faster than numpy for this many values, loading numba included.
 
-    It depends on the data alone, not on whether numba is loaded already: the two differ in the last
-    bits, and repeated runs must not.
+    The answer depends on the number of values alone, not on whether numba is loaded already: numpy
+    and compiled code differ in the last bits, and repeated runs must not.
     """
     return values > MIN_COMPILED
 
@@ -195,7 +200,7 @@ def is_cached(function: Callable[..., Any]) -> bool:
 
 
 def announcement() -> str:
-    """Return the line that is shown before the ranking kernel is compiled."""
+    """Return the line that users see before the ranking kernel is compiled."""
     if kernel_folder():
         return "compiling the ranking kernel, this once"
     return (
@@ -206,13 +211,14 @@ def announcement() -> str:
 
 
 def available_threads() -> int:
-    """The processors this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Keep BLAS to one thread, in the whole process, while blocks are ranked: hbench's own threads
-    multiply a block each, and more threads than cores would slow all of them down.
+    """Return a context manager that limits BLAS to one thread in the whole process. It is used
+    while blocks are ranked: each of hbench's own threads multiplies a block, and more threads than
+    cores would slow all of them down.
     """
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
     return limits

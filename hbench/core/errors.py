@@ -1,5 +1,5 @@
-"""Defines the one exception family: every refusal says what is wrong, what was expected, what was
-found, what to do next.
+"""Defines the exceptions of hbench. Every message says what is wrong, what was expected, what was
+found, and what to do next.
 
 >>> raise UnknownName("metric", "MAP@R", ["mAP@R", "AP"])
 Traceback (most recent call last):
@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from itertools import islice
 
 SHOWN_CHOICES = 30
-# What steers a terminal or turns the order of its letters: control characters, marks of direction,
-# half pairs.
+# characters that control a terminal or change the order of its letters: control characters, marks
+# of direction, lone surrogates
 STEERING = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -28,8 +28,8 @@ SHOWN_OF_PART = 10_000  # letters of a part of a message
 
 
 def visible(text: str) -> str:
-    """A text from outside as it may be shown: what would steer a terminal is written out; lines and
-    tabs stay.
+    """Make a text from outside safe to print: characters that control a terminal are escaped; line
+    breaks and tabs stay.
 
     >>> visible("a\\x1b]0;owned\\x07")
     'a\\\\x1b]0;owned\\\\x07'
@@ -38,8 +38,8 @@ def visible(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """A text of a length that can be read: the middle of every very long word is left out, such as
-    of a name of 100,000 letters, and then the middle of the text, if it is still very long.
+    """Shorten a text to a readable length: the middle of each very long word is left out, and then
+    the middle of the text if it is still very long.
 
     >>> len(readable("a b " + 100_000 * "x"))
     205
@@ -50,7 +50,7 @@ def readable(text: str) -> str:
 
 
 class HBenchError(Exception):
-    """Base of everything hbench refuses; `exit_code` is what the command line ends with.
+    """Base class of hbench's errors. `exit_code`: the exit status of the command line.
 
     Args:
         problem: what was read and what is wrong with it.
@@ -69,9 +69,8 @@ class HBenchError(Exception):
         found: str | None = None,
         fix: str | None = None,
     ) -> None:
-        """Keep the parts, and make the message of them: the problem, and below it a line for each
-        part that is given; without what could steer the terminal. `expected`, `found`: what should
-        be there, and what is; `fix`: what to do next."""
+        """Keep the parts and compose the message: the problem, and below it a line for each other
+        part that is given. Characters that control a terminal are escaped."""
         self.problem = problem
         self.expected = expected
         self.found = found
@@ -88,16 +87,16 @@ class UsageError(HBenchError):
 
 
 class UnknownName(UsageError):
-    """A name that no metric, level, dataset, loss, recipe … has; the closest known ones are
-    suggested.
+    """A name that no metric, level, dataset, loss, recipe … has. The message suggests the closest
+    known names.
 
     Args:
-        kind: what it should name, such as "metric".
-        name: as it was given.
+        kind: what the name should be of, such as "metric".
+        name: the unknown name.
         choices: the known names.
-        meant: what was meant, where that is known; suggested instead of the closest.
-        searched: the folder that was looked in.
-        otherwise: what to do next where no known name is close.
+        meant: the suggestion, where the caller knows what was meant; replaces the closest names.
+        searched: the folder that was searched.
+        otherwise: what to do next if no known name is close.
     """
 
     def __init__(
@@ -110,11 +109,10 @@ class UnknownName(UsageError):
         searched: object = None,
         otherwise: str | None = None,
     ) -> None:
-        """Make the sentences of the refusal; of many known names the first SHOWN_CHOICES are
-        listed. What was `meant`, where a caller knows it, goes before names that are near."""
+        """Compose the message. At most SHOWN_CHOICES of the known names are listed."""
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
-        # a name with a comma in it would read as two
+        # a name with a comma is quoted: it would read as two names
         listed = [repr(each) if "," in each else each for each in known[:SHOWN_CHOICES]]
         shown = ", ".join(listed) + (" …" if len(known) > SHOWN_CHOICES else "")
         super().__init__(
@@ -156,7 +154,7 @@ class IntegrityError(HBenchError):
 
 
 class SourceError(HBenchError):
-    """A server that did not give what was asked for."""
+    """A server that did not return what was requested."""
 
     exit_code = 6
 
@@ -170,9 +168,9 @@ class ComparisonError(HBenchError):
 
 
 def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names nearest to `name`, ignoring case, best first, `most` at most; empty when none
-    is near (.65 of difflib's measure of likeness)."""
-    # backwards, so that the first of several names that differ in case alone is kept
+    """Return up to `most` known names that are similar to `name`, ignoring case, the most similar
+    first. Similar means a ratio of at least .65 by difflib."""
+    # in reverse, so that of several names that differ only in case the first is kept
     by_fold = {candidate.casefold(): candidate for candidate in reversed([*known])}
     return [
         by_fold[fold]
@@ -181,18 +179,18 @@ def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def examples(values: Iterable[object], most: int = 5) -> str:
-    """The first `most` values as text, long ones cut, with an ellipsis when there are more.
+    """List the first `most` values as text, with an ellipsis if there are more. Long ones are cut.
 
     >>> examples(range(8), most=3)
     '0, 1, 2, …'
     """
-    # one more than is shown tells whether there are more; the values may be without end
+    # one value more than is shown tells whether there are more; `values` may be infinite
     listed = [shorten(str(value)) for value in islice(values, most + 1)]
     return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")
 
 
 def shorten(text: str, most: int = 80) -> str:
-    """A text that fits a line: the middle of a very long one is left out.
+    """Shorten a text to `most` characters by leaving out its middle.
 
     >>> shorten("a" * 50 + "b" * 50, most=10)
     'aaaaa…bbbbb'
@@ -201,8 +199,8 @@ def shorten(text: str, most: int = 80) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text without line breaks, so that it stays in its comment, heading or cell, and without
-    what steers a terminal.
+    """Remove line breaks from a text, so that it stays within its comment, heading or cell, and
+    escape characters that control a terminal.
 
     >>> one_line("mine\\n\\\\input{x}")
     'mine \\\\input{x}'

@@ -1,4 +1,4 @@
-"""Names the packages to install when a module is missing that only some verbs need.
+"""Says which package to install when an optional module is missing, one that only some verbs need.
 
 >>> print(missing(ModuleNotFoundError("No module named 'distributed'", name="distributed")))
 distributed is not installed
@@ -15,7 +15,7 @@ MODULES = {
     "detection": ("torchmetrics", "pycocotools", "defusedxml"),
     "cluster": ("dask", "distributed"),
 }
-PACKAGES = {  # of modules that are named otherwise
+PACKAGES = {  # {module: package}, where their names differ
     "sklearn": "scikit-learn",
     "pytorch_metric_learning": "pytorch-metric-learning",
     "open_clip": "open_clip_torch",
@@ -26,11 +26,11 @@ PACKAGES = {  # of modules that are named otherwise
 
 
 def missing(error: ModuleNotFoundError) -> UsageError | None:
-    """The refusal for a module of an extra; None for any other module, whose absence is a defect to
-    be seen.
+    """Return the error to raise for a missing module of one of hbench's extras. None for any other
+    module, whose absence is a bug, so that the original error should be seen.
 
-    It names the package itself: hbench is not on the package index, so `pip install hbench[…]`
-    would fetch another's.
+    The advice names the package itself rather than `hbench[…]`: hbench is not on the package index,
+    and somebody else's package of that name would be installed.
     """
     module = (error.name or "").split(".")[0]
     extra = next((extra for extra, modules in MODULES.items() if module in modules), None)

@@ -37,11 +37,11 @@ LOW_SPACE = 1 << 16
 def full_disk_told(
     path: Path, *, missing: Callable[[], int | None] = lambda: None
 ) -> Iterator[None]:
-    """Turn what libraries raise where the disk of `path` is full into a DataError; `missing`: the
-    bytes still to be written, if known.
+    """Raise DataError in place of the errors that libraries raise when the disk of `path` is full.
+    `missing` returns the number of bytes still to be written, or None where it is unknown.
 
-    The system says so by a number; numpy raises an OSError without it, torch a RuntimeError, so
-    that only the space left tells.
+    The operating system reports a full disk by an error number. numpy raises an OSError without
+    that number and torch a RuntimeError, so for these the free space decides.
     """
     try:
         yield
@@ -59,8 +59,8 @@ def full_disk_told(
 
 
 def free_bytes(path: Path) -> int:
-    """The bytes free on the disk where `path` is or will be: that of its nearest existing
-    folder."""
+    """The number of free bytes on the disk on which `path` is or will be. `path` need not exist:
+    its nearest existing parent folder is looked at."""
     path = Path(path).absolute()
     return shutil.disk_usage(
         next(folder for folder in (path, *path.parents) if folder.exists())
@@ -69,11 +69,11 @@ def free_bytes(path: Path) -> int:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that replaces it when the block ends well and vanishes when it
-    does not.
+    """Yield a temporary path beside `path`. It replaces `path` when the block ends without an
+    error, and is deleted otherwise.
 
-    A link stays a link, and the file it leads to is replaced; a pipe or a device is written to as
-    it is.
+    Of a symbolic link the target is replaced, and the link stays. A pipe or a device cannot be
+    replaced: `path` itself is yielded, to be written to directly.
     """
     path = Path(path)
     _refuse_folder(path)
@@ -87,7 +87,7 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         with full_disk_told(path):
             yield temporary
-            # on the disk before it has the name: else a crash could leave the name of an empty file
+            # flush to the disk before renaming: after a crash the file could be empty otherwise
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(path)
@@ -96,8 +96,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def lock_of(path: Path) -> BaseFileLock:
-    """The lock of a file or folder, by its resolved path; it lies in the cache, so that nothing is
-    left beside the file.
+    """Return the lock of a file or folder, which is identified by its resolved path. The lock file
+    is kept in the cache folder, so that nothing is left beside `path`.
     """
     from filelock import FileLock
 
@@ -109,11 +109,10 @@ def lock_of(path: Path) -> BaseFileLock:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from writing the same file until the block ends; says so where it has to
-    wait for one.
+    """Keep other processes from writing the file at `path` until the block ends. A warning is
+    logged when another process holds the lock, before waiting for it.
 
-    Where the cache cannot be written there is no lock: a file that can be written is written all
-    the same.
+    Without a writable cache folder there is no lock: this must not keep a file from being written.
     """
     from filelock import Timeout
 
@@ -139,10 +138,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise UsageError, before work starts, where no file can be written: at a folder, or in a
-    folder that is closed.
+    """Raise UsageError, before work starts, if no file can be written at `path`: because it is a
+    folder, or because its folder is not writable.
 
-    Nothing is left behind, not even the folders that the file is yet to get.
+    Nothing is left behind: missing parent folders are not created yet.
     """
     path = Path(path)
     _refuse_folder(path)
@@ -150,7 +149,7 @@ def refuse_unwritable(path: Path) -> None:
         return
     existing = next(folder for folder in path.resolve().parents if folder.exists())
     try:
-        # a trial says more than permissions do: of a full or read-only disk, too
+        # write a file as a trial: permissions alone do not show a full or read-only disk
         tempfile.TemporaryFile(dir=existing).close()
     except OSError as error:
         raise UsageError(
@@ -159,38 +158,38 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def _refuse_folder(path: Path) -> None:
-    """Raise UsageError for a folder where a file is to be written."""
+    """Raise UsageError if `path`, where a file is to be written, is a folder."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder", expected="the name of a file to write")
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a path leads to a pipe or a device, such as /dev/stdout, which no file replaces."""
+    """Whether `path` is a pipe or a device, such as /dev/stdout, which a file must not replace."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-HEADER = "header"  # the name, among the arrays of an .npz, of what describes them
-# what reading an .npz raises where bytes of it are wrong
+HEADER = "header"  # the name of the array in an .npz that describes the others
+# the errors that reading a damaged .npz raises
 DAMAGED = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, TypeError)
 
 
 def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a .npz of the arrays, none of objects, with the header as one array more: the bytes of
-    its JSON."""
+    """Write arrays, none of objects, to an .npz file. The `header` becomes one more array: the
+    bytes of its JSON."""
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **{HEADER: text}, **arrays)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays that `write` put into a .npz; SubmissionError for a file that is
-    missing, damaged or of another kind.
+    """Return the header and the arrays of an .npz file that `write` made. Raises SubmissionError if
+    the file is missing, damaged or of another kind.
     """
     try:
         arrays = read_arrays(path)
         return dict(parse_json(arrays.pop(HEADER).tobytes())), arrays
     except DAMAGED as error:
-        # without a header it is sound, but none of hbench's
+        # a KeyError means that the header is missing: a sound .npz that hbench did not write
         reason = "another .npz" if isinstance(error, KeyError) else first_line(error)
         raise SubmissionError(
             f"{path} cannot be read", expected="arrays that hbench kept", found=reason

@@ -1,5 +1,5 @@
-"""Finds the data and cache folders: HBENCH_DATA and HBENCH_CACHE, else inside HBENCH_HOME, else
-where the system keeps such files (XDG)."""
+"""Finds the folders for data and cache: HBENCH_DATA and HBENCH_CACHE, else folders inside
+HBENCH_HOME, else the system's standard places (XDG)."""
 
 import os
 from pathlib import Path
@@ -13,21 +13,19 @@ def data_home() -> Path:
 
 
 def cache_home() -> Path:
-    """The folder of everything that can be made again: HTTP answers, derived files, compiled
-    kernels.
-    """
+    """The folder of files that can be made again: HTTP responses, derived files, kernels."""
     return _folder("HBENCH_CACHE", "cache", platformdirs.user_cache_path("hbench"))
 
 
 def consent_home() -> Path:
-    """The folder that remembers which programs of somebody's own may run; nothing can make it
-    again."""
+    """The folder that records which of a user's own programs are allowed to run. It is no cache:
+    the user's consent cannot be made again."""
     return _folder("", "trusted", platformdirs.user_config_path("hbench") / "trusted")
 
 
 def _folder(variable: str, name: str, default: Path) -> Path:
-    """The folder that an environment variable of its own names, or that is called so below
-    HBENCH_HOME, or else the default."""
+    """The folder that the environment `variable` names ("": none), else the folder `name` in
+    HBENCH_HOME, else `default`."""
     if variable and os.environ.get(variable):
         return Path(os.environ[variable])
     if os.environ.get("HBENCH_HOME"):

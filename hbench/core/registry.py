@@ -1,5 +1,5 @@
-"""Maps names to the functions or classes of one kind; other packages add theirs through entry
-points.
+"""Registers functions or classes of one kind, such as metrics, by name. Other packages add theirs
+through entry points.
 
 >>> shapes = Registry("shape")
 >>> @shapes.register("disc")
@@ -20,11 +20,12 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names of one kind; an unknown one raises UnknownName with suggestions.
+    """A mapping from names to entries of one kind. An unknown name raises UnknownName, with
+    suggestions.
 
-    `group` is the entry-point group that outside packages add to ("hbench.metrics"); it is read on
-    the first miss or listing. An entry that fails to load or is not a `type` is left out, with a
-    PluginWarning.
+    Other packages add entries through the entry-point group `group`, such as "hbench.metrics". The
+    group is read when a name is not found, or when all names are listed. An entry that fails to
+    load, or that is not of the class `type`, is left out with a PluginWarning.
     """
 
     def __init__(
@@ -33,8 +34,13 @@ class Registry(Generic[T]):
         group: str | None = None,
         type: type = Callable,  # type: ignore[assignment]
     ) -> None:
-        """`kind`: what messages call the entries, such as "metric"; `group`: the entry-point group
-        of other packages, None for none; `type`: what an entry from there must be."""
+        """Make an empty registry.
+
+        Args:
+            kind: what messages call an entry, such as "metric".
+            group: the entry-point group of other packages; None: they cannot add entries.
+            type: the class that an entry of another package must be an instance of.
+        """
         self.kind = kind
         self.group = group
         self.type = type
@@ -42,7 +48,8 @@ class Registry(Generic[T]):
         self._plugins_loaded = group is None
 
     def register(self, name: str) -> Callable[[T], T]:
-        """A decorator that adds an entry under this name; ValueError for a name that is taken."""
+        """Return a decorator that adds an entry under this name. Raises ValueError if the name is
+        taken."""
 
         def add(entry: T) -> T:
             """Add the entry, and return it unchanged."""
@@ -54,9 +61,9 @@ class Registry(Generic[T]):
         return add
 
     def __getitem__(self, name: str) -> T:
-        """The entry of this name. Other packages are asked only where it is not known already:
-        loading them takes long. Raises UnknownName."""
-        if not isinstance(name, str):  # as a list, which cannot be looked up
+        """Return the entry of this name. Raises UnknownName. Other packages are loaded only if the
+        name is not known yet, since loading them takes long."""
+        if not isinstance(name, str):  # such as a list, which is no key of a dictionary
             raise UnknownName(self.kind, repr(name), sorted(self._entries))
         if name not in self._entries:
             self._load_plugins()
@@ -68,36 +75,39 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is an entry of this name, also in other packages."""
+        """Whether there is an entry of this name, here or in another package."""
         self._load_plugins()
         return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        """The names of all entries, also those of other packages, in order of the alphabet."""
+        """Iterate over the names of all entries, also of other packages, in alphabetical order."""
         self._load_plugins()
         return iter(sorted(self._entries))
 
     def package_of(self, name: str) -> str | None:
-        """The package that adds the entry of this name by an entry point; None where none does."""
+        """The name of the package that adds this entry by an entry point; None for an entry of
+        hbench."""
         points = entry_points(group=self.group, name=name) if self.group else ()
         return next((point.dist.name for point in points if point.dist), None)
 
     def _load_plugins(self) -> None:
-        """Take what other packages register, once, and warn of what cannot be taken."""
+        """Add the entries of other packages, at the first call only. Warn of entries that cannot
+        be used."""
         if self._plugins_loaded or self.group is None:
             return
 
-        self._plugins_loaded = True  # before: a plug-in that looks up a name must not begin anew
+        # set before loading: a plug-in that looks up a name must not start the loading again
+        self._plugins_loaded = True
         for point in entry_points(group=self.group):
             try:
                 entry: Any = point.load()
             except KeyboardInterrupt:
                 raise
-            # somebody else's module raises whatever it likes: SystemExit, a Rust panic
+            # another package's module may raise anything, even SystemExit or a Rust panic
             except BaseException as error:
                 why = f"{type(error).__name__}: {error}"
             else:
-                if point.name in self._entries:  # registered by its module as it was imported
+                if point.name in self._entries:  # its module registered the entry on import
                     continue
                 if isinstance(entry, self.type):
                     self._entries[point.name] = cast("T", entry)
@@ -110,4 +120,4 @@ class Registry(Generic[T]):
 
 
 class PluginWarning(UserWarning):
-    """Says that what another package adds cannot be used."""
+    """Warns that an entry of another package cannot be used."""

@@ -1,5 +1,5 @@
-"""Checks TOML texts against frozen pydantic models; a misfit is refused with the key's place and a
-suggestion.
+"""Checks TOML texts against frozen pydantic models. An error names the key with the problem and
+suggests a known key for an unknown one.
 
 >>> class Point(BaseModel):
 ...     model_config = STRICT
@@ -26,7 +26,7 @@ from hbench.core.errors import ConfigError, closest
 from hbench.core.text import list_meant_by
 from hbench.core.untrusted import parse_toml
 
-# converts nothing; made when used
+# no value is converted to another type; the validator is built at its first use
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 SHOWN_PROBLEMS = 5
 REWORDED = {
@@ -41,8 +41,8 @@ REWORDED = {
 
 
 class Strict(BaseModel):
-    """A frozen record without unknown keys; values may be converted, which STRICT does not
-    allow."""
+    """A frozen record that refuses unknown keys. Unlike under STRICT, values may be converted to
+    the type of their field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -58,18 +58,18 @@ def parse(
     parse_float: Callable[[str], Decimal] = Decimal,
     refuse: Callable[[Mapping[str, Any]], None] = lambda _values: None,
 ) -> Model:
-    """The instance that a TOML text describes.
+    """Make the instance of a record that a TOML text describes.
 
     Raises ConfigError that names `source` and the first problems, each with the path of its key.
 
     Args:
-        model: the record that the text is checked against.
+        model: the class of the record.
         text: the TOML.
-        source: what messages call it, such as its file.
-        parse_float: makes a number of the digits of one with a point. Default: a Decimal, which is
-            written again as it was read.
-        refuse: raises for values, as they stand in the text, that need a message of their own,
-            before the model is asked.
+        source: what messages call the text, such as the name of its file.
+        parse_float: converts the text of a number with a decimal point. Default: Decimal, which
+            is printed exactly as it was written.
+        refuse: called with the values before they are checked against the model; raises for values
+            that need a special message.
     """
     try:
         values = parse_toml(text, parse_float=parse_float)
@@ -80,14 +80,16 @@ def parse(
 
 
 def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Model:
-    """The instance of a record that plain values, dictionaries and lists, describe. Raises
-    ConfigError that names `source` and the first problems, each with the path of its key, and the
-    keys that may be meant by unknown ones."""
+    """Make the instance of a record from `values`, which may hold dictionaries and lists.
+
+    Raises ConfigError that names `source` and the first problems, each with the path of its key,
+    and suggests known keys for unknown ones.
+    """
     try:
         return model.model_validate(_lists_as_tuples(values))
     except ValidationError as error:
         details = error.errors(include_url=False)
-    # raised out here, so that Python shows no error of pydantic above this one
+    # outside of the except clause, so that a traceback does not show pydantic's error as well
     shown = [_problem(values, detail) for detail in details[:SHOWN_PROBLEMS]]
     more = [f"and {len(details) - SHOWN_PROBLEMS} more"] if len(details) > SHOWN_PROBLEMS else []
     fixes = dict.fromkeys(
@@ -101,15 +103,15 @@ def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Mode
 
 
 def _lists_as_tuples(value: Any) -> Any:
-    """A value with tuples for lists, which TOML and JSON have, but no frozen record."""
+    """Convert all lists in a value to tuples: TOML and JSON have lists, frozen records tuples."""
     if isinstance(value, Mapping):
         return {key: _lists_as_tuples(item) for key, item in value.items()}
     return tuple(map(_lists_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
-    """One error of pydantic (`detail`) in a sentence: the place in the file whose content is
-    `values`, what is wrong, and what stands there."""
+    """Describe one error of pydantic (`detail`) in a sentence: the path of the key, what is wrong,
+    and what was found. `values`: the content of the file."""
     path = detail["loc"]
     kind = detail["type"]
     if kind == "extra_forbidden":
@@ -120,7 +122,7 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         said = REWORDED.get(
             kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
         )
-        # a table or list would fill the message
+        # the value is shown unless it is a table or list, which would be too long
         scalar = isinstance(detail["input"], str | int | float | Decimal)
         if kind == "tuple_type" and scalar:
             said += f", such as {list_meant_by(str(detail['input']))}"
@@ -130,12 +132,13 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
-    """The path of a key in the file's `values` in words: optimizer.lr, or, in an element of a list
-    of tables, row 2 ('b'), year: by its number from 1 and its first value, most often a name.
+    """Write the path of a key in the file's `values` for people: "optimizer.lr". An element of a
+    list is named by its number, counted from 1, and its first value, which is a name most often:
+    "row 2 ('b'), year".
     """
     parts: list[str] = []
     for step in path:
-        # a number follows the name of its list: "row 2 ('Smith 2020')"
+        # an integer step is an index into the list whose name is the last of the `parts`
         values = _value_at(values, step)
         if isinstance(step, int):
             parts[-1] += f" {step + 1}"
@@ -144,14 +147,14 @@ def _place(values: Any, path: Sequence[int | str]) -> str:
                 parts[-1] += f" ({first!r})"
             parts[-1] += ", "
         else:
-            # dots join keys, which a number of an element interrupts
+            # keys are joined by dots, except after the number of an element
             parts.append(f".{step}" if parts and not parts[-1].endswith(", ") else step)
 
     return "".join(parts).removesuffix(", ")
 
 
 def _value_at(values: Any, step: int | str) -> Any:
-    """What a table has under a key, or a list at a place; None where there is nothing."""
+    """Return the value of a key in a table, or at an index in a list; None if there is none."""
     if isinstance(values, dict):
         return values.get(step)
     if isinstance(values, list) and isinstance(step, int) and step < len(values):
@@ -160,15 +163,14 @@ def _value_at(values: Any, step: int | str) -> Any:
 
 
 def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
-    """The keys that may be meant by an unknown one, of the record in which it stands, in a
-    sentence; None for any other error (`detail`, as pydantic gives it), and where no key is
-    near."""
+    """Suggest known keys for an unknown one: those of the record in which it was found. None if
+    `detail`, pydantic's error, is another one, or if no known key is similar."""
     if detail["type"] != "extra_forbidden":
         return None
     *steps, unknown = detail["loc"]
     fields = _fields(model)
     for step in steps:
-        # a number in a list, or a name in a dictionary, leads to no other record
+        # an index in a list or a key of a dictionary stays within the same record
         inner = _model_in(fields[str(step)]) if step in fields else None
         fields = _fields(inner) if inner else fields
     known = closest(str(unknown), fields)
@@ -176,12 +178,13 @@ def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    """The annotations of a record's fields, by the keys that a file has for them."""
+    """The annotations of a record's fields: {key in the file: annotation}."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model an annotation holds: Row of tuple[Row, ...], dict[str, Row], Row | None."""
+    """Find the model within an annotation: Row in tuple[Row, ...], dict[str, Row] or Row | None.
+    None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

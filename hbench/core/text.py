@@ -1,5 +1,5 @@
-"""Writes numbers and errors as people read them: percent, intervals, the first line of an error,
-the first misfit of a record.
+"""Formats numbers and errors for people: percent, intervals, the first line of an error, the first
+problem of a record.
 
 >>> (
 ...     percent(0.53124),
@@ -26,34 +26,35 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def percent(value: float | None, digits: int = 2, factor: int = 100) -> str:
-    """A fraction in percent, as published tables print it; an en dash for none, also NaN.
+    """Format a fraction in percent, as published tables print it; None and NaN become an en dash.
 
-    `factor`: 1 for what is no fraction, such as a rank.
+    `factor`: 1 for values that are no fractions, such as ranks.
     """
     return NONE if value is None or math.isnan(value) else f"{factor * value:.{digits}f}"
 
 
 def percent_range(low: float | None, high: float | None, factor: int = 100) -> str:
-    """The ends of an interval, given as fractions, in percent; an en dash for none. `factor`: 1 for
-    what is no fraction."""
+    """Format the ends of an interval of fractions in percent; an en dash where `low` is None.
+    `factor`: 1 for values that are no fractions, such as ranks."""
     return (
         NONE if low is None else f"{percent(low, factor=factor)} … {percent(high, factor=factor)}"
     )
 
 
 def points(value: float, digits: int = 2, factor: int = 100) -> str:
-    """A difference of fractions in points of percent, with its sign; an en dash for NaN."""
+    """Format a difference of fractions in percentage points, with its sign; an en dash for NaN.
+    `factor`: 1 for values that are no fractions, such as ranks."""
     return NONE if math.isnan(value) else f"{factor * value:+.{digits}f}"
 
 
 def points_range(low: float, high: float, factor: int = 100) -> str:
-    """The ends of an interval of a difference of fractions, in points of percent with their signs;
-    `factor`: 1 for what is no fraction."""
+    """Format the ends of the interval of a difference of fractions in percentage points, with
+    signs. `factor`: 1 for values that are no fractions, such as ranks."""
     return f"{points(low, factor=factor)} … {points(high, factor=factor)}"
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error of a library says, or its name where it says nothing.
+    """Return the first line of an error's message, or the name of its type if it has no message.
 
     >>> first_line(ValueError("no header\\n  in x")), first_line(EOFError())
     ('no header', 'EOFError')
@@ -62,13 +63,14 @@ def first_line(error: Exception) -> str:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first misfit that pydantic found in a record: the path of its key, and what is wrong."""
+    """Return the first problem that pydantic found in a record: the path of its key, and what is
+    wrong."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A header and rows as CSV; None is an empty cell."""
+    """Return a header and rows as CSV text; None becomes an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -77,6 +79,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def list_meant_by(text: str) -> str:
-    """How the list is written that was meant by a text: [0.5, 1] by 0.5,1, and [0.5] by 0.5."""
+    """Return the list in TOML that a user most likely meant by a text: "[0.5, 1]" for "0.5,1", and
+    "[0.5]" for "0.5". Parts that are no numbers are quoted."""
     parts = [part.strip() for part in text.split(",")]
     return f"[{', '.join(part if NUMBER.fullmatch(part) else json.dumps(part) for part in parts)}]"

@@ -1,9 +1,9 @@
-"""Reads bytes from outside: the one door through which files and answers of servers come in.
+"""Reads untrusted bytes: all files of users and responses of servers are parsed here.
 
-Whatever others wrote may be damaged, or made to harm. These functions bound what it may cost and
-refuse the rest with a ValueError (an OSError for pictures), which every caller turns into its own
-message; nothing here is ever unpickled. SECURITY.md lists the bounds; tests/core/test_untrusted.py
-forbids the bare calls (`json.loads`, `np.load`, `Image.open` …) elsewhere.
+They may be damaged, or made to do harm. These functions limit the memory and time that parsing
+takes, and raise ValueError (OSError for pictures) for everything beyond; each caller makes its own
+message of it. Nothing is ever unpickled. SECURITY.md lists the limits; tests/core/test_untrusted.py
+forbids the plain calls (`json.loads`, `np.load`, `Image.open` …) elsewhere.
 
 >>> parse_json("[" * 100_000)
 Traceback (most recent call last):
@@ -26,19 +26,19 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:  # each is loaded by the functions that need it: most commands need none
+if TYPE_CHECKING:  # at run time imported by the functions that need them: most commands need none
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-MAX_DEPTH = 100  # of brackets in brackets
-MAX_TEXT_BYTES = 64 << 20  # of what people write by hand
-MAX_LIST_BYTES = 1 << 30  # of a list with a line or record per item
+MAX_DEPTH = 100  # levels of nested brackets
+MAX_TEXT_BYTES = 64 << 20  # of files that people write by hand
+MAX_LIST_BYTES = 1 << 30  # of lists with a line or record per item
 MAX_ANNOTATION_BYTES = 8 << 30  # of the annotations of a published dataset
-MAX_UNPACKING = 20  # times the size of a file that its content may have
-ALWAYS_UNPACKED = 256 << 20  # bytes that the content of any file may have, however small
+MAX_UNPACKING = 20  # largest ratio of unpacked bytes to the size of a file …
+ALWAYS_UNPACKED = 256 << 20  # … beyond this many unpacked bytes, which any file may have
 MAX_MEMBERS = 10_000  # of a zip archive
 ZIP_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 # bits of a zip member's flags: encrypted, patched, encrypted strongly
@@ -46,8 +46,8 @@ ENCRYPTED_OR_PATCHED = 0x1 | 0x20 | 0x40
 PICTURE_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "JPEG2000")
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} deep"
 
-TO_SQUARE = bytes.maketrans(b"{}", b"[]")  # both kinds of brackets nest alike
-NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))  # letters that neither nest nor quote
+TO_SQUARE = bytes.maketrans(b"{}", b"[]")  # for the depth both kinds of brackets count alike
+NO_MARKS = bytes(set(range(256)) - set(b'[]{}"'))  # all bytes but brackets and quotes
 PART_OF_KEY = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 # a key or a table's heading of more than MAX_DEPTH parts
 DOTTED_KEY = re.compile(
@@ -57,12 +57,12 @@ SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
-    """The UTF-8 text of a file, without its byte order mark; ValueError for other bytes or more
-    than `most`.
+    """Read the UTF-8 text of a file, without its byte order mark. Raises ValueError for other
+    encodings and for more than `most` bytes.
     """
     content = bytearray()
     with path.open("rb") as file:
-        # piece by piece: a pipe has no size, and read(most) would take it at once
+        # in pieces, since a pipe has no size and read(most) would allocate all of it at once
         while part := file.read(1 << 20):
             content += part
             if len(content) > most:
@@ -71,16 +71,17 @@ def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; ValueError for a broken one, one nested more than MAX_DEPTH deep,
-    and one with half a surrogate pair, which is no letter."""
+    """Parse a JSON text. Raises ValueError if it is broken, nested more than MAX_DEPTH deep, or
+    has a lone surrogate, which is no character."""
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     try:
-        # Python refuses only near its own limit, which those who walk the value meet earlier
+        # Python refuses only texts near its own recursion limit, which code that walks the value
+        # recursively would exceed first: hence `_is_deep`
         value = json.loads(text)
         if _is_deep(text):
             raise ValueError(TOO_DEEP)
-        if SURROGATE.search(text):  # half a pair can be neither written nor printed
+        if SURROGATE.search(text):  # encoding raises for a lone surrogate, but not for a pair
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
@@ -88,35 +89,35 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def read_json(path: Path, *, most: int = MAX_TEXT_BYTES) -> Any:
-    """The value in a JSON file; ValueError as `read_text` and `parse_json` raise it."""
+    """Parse a JSON file. Raises ValueError as `read_text` and `parse_json` do."""
     return parse_json(read_text(path, most=most))
 
 
 def _is_deep(text: str) -> bool:
-    """Whether a sound JSON text is nested more than MAX_DEPTH deep, by passes of bytes.replace: a
+    """Whether a valid JSON text is nested more than MAX_DEPTH deep. Repeated bytes.replace takes a
     tenth of the parser's time.
     """
-    # What is left are brackets and the quotes around texts. An escaped quote is none of these, but
-    # one behind an escaped backslash is: so pairs of backslashes go first.
+    # Keep only brackets and the quotes around strings. Escaped quotes are removed. A quote after an
+    # escaped backslash is not escaped, so pairs of backslashes are removed first.
     marks = (
         text.encode(errors="replace")
         .replace(b"\\\\", b"")
         .replace(b'\\"', b"")
         .translate(TO_SQUARE, NO_MARKS)
     )
-    # then texts with the brackets inside them; most hold none, and are gone at once
+    # remove strings with the brackets in them; most have none, and the faster replace removes them
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
-    # every pass takes the innermost level off: what is left is deeper
+    # every pass removes the innermost level; marks that are left over are nested deeper
     for _ in range(MAX_DEPTH):
         marks = marks.replace(b"[]", b"")
     return bool(marks)
 
 
 def parse_toml(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
-    """The tables of a TOML text; tomllib.TOMLDecodeError, a ValueError, for broken or deep ones.
+    """Parse a TOML text. Raises tomllib.TOMLDecodeError, a ValueError, if it is broken or deep.
 
-    A dotted key is a table in a table for each of its dots, and each is a dictionary: 100 kB of
-    dots would take gigabytes.
+    Each dot in a dotted key makes a nested dictionary, so that 100 kB of dots would take gigabytes:
+    such keys are refused before parsing.
     """
     if dotted := DOTTED_KEY.search(text):
         line = text.count("\n", 0, dotted.start()) + 1
@@ -127,22 +128,23 @@ def parse_toml(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[
         raise tomllib.TOMLDecodeError(TOO_DEEP) from None
     except tomllib.TOMLDecodeError:
         raise
-    except ValueError as error:  # a date of a thirteenth month, a number of 5,000 digits
+    except ValueError as error:  # such as a date in month 13, or a number of 5,000 digits
         raise tomllib.TOMLDecodeError(str(error)) from None
 
 
 def _refused_yaml(problem: str, event: Any) -> Exception:
-    """The error of PyYAML for a document that is not read, at the place of an event."""
+    """Make a PyYAML error with the place of an event, for a document that is refused."""
     import yaml
 
     return yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def parse_yaml(text: str, loader: Any) -> Any:
-    """The value of a YAML text by a safe loader; yaml.YAMLError for broken, deep or aliased ones.
+    """Parse a YAML text with a safe loader. Raises yaml.YAMLError if it is broken, deep, or has
+    aliases.
 
-    The events come first, since libyaml builds nested nodes on the processor's stack and dies of
-    many.
+    The depth is checked on the events first: libyaml builds nested nodes recursively on the C
+    stack, and would crash on a deep document.
     """
     import yaml
 
@@ -158,18 +160,17 @@ def parse_yaml(text: str, loader: Any) -> Any:
             if depth > MAX_DEPTH:
                 raise _refused_yaml(TOO_DEEP, event)
         return yaml.load(text, Loader=loader)
-    except (ValueError, TypeError, OverflowError) as error:  # dates and numbers that are none
+    except (ValueError, TypeError, OverflowError) as error:  # invalid dates and numbers
         raise yaml.YAMLError(str(error)) from None
 
 
 def parse_xml(text: str) -> Any:
-    """The root element of an XML text; ValueError for broken or deep ones, and for those that
-    define entities.
-    """
+    """Parse an XML text, and return its root element. Raises ValueError if it is broken, deep, or
+    defines entities."""
     from defusedxml import ElementTree
 
     depth = 0
-    root = None  # the element that ends last
+    root = None  # the last element that ended, which is the root after the loop
     try:
         for event, element in ElementTree.iterparse(io.StringIO(text), events=("start", "end")):
             depth += 1 if event == "start" else -1
@@ -182,9 +183,8 @@ def parse_xml(text: str) -> Any:
 
 
 def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
-    """Raise ValueError where `unpacked` bytes come out of `size` bytes, beyond what this module
-    allows.
-    """
+    """Raise ValueError if a file of `size` bytes unpacks to more than this module allows.
+    `unpacked`: the bytes so far. `what`: the subject of the message."""
     allowed = max(MAX_UNPACKING * size, ALWAYS_UNPACKED)
     if unpacked > allowed:
         raise ValueError(
@@ -194,7 +194,8 @@ def refuse_bomb(size: int, unpacked: int, what: str = "it") -> None:
 
 
 def read_gzip(path: Path) -> bytes:
-    """Read a gzip file to the checksum at its end; ValueError for a damaged one, and for a bomb."""
+    """Unpack a gzip file, whose checksum is verified. Raises ValueError if it is damaged or unpacks
+    to too much."""
     size = path.stat().st_size
     content = bytearray()
     try:
@@ -209,8 +210,8 @@ def read_gzip(path: Path) -> bytes:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip archive whose members are few, unencrypted and not too large; ValueError for others,
-    and for damage that is met while its members are read."""
+    """Open a zip archive whose members are not too many, not too large and unencrypted. Raises
+    ValueError for others, and for damage that is found while the caller reads members."""
     try:
         with zipfile.ZipFile(path) as archive:
             infos = archive.infolist()
@@ -225,14 +226,14 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
                     )
             refuse_bomb(path.stat().st_size, sum(info.file_size for info in infos))
             yield archive
-    # zipfile raises the last two for damaged headers: of unknown versions, and of cut-off fields
+    # zipfile raises the last two for damaged headers: unknown versions and truncated fields
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError) as error:
         raise ValueError(f"it is not a sound zip archive: {error}") from None
 
 
 class NpyHeader(NamedTuple):
-    """What the head of a .npy says of its array; `fortran`: whether its numbers lie column by
-    column."""
+    """The description of an array in the header of an .npy file. `fortran`: whether the values are
+    stored column by column."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -240,7 +241,7 @@ class NpyHeader(NamedTuple):
 
 
 def npy_header(file: IO[bytes]) -> NpyHeader:
-    """The head of the .npy that a stream begins with; ValueError where it makes no sense."""
+    """Read the header of an .npy file from a stream. Raises ValueError if it is invalid."""
     import numpy as np
 
     readers = {
@@ -253,17 +254,17 @@ def npy_header(file: IO[bytes]) -> NpyHeader:
     try:
         shape, fortran, dtype = readers[version](file)
     except Exception as error:
-        # numpy's parser is Python's: SyntaxError, TokenError, RecursionError, MemoryError …
+        # numpy parses it as Python: SyntaxError, TokenError, RecursionError, MemoryError …
         raise ValueError(f"its header cannot be read: {type(error).__name__}") from None
-    # the header is a Python literal: True would be taken for a length of 1
+    # the header is a Python literal, in which True would pass as a length of 1
     if any(isinstance(width, bool) or width < 0 for width in shape):
         raise ValueError(f"shape {shape}")
     return NpyHeader(shape, fortran, dtype)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz, by name, none of objects; ValueError, KeyError or OSError for a
-    damaged one.
+    """Read all arrays of an .npz file, by name. Raises ValueError, KeyError or OSError if it is
+    damaged or has an array of objects.
     """
     arrays = {}
     with open_zip(path) as archive:
@@ -274,15 +275,15 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """The array of a .npy, not of objects; ValueError for a damaged one."""
+    """Read the array of an .npy file. Raises ValueError if it is damaged or of objects."""
     return _array_in(lambda: path.open("rb"), path.stat().st_size)
 
 
 def _array_in(opened: Callable[[], IO[bytes]], size: int) -> NDArray[Any]:
-    """The array of a .npy of `size` bytes, which `opened` opens from its beginning.
+    """Read the array of an .npy file of `size` bytes. `opened` opens the file at its beginning.
 
-    Its header is compared with the size before an array is made: numpy would first take the memory
-    of whatever shape the header claims.
+    The shape in the header is compared with the size before the array is read: numpy would first
+    allocate whatever shape the header claims.
     """
     import numpy as np
 
@@ -290,15 +291,15 @@ def _array_in(opened: Callable[[], IO[bytes]], size: int) -> NDArray[Any]:
         head = npy_header(stream)
     if math.prod(head.shape) * head.dtype.itemsize > size:
         raise ValueError(f"{size:,} bytes are too few for {head.dtype} of shape {head.shape}")
-    with opened() as stream:  # from the beginning: a zip archive compares no checksum after a seek
+    with opened() as stream:  # opened again, since zipfile verifies no checksum after a seek
         return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
 
 def load_tensors(path: Path, *, mapped: bool = False) -> Any:
-    """Load a torch file of plain tensors and containers, onto the processor. Raises
-    pickle.UnpicklingError for objects that would have to run code, ValueError for a damaged file.
+    """Load a torch file of plain tensors and containers into CPU memory. Raises
+    pickle.UnpicklingError for objects that would run code, ValueError if the file is damaged.
 
-    `mapped`: tensors stay in the file until they are used, where its format allows it.
+    `mapped`: map the file into memory where its format allows it, instead of reading it whole.
     """
     from pickle import UnpicklingError
 
@@ -306,28 +307,27 @@ def load_tensors(path: Path, *, mapped: bool = False) -> Any:
 
     in_zip = zipfile.is_zipfile(path)
     if in_zip:
-        with open_zip(path):  # refuses a bomb before torch, which looks for none, opens the file
+        with open_zip(path):  # refuses files that unpack to too much, which torch does not check
             pass
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped and in_zip)
     except (UnpicklingError, OSError):
         raise
-    # torch raises whatever its parser meets: KeyError, AttributeError, RuntimeError …
+    # torch's parser may raise anything: KeyError, AttributeError, RuntimeError …
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
 def arrow_batches(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordBatch]:
-    """The batches of an Arrow IPC file or stream, mapped, each validated in full; all fields, or
-    those chosen.
+    """Yield the batches of an Arrow IPC file or stream, mapped into memory and validated. `fields`:
+    the numbers of the columns to read; none: all of them.
 
-    Validation looks at all offsets and lengths, so that no value can lie outside of its buffer; it
-    costs one pass over the offsets, none over the numbers. A choice of fields makes Arrow copy
-    them.
+    Validation checks all offsets and lengths, so that no value is outside of its buffer. It costs a
+    pass over the offsets, but none over the numbers. With `fields` Arrow copies the columns.
     """
     import pyarrow as pa
 
-    # its buffers live as long as an array does that lies in them
+    # the mapped buffers stay alive as long as any array that refers to them
     with pa.memory_map(str(path)) as source:
         reader = _arrow_reader(source, fields)
         batches = reader
@@ -340,7 +340,7 @@ def arrow_batches(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordB
 
 
 def arrow_schema(path: Path) -> pa.Schema:
-    """The schema of an Arrow IPC file or stream."""
+    """Read the schema of an Arrow IPC file or stream."""
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as source:
@@ -348,8 +348,8 @@ def arrow_schema(path: Path) -> pa.Schema:
 
 
 def _arrow_reader(source: pa.MemoryMappedFile, fields: Sequence[int]) -> Any:
-    """A reader, of the fields with these numbers alone, of an IPC file, which begins with its magic
-    bytes, or else of a stream."""
+    """Make a reader of an Arrow IPC file, which is recognised by its magic bytes, or else of a
+    stream. `fields`: the numbers of the columns to read; none: all of them."""
     import pyarrow as pa
 
     options = pa.ipc.IpcReadOptions(included_fields=list(fields))
@@ -366,11 +366,11 @@ def _arrow_reader(source: pa.MemoryMappedFile, fields: Sequence[int]) -> Any:
 def open_parquet(
     path: Path, *, dictionaries: Sequence[str] = (), mapped: bool = False
 ) -> Iterator[pq.ParquetFile]:
-    """A parquet file; its batches come from `parquet_batches`, or all at once from `parquet_table`.
-    ValueError for one with two columns of a name, of which no reader could say which is meant.
+    """Open a parquet file; `parquet_batches` reads its batches, `parquet_table` all at once. Raises
+    ValueError if two columns have the same name, since it is unclear which one is meant.
 
-    `dictionaries`: columns of repeated texts, each text of which is kept once. `mapped`: the file
-    is mapped into memory rather than read.
+    `dictionaries`: columns with repeated texts, of which each text is kept once. `mapped`: map the
+    file into memory instead of reading it.
     """
     import pyarrow.parquet as pq
 
@@ -387,8 +387,8 @@ def open_parquet(
 def parquet_batches(
     file: pq.ParquetFile, *, rows: int, columns: Sequence[str] | None = None, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The validated batches of up to `rows` rows of a parquet file of `size` bytes, with these
-    columns (None: all); ValueError once they are larger than it may unpack to.
+    """Yield validated batches of up to `rows` rows of a parquet file. `size`: the bytes of the
+    file. `columns`: those to read; None: all. Raises ValueError once it has unpacked to too much.
     """
     total = 0
     chosen = None if columns is None else list(columns)
@@ -402,9 +402,9 @@ def parquet_batches(
 def parquet_table(
     path: Path, *, columns: Sequence[str] | None = None, dictionaries: Sequence[str] = ()
 ) -> pa.Table:
-    """A parquet file as one table, with these columns (None: all), of which the `dictionaries` are
-    kept as numbers into their distinct values; ValueError (ArrowInvalid) or OSError for a damaged
-    file."""
+    """Read a parquet file as one table. `columns`: those to read; None: all. `dictionaries`: those
+    to keep as indices into their distinct values. Raises ValueError (ArrowInvalid) or OSError if
+    the file is damaged."""
     import pyarrow as pa
 
     with open_parquet(path, dictionaries=dictionaries) as file:
@@ -418,17 +418,17 @@ def parquet_table(
 
 
 def load_picture(source: Path | IO[bytes]) -> Image:
-    """The decoded picture in a file or stream; OSError for one that is damaged, a bomb, or of a
-    format that is not in PICTURE_FORMATS: Pillow would hand an EPS to Ghostscript, which is a
-    programming language."""
+    """Decode the picture in a file or stream. Raises OSError if it is damaged, decodes to too much,
+    or is of a format not in PICTURE_FORMATS. Pillow has more: it would run the PostScript program
+    in an EPS file with Ghostscript."""
     with _open_picture(source) as image:
         image.load()
         return image
 
 
 def check_picture(source: Path | IO[bytes]) -> None:
-    """Read all bytes of a picture, as coarsely as its format can be decoded, which for JPEG takes a
-    fraction of the time; OSError as `load_picture` raises it."""
+    """Read all bytes of a picture to find damage. It is decoded as coarsely as its format allows,
+    which for JPEG takes a fraction of the time. Raises OSError as `load_picture` does."""
     with _open_picture(source) as image:
         image.draft("L", (1, 1))
         image.load()
@@ -436,15 +436,15 @@ def check_picture(source: Path | IO[bytes]) -> None:
 
 @contextmanager
 def _open_picture(source: Path | IO[bytes]) -> Iterator[Image]:
-    """A picture whose header is read, and whose pixels are not decoded yet."""
+    """Open a picture: its header is read, its pixels are not decoded yet."""
     from PIL import Image
 
     try:
-        # the opener of JPEG also reads MPO, several in one
+        # "JPEG" also opens MPO, a file of several JPEG pictures
         with Image.open(source, formats=PICTURE_FORMATS) as image:
             yield image
     except OSError:
         raise
-    # Pillow's plugins raise whatever they meet in damaged bytes, and MemoryError
+    # Pillow's plug-ins may raise anything for damaged bytes, also MemoryError
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from None
