@@ -1,5 +1,4 @@
-"""What other tools call the metrics: each of their spellings is answered by the one that is used
-here.
+"""Suggests hbench's spelling of a metric for the names that other tools use.
 
 >>> meant_by("recall@1"), meant_by("top-5 accuracy/genus"), meant_by("map@10"), meant_by("happier")
 ("'R@1' (TR@1 is the share of all right items)", "'R@5/genus'", "'mAP@10'", None)
@@ -22,7 +21,8 @@ HITS = (
     "rank",
     "nn",
 )
-WITH_CUT = {  # without signs, in small letters: what has a k here
+# keys are lower-case letters only; {k} is replaced by the cut
+WITH_CUT = {
     **dict.fromkeys(("map", "meanaverageprecision", "averageprecision", "ap", "mapk"), "mAP@{k}"),
     **dict.fromkeys(("precision", "prec", "meanprecision", "p"), "P@{k}"),
     **dict.fromkeys(("ndcg", "normalizeddiscountedcumulativegain", "normalizeddcg"), "NDCG@{k}"),
@@ -52,21 +52,21 @@ ALL_RIGHT = " (TR@{k} is the share of all right items)"
 
 
 def meant_by(text: str) -> str | None:
-    """The spelling in hbench of a metric that other tools call `text`, quoted for an error's
-    suggestion; None for other texts.
+    """Return hbench's spelling of a metric that other tools call `text`, quoted for the suggestion
+    in an error message; None if the text is not known.
 
     >>> meant_by("ndcg_at_10")
     "'NDCG@10'"
     """
-    # the name, the mark / or #, and the level behind it: "top-5 accuracy", "/", "genus"
+    # split "top-5 accuracy/genus" into the name, the mark "/" or "#", and the level
     parts = re.fullmatch(r"([^/#]*)([/#]?)(.*)", text, re.DOTALL)
-    assert parts is not None  # it matches any text
+    assert parts is not None  # the pattern matches any text
     name, mark, level = parts.groups()
-    plain = re.sub(r"[\W_]", "", name.casefold())  # small letters and digits: "top5accuracy"
+    plain = re.sub(r"[\W_]", "", name.casefold())  # lower-case letters and digits: "top5accuracy"
     spelled = WITHOUT_CUT.get(plain)
     k = "1"
 
-    # a number, or the letter k, within or behind the name is the cut: "map at 10", "recall@k"
+    # the cut is a number, or the letter k, within or after the name: "map at 10", "recall@k"
     if spelled is None and (
         found := re.fullmatch(r"(?P<base>\D+?)(?:at)?(?P<k>[1-9]\d*|k)(?P<rest>\D*)", plain)
     ):
@@ -76,10 +76,10 @@ def meant_by(text: str) -> str | None:
     if spelled is None:
         return None
 
-    # metrics that go by all levels have no spelling for one of them
+    # metrics of all levels take no level
     at_level = "" if spelled.startswith(OF_ALL_LEVELS) else mark + level
     meant = f"'{spelled.format(k=k)}{at_level}'"
-    # "recall" is R@k to metric learning, and another metric, TR@k, to information retrieval
+    # "recall" means R@k in metric learning, but TR@k in information retrieval
     if plain.startswith(("rec", "cmc")) and "reciprocal" not in plain:
         return meant + ALL_RIGHT.format(k=k)
     return meant

@@ -1,7 +1,7 @@
 """Computes kNN accuracy, and the NMI of a clustering, for the classes of one level.
 
-Both look at the classes of all items. A report has neither, since its metrics go by one query's
-list and the levels in it, which do not say of which class an item of another class is.
+Both need the classes of all items. Reports have neither: their metrics are computed from the levels
+in a query's list, which do not tell apart the classes of unrelated items.
 
 >>> scores = [[0.9, 0.8, 0.7, -np.inf], [0.1, 0.9, -np.inf, 0.2]]
 >>> knn_accuracy(scores, ["owl", "cat", "cat", "dog"], ["cat", "dog"], k=3).tolist()
@@ -21,7 +21,8 @@ from hbench.core.arguments import as_array, checked
 from hbench.core.errors import UsageError
 from hbench.metrics.functions import Values, real_scores
 
-NUMBERS = "iufb"  # kinds of numpy, as those of texts
+# kinds of numpy's types
+NUMBERS = "iufb"
 TEXTS = "US"
 
 
@@ -29,9 +30,9 @@ TEXTS = "US"
 def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k: int) -> Values:
     """kNN accuracy: 1 if the first k items vote for the query's class, else 0.
 
-    The class with the most items among the first k wins, among several of them the one whose first
-    item comes first. Among equal scores items of other classes come first, and of these those of
-    the class that it helps most. With k = 1 it is R@1.
+    The class with the most items among the first k wins. If several classes have as many, the one
+    whose first item comes first wins. Equal scores are ordered against the query's class: its items
+    come last, and the others in the order that helps another class most. With k = 1 this is R@1.
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out, such as the query itself.
@@ -67,7 +68,7 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
             found=f"{of_items.dtype} and {query_classes.dtype}",
         )
 
-    # classes of both sides by one numbering from 0
+    # number the classes of both sides together, from 0
     numbers = np.unique(np.concatenate([of_items, query_classes]), return_inverse=True)[1]
     item_numbers = numbers[: len(of_items)]
     query_numbers = numbers[len(of_items) :]
@@ -76,20 +77,21 @@ def knn_accuracy(scores: ArrayLike, classes: ArrayLike, of_queries: ArrayLike, k
         own = query_numbers[query]
         listed = np.flatnonzero(row > -np.inf)  # −inf leaves an item out
         classes_listed = item_numbers[listed]
-        if (classes_listed == own).any():  # else no vote could be right: NaN
+        if (classes_listed == own).any():  # otherwise the query's class could never win: NaN
             first = _classes_of_first(classes_listed, row[listed], own, k)
             votes = np.bincount(first)
-            # votes[first] (k,): of each item's class; argmax takes the first item of the most
+            # votes[first] (k,): the votes for the class of each item; argmax returns the first item
+            # among those with the most votes
             values[query] = first[np.argmax(votes[first])] == own
 
     return values
 
 
 def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
-    """The classes that a user gave, as an array (N,) of numbers or texts; `name` is the argument's,
-    for the error. Raises UsageError for anything else, and where one is missing (NaN, None)."""
+    """Convert classes that a user gave to an array (N,) of numbers or texts. `name`: the argument,
+    for messages. Raises UsageError for other types and for missing values (NaN, None)."""
     array = as_array(given, name)
-    if array.dtype == object:  # a column of texts in pandas; numpy finds the type of its elements
+    if array.dtype == object:  # such as a pandas column of texts: let numpy infer the type
         kinds = {type(each).__name__ for each in array.ravel().tolist()}
         array = np.array(array.tolist()) if len(kinds) == 1 else array
         found = ", ".join(sorted(kinds))
@@ -107,28 +109,29 @@ def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
 def _classes_of_first(
     classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int
 ) -> NDArray[np.int64]:
-    """The classes (k,) of the first k items of a list, whose equal scores are put in the order that
-    is worst for the class `own`, whatever their order is.
+    """Return the classes (k,) of the first k items of a list. Equal scores are put in the order
+    that is worst for the class `own`, whatever the order of the input.
 
     `classes`, `scores` (n,): of the items.
     """
-    # lexsort takes its last key first: by score, and items of the own class behind equal ones
+    # lexsort sorts by its last key first: by falling score, then items of other classes first
     order = np.lexsort((classes == own, -scores))
     ranked = classes[order]
     falling = scores[order]
-    # more items share the k-th score than there are places left: which classes get them? Those
-    # that make a vote against the own class most likely to win
+    # If more items share the k-th score than fit into the first k, choose those that make another
+    # class most likely to win.
     if k < len(ranked) and falling[k - 1] == falling[k]:
         above = ranked[falling > falling[k]]
         tied = ranked[falling == falling[k]]
-        # (C,): the votes that each class can have at most
+        # (C,): the most votes that each class can get
         votes, more = (np.bincount(part, minlength=ranked.max() + 1) for part in (above, tied))
         votes += np.minimum(more, k - len(above))
-        # (C,): the place of each class's first item, which decides among equal votes; assigned
-        # backwards, so that the first one stays
+        # (C,): the position of each class's first item, which decides among equal votes. Assigned
+        # in reverse, so that the first item of a class overwrites its later ones
         earliest = np.full(len(votes), k)
         earliest[above[::-1]] = np.arange(len(above))[::-1]
-        # the own class last, the class that has most votes first, the items of each side by side
+        # sort the tied items: the own class last, the class with the most votes first, and the
+        # items of a class together
         ranked[falling == falling[k]] = tied[
             np.lexsort((tied, earliest[tied], -votes[tied], tied == own))
         ]
@@ -144,10 +147,10 @@ def nmi(
     classes C (Manning et al. 2008).
 
     Args:
-        vectors: (N, D), clustered as they are: scale them to length 1 for cosine.
+        vectors: (N, D). They are not normalised: scale them to length 1 for cosine.
         classes: (N,), numbers or names, at any one level.
-        clusters: how many; NMI grows with their number, so compare only equal ones. Default: as
-            many as there are classes.
+        clusters: the number of clusters. NMI grows with it, so compare only equal numbers. Default:
+            the number of classes.
         seed: of k-means, which takes minutes for ten thousand clusters. Default: 0.
 
     Returns:
@@ -156,7 +159,7 @@ def nmi(
     Raises:
         UsageError: arrays that do not fit together, or hold NaN.
     """
-    from sklearn.cluster import KMeans  # half a second, which nobody else waits for
+    from sklearn.cluster import KMeans  # imported here, since it takes half a second
     from sklearn.metrics import normalized_mutual_info_score
 
     rows = as_array(vectors, "vectors")

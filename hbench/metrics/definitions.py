@@ -23,16 +23,17 @@ from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.relevance import Relevance, level_weights
 
 NAN = float("nan")
-LETTERS = "[A-Za-z][A-Za-z0-9-]*"  # of a metric's name, before what tells it from others
+LETTERS = "[A-Za-z][A-Za-z0-9-]*"  # the begin of a metric's name, before marks such as @ and /
 
 
 class Definition(NamedTuple):
-    """A metric's function and the keyword arguments it takes: some of level, cut, relevance,
-    weights, norm.
+    """A registered metric.
 
-    `full`: it needs the whole ranking, whatever its cut. `lower_is_better`: it is a distance, 0 at
-    its best. `factor`: what people read is the value times this: 100 for a fraction, which is read
-    in percent, 1 for a rank or a number of items.
+    `function`: computes it from a level sequence. `takes`: the keyword arguments of the function,
+    some of level, cut, relevance, weights and norm. `full`: whether it needs the whole ranking.
+    `lower_is_better`: whether it is a distance, with 0 as its best value. `factor`: values are
+    shown times this number: 100 for fractions, which are shown in percent, 1 for ranks and numbers
+    of items.
     """
 
     function: Callable[..., float]
@@ -48,15 +49,18 @@ metrics: Registry[Definition] = Registry("metric", group="hbench.metrics", type=
 def metric(
     name: str, *takes: str, full: bool = False, lower_is_better: bool = False, factor: int = 100
 ) -> Callable[[Callable[..., float]], Callable[..., float]]:
-    """A decorator that registers a function of one query's level sequence as the metric `name`.
+    """Return a decorator that registers a function of one query's level sequence as the metric
+    `name`. Raises ValueError for a name that --metrics could not spell.
 
-    `takes`: the keyword arguments of the function, some of level, cut, relevance, weights and norm;
-    `full`: whether it needs the whole ranking, not only its first items; `factor`: by which values
-    are multiplied where they are shown, 100 for percent. A name ends in @, # or / where that tells
-    it from another metric of the same letters: "NDCG@" has a cut.
+    A name ends in @, # or / only where another metric has the same letters: "NDCG@" has a cut,
+    "NDCG" has none.
 
-    `lower_is_better`: of distances and ranks. Raises ValueError for a name that --metrics could not
-    spell.
+    Args:
+        name: of the metric, letters first, then digits and hyphens.
+        takes: the keyword arguments of the function: some of level, cut, relevance, weights, norm.
+        full: whether the metric needs the whole ranking, and not only its first items.
+        lower_is_better: whether it is a distance or a rank.
+        factor: values are shown times this number: 100 for percent.
     """
     if not re.fullmatch(rf"{LETTERS}(@R|[@#/])?", name):
         raise ValueError(f"{name!r} is no name of a metric: letters first, then digits and hyphens")
@@ -71,19 +75,18 @@ def metric(
 
 @metric("AP", "level", full=True)
 def ap(sequence: LevelSequence, *, level: int) -> float:
-    """AP^(l) = 1/|P_l| Σ_m m / r_m, P_l the items of level l or finer, r_m the rank of the m-th of
-    them: over the full list, without interpolation (HAPPIER, Eq. 1)."""
+    """AP^(l) = 1/|P_l| Σ_m m / r_m over the full list, without interpolation. P_l are the items of
+    level l or finer, r_m is the rank of the m-th of them (HAPPIER, Eq. 1)."""
     ranks = positives(sequence, level)
     return float((np.arange(1, len(ranks) + 1) / ranks).mean()) if len(ranks) else NAN
 
 
 @metric("AP#", "level", full=True)
 def ap_exclusive(sequence: LevelSequence, *, level: int) -> float:
-    """AP whose positives are the items of exactly this level, 1 … L; items of higher levels are
-    removed from the list first (HAPPIER's evaluator). A sequence has the ranks, from 1, and the
-    levels of all positives (P,)."""
+    """AP whose positives are the items of exactly this level, 1 … L. Items of higher levels are
+    removed from the list first (HAPPIER's evaluator)."""
     higher = sequence.levels > level  # (P,)
-    # without the higher ones before it an item moves up by as many ranks
+    # an item moves up by the number of removed items before it
     ranks = (sequence.ranks - np.cumsum(higher))[sequence.levels == level]
     return float((np.arange(1, len(ranks) + 1) / ranks).mean()) if len(ranks) else NAN
 
@@ -97,17 +100,18 @@ def h_ap(sequence: LevelSequence, *, relevance: Relevance) -> float:
 
 @metric("H-AP@R", "relevance", full=True)
 def h_ap_at_r(sequence: LevelSequence, *, relevance: Relevance) -> float:
-    """H-AP whose sum over ranks ends at rank R = |Ω+|, the number of positives, as that of mAP@R
-    does; the sum of relevances below it is still of all positives.
+    """H-AP whose numerator sums only over the positives at ranks up to R = |Ω+|, the number of
+    positives, as mAP@R does. The denominator is the relevance of all positives.
     """
     within = sequence.ranks <= len(sequence.ranks)
     return graded_ap(sequence, relevance(sequence.counts), first=int(within.sum()))
 
 
 def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None) -> float:
-    """H-AP for the relevances `rel` (L+1,) of the levels, from level 0; summed over the first
-    `first` positives (all by default), but divided by the relevance of all. A sequence has the
-    ranks, from 1, and the levels of the positives (P,), in the order of their ranks.
+    """H-AP for given relevances `rel` (L+1,) of the levels 0 … L.
+
+    `first`: sum over this number of positives only, the first in the ranking; None: all. The sum is
+    divided by the relevance of all positives in either case.
     """
     if not len(sequence.ranks):
         return NAN
@@ -119,14 +123,16 @@ def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | No
 def h_ranks(
     sequence: LevelSequence, rel: NDArray[np.float64], first: int | None = None
 ) -> NDArray[np.float64]:
-    """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of the first `first` positives (all
-    by default), (P,): like a rank among the positives, in which each counts by its relevance. `rel`
-    (L+1,): of each level, from 0; a sequence has the levels of the positives in ranked order.
+    """H-rank(k) = Σ_{j∈Ω+, rank(j)≤rank(k)} min(rel(k), rel(j)) of each positive k, (P,): a rank
+    among the positives in which each counts by its relevance.
+
+    `rel` (L+1,): the relevance of the levels 0 … L. `first`: return the values of this number of
+    positives only, the first in the ranking; None: all.
     """
     levels = sequence.levels[:first, None]  # (P, 1)
-    # (P, L+1), by positive k and level: how many of that level stand at k or before
+    # (P, L+1): for each positive k, the number of positives of each level up to and including k
     so_far = np.cumsum(np.arange(len(rel)) == levels, axis=0)
-    # each of them adds min(rel(k), relevance of that level)
+    # each of them adds min(rel(k), rel of its own level)
     ranks: NDArray[np.float64] = (so_far * np.minimum(rel[levels], rel)).sum(axis=1)
     return ranks
 
@@ -134,16 +140,15 @@ def h_ranks(
 def h_pr_curve(
     sequence: LevelSequence, rel: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """H-R@k and H-P@k at the rank k of every positive, two (P,), for the relevances `rel` (L+1,) of
-    the levels. A sequence has the ranks and levels of the positives (P,), and the counts (L+1,) of
-    all items by level, from 0.
+    """Return H-R@k and H-P@k at the rank k of every positive, two arrays (P,). `rel` (L+1,): the
+    relevance of the levels 0 … L.
 
-    They are the recall and precision of graded labels: H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the
+    They are recall and precision for graded labels: H-AP = Σ_k (H-R@k − H-R@(k−1))·H-P@k is the
     area under the curve (rank losses, Eq. 30–32). A positive of relevance 0 adds no recall, and so
-    no area; its H-P is 0 here. Two empty arrays where no positive has a relevance.
+    no area; its H-P is 0 here. Both arrays are empty if all positives have relevance 0.
     """
     gains = rel[sequence.levels]  # (P,): of each positive
-    total = (rel * sequence.counts)[1:].sum()  # [1:]: without distractors
+    total = (rel * sequence.counts)[1:].sum()  # [1:] leaves out level 0, the distractors
     if not total:
         return np.zeros(0), np.zeros(0)
     precision = np.divide(
@@ -155,13 +160,13 @@ def h_pr_curve(
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
     """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)) over the items at ranks j up to k, the
-    `cut`. Where the k-th item has no relevance, the limit for rel(k) → 0: the share of positives
-    (rank losses, Eq. 31). NaN for a query without positives."""
+    `cut` (rank losses, Eq. 31). If the k-th item has relevance 0 this is the limit for rel(k) → 0,
+    the share of positives among the first k. NaN for a query without positives."""
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
     rel = relevance(sequence.counts)[sequence.levels[first]]  # of the positives up to rank k
-    # the k-th item is a positive itself
+    # the item at rank k is itself a positive with a relevance
     if len(rel) and sequence.ranks[first][-1] == cut and rel[-1]:
         return float(np.minimum(rel, rel[-1]).sum() / (cut * rel[-1]))
     return len(rel) / cut
@@ -169,8 +174,8 @@ def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> floa
 
 @metric("H-R", "relevance", "cut")
 def h_r_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
-    """H-R@k = Σ_{j≤k} rel(j) / Σ_{j∈Ω+} rel(j): the share of the relevance of all positives that
-    lies in the first k items, k the `cut` (rank losses, Eq. 30). NaN where none has any."""
+    """H-R@k = Σ_{j≤k} rel(j) / Σ_{j∈Ω+} rel(j): the share of the positives' total relevance that is
+    found among the first k items, k the `cut` (rank losses, Eq. 30). NaN if the total is 0."""
     rel = relevance(sequence.counts)
     total = (rel * sequence.counts)[1:].sum()
     return float(rel[sequence.levels[sequence.ranks <= cut]].sum() / total) if total else NAN
@@ -178,8 +183,8 @@ def h_r_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> floa
 
 @metric("wAP", "weights", full=True)
 def w_ap(sequence: LevelSequence, *, weights: Sequence[float] | None) -> float:
-    """ΣwAP = Σ_l w_l·AP^(l), the weights renormalised over the levels that have positives (rank
-    losses, Property 1).
+    """ΣwAP = Σ_l w_l·AP^(l), with the weights renormalised over the levels that have positives
+    (rank losses, Property 1).
     """
     return weighted(
         [ap(sequence, level=level) for level in range(1, len(sequence.counts))], weights
@@ -187,8 +192,9 @@ def w_ap(sequence: LevelSequence, *, weights: Sequence[float] | None) -> float:
 
 
 def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
-    """Σ_l w_l·v_l of one value per level, coarse to fine. Values that are NaN, undefined, are left
-    out, and the other weights divided by their sum; NaN where none is left. `weights` None: equal.
+    """Weighted mean Σ_l w_l·v_l of one value per level, coarse to fine. Undefined values, NaN, are
+    left out, and the weights of the others renormalised; NaN if all are undefined. `weights` None:
+    equal weights.
     """
     of_level = level_weights(weights, len(values))
     terms = [(w, value) for w, value in zip(of_level, values, strict=True) if not np.isnan(value)]
@@ -199,14 +205,14 @@ def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
 @metric("ASI", full=True)
 def asi(sequence: LevelSequence) -> float:
     """ASI = 1/R Σ_{n≤R} 1/n Σ_{l≥1} min(#level l in the first n, #level l in the first n of the
-    ideal order), R = |Ω+| (rank losses, C-A1)."""
+    ideal order), R = |Ω+|: the mean overlap with the ideal order (rank losses, C-A1)."""
     return _set_intersection(sequence.ranks, sequence.levels, sequence.counts)
 
 
 @metric("ASI/", "level", full=True)
 def asi_binary(sequence: LevelSequence, *, level: int) -> float:
-    """ASI, the mean overlap with the ideal order, of the binary labels at level l: items of level l
-    or finer are the positives, everything else a distractor."""
+    """ASI, the mean overlap with the ideal order, for binary labels: items of level l or finer are
+    the positives, all others are distractors."""
     ranks = positives(sequence, level)
     total = positive_count(sequence, level)
     return _set_intersection(
@@ -217,10 +223,10 @@ def asi_binary(sequence: LevelSequence, *, level: int) -> float:
 def _set_intersection(
     ranks: NDArray[np.int64], levels: NDArray[np.uint8], counts: NDArray[np.int64]
 ) -> float:
-    """Mean over n = 1 … |Ω+| of the share of the first n results that the ideal list has among its
-    first n, level by level.
+    """Mean over n = 1 … |Ω+| of the overlap between the first n results and the first n of the
+    ideal order, as a fraction of n. Items of the same level are interchangeable.
 
-    `ranks`, `levels` (P,): of the positives; `counts` (L+1,): the items of each level.
+    `ranks`, `levels` (P,): of the positives. `counts` (L+1,): the number of items of each level.
     """
     total = int(counts[1:].sum())  # |Ω+|; level 0 are distractors
     if total == 0:
@@ -230,10 +236,10 @@ def _set_intersection(
     at_rank = np.zeros((total, depth))  # 1 where the item of this rank is of this level
     within = ranks <= total
     at_rank[ranks[within] - 1, levels[within] - 1] = 1
-    # the ideal list has the finest first: those of a level begin behind all higher ones, (L,).
-    # counts[:0:-1] runs from the finest down to level 1
+    # (L,): how many items are of a higher level than l, which come first in the ideal order.
+    # counts[:0:-1] runs from the finest level down to level 1
     higher = np.cumsum(counts[:0:-1])[::-1] - counts[1:]
-    # (total, L): how many items of each level are among its first n
+    # (total, L): how many items of each level are among the first n of the ideal order
     ideal = np.clip(n[:, None] - higher, 0, counts[1:])
     return float((np.minimum(at_rank.cumsum(axis=0), ideal).sum(axis=1) / n).mean())
 
@@ -241,21 +247,17 @@ def _set_intersection(
 @metric("NDCG", full=True)
 def ndcg(sequence: LevelSequence) -> float:
     """NDCG = DCG / ideal DCG, DCG = Σ_k (2^l − 1)/log2(1 + rank(k)) over all items k of the
-    gallery, l the item's level; the ideal order has the finest levels first."""
+    gallery, l the level of item k. The ideal order has the finest levels first."""
     return ndcg_at_k(sequence, cut=int(sequence.counts.sum()))
 
 
 @metric("NDCG@", "cut")
 def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
-    """NDCG@k = DCG / ideal DCG, DCG = Σ (2^l − 1)/log2(1 + rank) over the first k items, l an
-    item's level; the ideal order, finest levels first, is that of the whole gallery.
-
-    `sequence`: the ranks, from 1, and levels of the positives (P,), and how many items of the
-    gallery are of each level (L+1,), from 0.
-    """
-    gains = 2.0 ** np.arange(len(sequence.counts)) - 1
-    # the gains of the ideal order: each level's as often as it has items, the finest first;
-    # [:0:-1] runs from the last down to index 1, for level 0 gains nothing
+    """NDCG@k = DCG / ideal DCG, DCG = Σ (2^l − 1)/log2(1 + rank) over the first k items, l the
+    level of an item. The ideal order, finest levels first, is that of the whole gallery."""
+    gains = 2.0 ** np.arange(len(sequence.counts)) - 1  # (L+1,): 2^l − 1
+    # The gains in ideal order: the gain of each level, repeated for each of its items, finest
+    # first. [:0:-1] runs from level L down to level 1; level 0 gains nothing.
     ideal = np.repeat(gains[:0:-1], sequence.counts[:0:-1])[:cut]
     if not len(ideal):
         return NAN
@@ -267,8 +269,8 @@ def ndcg_at_k(sequence: LevelSequence, *, cut: int) -> float:
 
 @metric("R", "cut", "level")
 def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """R@k = 1 if a positive, an item of this level (1 … L) or finer, is among the first k, the
-    `cut`, else 0; a query without positives counts as 0 (RaMBO, Eq. 7–8).
+    """R@k = 1 if a positive, an item of this level (1 … L) or finer, is among the first k items, k
+    the `cut`, else 0. A query without positives counts as 0 (RaMBO, Eq. 7–8).
     """
     return float((positives(sequence, level) <= cut).any())
 
@@ -277,16 +279,16 @@ def r_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 def tr_at_k(
     sequence: LevelSequence, *, cut: int, level: int, norm: Callable[[int, int], int]
 ) -> float:
-    """TR@k = #positives among the first k, the `cut`, / |P_l|, the number of all items of level l
-    or finer (rank losses, Eq. 14). `norm` makes the divisor of k and that number; `norm=min` takes
-    the smaller one (Patel et al.)."""
+    """TR@k = #positives among the first k / |P_l|, k the `cut`, P_l the items of level l or finer
+    (rank losses, Eq. 14). `norm(k, |P_l|)` computes the divisor: |P_l| itself, or the smaller of
+    the two under `norm=min` (Patel et al.)."""
     total = positive_count(sequence, level)
     return float((positives(sequence, level) <= cut).sum() / norm(cut, total)) if total else NAN
 
 
 @metric("P", "cut", "level")
 def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
-    """P@k = #positives among the first k, the `cut`, / k, also where the list is shorter than k;
+    """P@k = #positives among the first k / k, k the `cut`, even where the list is shorter than k.
     NaN for a query without items of this level or finer."""
     return (
         float((positives(sequence, level) <= cut).sum() / cut)
@@ -298,8 +300,8 @@ def p_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 @metric("mMP", "cut", "level")
 def modified_mean_precision(sequence: LevelSequence, *, cut: int, level: int) -> float:
     """mMP@k = #positives among the first min(k, R) / min(k, R), R the number of positives, items of
-    level l or finer: small classes are not punished for what they cannot fill (Ypsilantis et al.
-    2023, UnED)."""
+    level l or finer. So a class of fewer than k items can still reach 1 (Ypsilantis et al. 2023,
+    UnED)."""
     first = min(cut, positive_count(sequence, level))
     return float((positives(sequence, level) <= first).sum() / first) if first else NAN
 
@@ -314,8 +316,8 @@ def r_precision(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("consistency", "level", full=True)
 def consistency(sequence: LevelSequence, *, level: int) -> float:
-    """|first R ∩ P_{l−1}| / R: the share of the first R results, as many as the query's class at
-    level l has items, that lie in the class above it; undefined at the coarsest level."""
+    """|first R ∩ P_{l−1}| / R, where R is the number of items in the query's class at level l: the
+    share of the first R results that are in the parent class. NaN at the coarsest level."""
     total = positive_count(sequence, level)
     if level == 1 or not total:
         return NAN
@@ -325,8 +327,8 @@ def consistency(sequence: LevelSequence, *, level: int) -> float:
 
 @metric("MRR", "level", full=True)
 def reciprocal_rank(sequence: LevelSequence, *, level: int) -> float:
-    """1/r_1, r_1 the rank of the first positive, an item of this level or finer, and 0 where a list
-    that is cut holds none; the mean over queries is MRR.
+    """1/r_1, r_1 the rank of the first positive, an item of this level or finer; 0 if a truncated
+    list has no positive. The mean over queries is MRR.
     """
     ranks = positives(sequence, level)
     if not positive_count(sequence, level):
@@ -353,8 +355,8 @@ def map_at_k(sequence: LevelSequence, *, cut: int, level: int) -> float:
 
 
 def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
-    """The sum of the precisions at those ranks (P,) of positives, ascending, that are at most
-    `cut`: at the m-th positive it is m / rank."""
+    """Sum the precision m / r_m over the positives at ranks r_m ≤ `cut`. `ranks` (P,): the ranks of
+    all positives, ascending."""
     first = ranks[ranks <= cut]
     return float((np.arange(1, len(first) + 1) / first).sum())
 
@@ -362,56 +364,58 @@ def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
 @metric("HD", "cut", lower_is_better=True)
 def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
     """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L: the mean height of the lowest common ancestor of
-    the query and the first k items, over the tree's height (Bertinetto et al. 2020, average
-    hierarchical distance of top-k). Items that are no positives have level 0 and add L/L."""
-    if not sequence.counts[-1]:  # no item of the query's own class: nothing could be at distance 0
+    the query and each of the first k items, divided by the height of the tree (Bertinetto et al.
+    2020, average hierarchical distance of top-k). Distractors have level 0 and add 1."""
+    # without an item of the query's fine class no ranking could reach distance 0: undefined
+    if not sequence.counts[-1]:
         return NAN
     depth = len(sequence.counts) - 1
     within = min(cut, int(sequence.counts.sum()))
-    # in int64: a sum of uint8 levels would be one of the platform's own width
+    # int64, since numpy's default for a sum of uint8 depends on the platform
     return float(1 - sequence.levels[sequence.ranks <= cut].sum(dtype=np.int64) / (depth * within))
 
 
 @metric("hops", "cut", lower_is_better=True, factor=1)
 def hops_at_k(sequence: LevelSequence, *, cut: int) -> float:
-    """hops@k = 2L · HD@k: the mean number of edges in the tree between the class of the query and
-    those of the first k items."""
+    """hops@k = 2L · HD@k: the mean number of edges in the tree between the query's class and the
+    classes of the first k items."""
     depth = len(sequence.counts) - 1
     return 2 * depth * hierarchical_distance_at_k(sequence, cut=cut)
 
 
 @metric("HD-mistake", lower_is_better=True)
 def distance_of_a_mistake(sequence: LevelSequence) -> float:
-    """(L − l_1)/L, l_1 the level of the first item, where that is of another fine class; NaN for a
-    query whose first item is right: it has no mistake (Bertinetto et al. 2020, average hierarchical
-    distance of a mistake)."""
+    """(L − l_1)/L, l_1 the level of the first item, for queries whose first item is of a wrong fine
+    class; NaN for all others (Bertinetto et al. 2020, average hierarchical distance of a
+    mistake)."""
     first = hierarchical_distance_at_k(sequence, cut=1)
     return first if first > 0 else NAN
 
 
 @metric("HD-first-mistake", full=True, lower_is_better=True)
 def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
-    """(L − l_n)/L of the first item, at whatever rank n, that is of another fine class; NaN where
-    all items are right.
+    """(L − l_n)/L, where n is the rank of the first item of a wrong fine class; NaN if no item is
+    wrong.
     """
     depth = len(sequence.counts) - 1
-    # no item of the own class, as for HD@k; or none of another class, so that nothing is wrong
+    # undefined without an item of the query's class, as HD@k is, or without an item of another one
     if not sequence.counts[-1] or not sequence.counts[:-1].sum():
         return NAN
     right = positives(sequence, depth)
-    # right items stand at ranks 1, 2, … until the first other one; it has the next rank, n
+    # count the right items before the first wrong one: they have the ranks 1, 2, …, n − 1
     n = int((right == np.arange(1, len(right) + 1)).sum()) + 1
-    # ranks are those of positives: where n is none of them, its item has level 0, the sum of none
+    # a sequence has the ranks of positives only: if n is not among them its item is a distractor,
+    # and the empty sum is its level, 0
     return float(1 - sequence.levels[sequence.ranks == n].sum() / depth)
 
 
 def positives(sequence: LevelSequence, level: int) -> NDArray[np.int64]:
-    """The ranks (P,), ascending from 1, of the items of this level, 1 … L, or a finer one; of a
-    ranking that was cut, those that are in it."""
+    """Return the ranks (P,), ascending from 1, of the items of this level, 1 … L, or a finer one. A
+    truncated ranking has the ranks of the listed items only."""
     return sequence.ranks[sequence.levels >= level]
 
 
 def positive_count(sequence: LevelSequence, level: int) -> int:
-    """How many items of the query's whole gallery are of this level, 1 … L, or a finer one, also
-    where the ranking was cut and holds fewer of them."""
+    """Count the items of this level, 1 … L, or a finer one in the query's whole gallery, even if a
+    truncated ranking lists fewer of them."""
     return int(sequence.counts[level:].sum())

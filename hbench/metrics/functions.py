@@ -1,5 +1,5 @@
-"""Metrics as functions of two arrays: the scores that rank the items for each query, and the level
-of each item for it.
+"""Metrics as functions of two arrays: the scores by which the items are ranked for each query, and
+the level of each item for each query.
 
     scores (Q, G)   higher is better; −inf leaves an item out of the list, such as the query itself
     levels (Q, G)   0 for an item unrelated to the query, up to L for one of its finest class
@@ -9,9 +9,9 @@ function returns float64 (Q,), a fraction in [0, 1] for each query, NaN where th
 undefined: for queries without a positive. The mean over the others, `np.nanmean`, is what reports
 show. Formulas are those of hbench.metrics.definitions; there is no other implementation.
 
-Options that all functions share: `ties`, what comes first among equal scores, "pessimistic" (the
-lower level, so that a constant score earns nothing) or "optimistic"; `depth`, the number of levels
-L, by default the highest level that occurs. Raises UsageError for arrays that do not fit together,
+All functions share two options. `ties`: what comes first among equal scores, "pessimistic" (the
+lower level, so that a constant score earns nothing) or "optimistic". `depth`: the number of levels
+L, by default the highest level that occurs. They raise UsageError for arrays of different shapes,
 scores that are NaN, and levels that are not whole numbers from 0 on.
 
 >>> scores = [[0.9, 0.8, 0.7, 0.1], [0.2, 0.9, 0.6, 0.3]]
@@ -505,28 +505,31 @@ def hierarchical_distance_at_k(
 def _of_each(
     metric: Callable[[LevelSequence], float], sequences: Iterable[LevelSequence]
 ) -> Values:
-    """The values (Q,) of a metric, one for the level sequence of each query."""
+    """Compute a metric for the level sequence of each query: (Q,)."""
     return np.array([metric(one) for one in sequences], float)
 
 
 def _one(name: str, scores: ArrayLike, levels: ArrayLike, ties: str, depth: int | None) -> Values:
-    """The values (Q,) of the one metric of this name, such as "R@1/2", as `evaluate` gives them of
-    scores and levels, both (Q, G), the order of ties and the tree's depth."""
+    """Compute a single metric by its name, such as "R@1/2": (Q,). The other arguments are those of
+    `evaluate`."""
     (values,) = evaluate([name], scores, levels, ties=ties, depth=depth).values()
     return values
 
 
 def _at(level: int | None) -> str:
-    """The end of a metric's name that states its level: "/2"; None, the finest, is not stated."""
+    """Return the end of a metric's name that states the level, such as "/2"; "" for None, the
+    finest level."""
     return "" if level is None else f"/{level}"
 
 
 def sequences_of(
     scores: NDArray[np.floating], levels: NDArray[np.integer], depth: int, ties: str
 ) -> Iterator[LevelSequence]:
-    """Yield the level sequence, ranks and levels of the positives, of every row of scores and
-    levels (Q, G) on a tree of `depth` levels; a score of −inf leaves an item out. `ties`: the name
-    of the order of equal scores."""
+    """Yield the level sequence of each query.
+
+    `scores`, `levels` (Q, G): of the items; a score of −inf leaves an item out. `depth`: the number
+    of levels. `ties`: "pessimistic" or "optimistic", the order of equal scores.
+    """
     tie_key = ties_policies[ties](depth)  # (depth + 1,): lower comes first among equal scores
     for row, of_items in zip(scores, levels.astype(np.uint8), strict=True):
         listed = row > -np.inf
@@ -535,8 +538,8 @@ def sequences_of(
 
 
 def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-    """Scores as floats (Q, G) and levels as integers (Q, G), made of what a user gave; one query
-    (G,) becomes (1, G). Raises UsageError where they do not fit together."""
+    """Convert scores and levels that a user gave to floats (Q, G) and integers (Q, G). One query,
+    (G,), becomes (1, G). Raises UsageError for invalid or different arrays."""
     rows, of_items = np.atleast_2d(as_array(scores, "scores"), as_array(levels, "levels"))
     if rows.shape != of_items.shape or rows.ndim != 2:
         raise UsageError(
@@ -545,7 +548,7 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
             found=f"{rows.shape} and {of_items.shape}",
         )
 
-    # float32 is ranked as it is; float64 would hold the same order in twice the memory
+    # float32 is not converted: float64 would have the same order and take twice the memory
     real = rows if rows.dtype == np.float32 else real_scores(rows)
     if np.isnan(real).any():
         raise UsageError(
@@ -561,7 +564,7 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
     if (
         (of_items != of_items.astype(np.int64)).any()
         or of_items.min(initial=0) < 0
-        or of_items.max(initial=0) > 255  # levels are held as uint8
+        or of_items.max(initial=0) > 255  # levels are stored as uint8
     ):
         raise UsageError(
             "some levels are not whole numbers from 0 to 255",
@@ -573,8 +576,8 @@ def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating],
 
 
 def real_scores(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """The scores, of any shape, in float64. Raises UsageError for numbers that it does not hold
-    apart: complex ones, and larger or finer ones.
+    """Convert scores of any shape to float64. Raises UsageError if float64 cannot tell them apart,
+    and for complex numbers.
     """
     if scores.dtype.kind not in "fiub":  # floats, integers, booleans
         raise UsageError(
@@ -583,9 +586,9 @@ def real_scores(scores: NDArray[Any]) -> NDArray[np.float64]:
             found=str(scores.dtype),
         )
 
-    # float64 holds whole numbers exactly up to 2^53 only: larger ones may become equal
+    # float64 is exact for whole numbers up to 2^53 only: different larger ones may become equal
     rounded = scores.astype(np.float64)
-    is_finer = scores.dtype.kind == "f" and scores.dtype.itemsize > 8  # float128 and its kin
+    is_finer = scores.dtype.kind == "f" and scores.dtype.itemsize > 8  # such as float128
     if is_finer or (
         scores.dtype.kind in "iu"
         and scores.dtype.itemsize == 8

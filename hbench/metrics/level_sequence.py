@@ -1,9 +1,9 @@
-"""The level sequence of one query: the ranks and levels of its positives, all that any metric needs
-to know.
+"""The level sequence of one query: the ranks and levels of its positives. Every metric is computed
+from it.
 
-Equal scores are ordered by a ties policy, so that a metric never depends on the order of the items.
-Items have a canonical order, by their path of labels and then by content: in it the items that
-share a label with a query are one contiguous range.
+Equal scores are ordered by a ties policy, so that a metric never depends on the order of the input.
+The canonical order of items sorts them by their path of labels, and then by content. In it the
+items that share a label with a query form one contiguous range.
 
 >>> scores, levels = np.array([0.9, 0.5, 0.5, 0.1], np.float32), np.array([2, 0, 1, 0], np.uint8)
 >>> sequence = level_sequence(scores, levels, np.array([2, 1, 1]), pessimistic(2))
@@ -22,14 +22,14 @@ from hbench.tree import Labels
 
 
 class LevelSequence(NamedTuple):
-    """The ranks and levels of one query's positives: all that any metric needs.
+    """The ranks and levels of one query's positives, with the level counts of its gallery.
 
     Attributes:
-        ranks: int64 (P,), 1-based, increasing.
-        levels: uint8 (P,), 1 … L.
-        counts: int64 (L+1,), the items per level in the query's whole gallery, the query itself
-            excluded.
-        tied: whether another order of equal scores would give other levels.
+        ranks: int64 (P,), from 1, increasing.
+        levels: uint8 (P,), 1 … L, of the positives in the order of their ranks.
+        counts: int64 (L+1,), how many items of each level 0 … L are in the query's whole gallery,
+            the query itself excluded.
+        tied: whether another order of equal scores would give another sequence.
     """
 
     ranks: NDArray[np.int64]
@@ -44,15 +44,15 @@ ties: Registry[Ties] = Registry("ties policy")
 
 @ties.register("pessimistic")
 def pessimistic(depth: int) -> NDArray[np.uint8]:
-    """The key (depth + 1,) of each level from 0, by which equal scores are ordered, smaller first:
-    the lower level, so that a constant embedding gets the worst score its ties allow."""
+    """Return the sort keys (depth + 1,) of the levels 0 … depth. Among equal scores the smaller key
+    comes first: here the lower level, so that a constant embedding gets the worst score."""
     return np.arange(depth + 1, dtype=np.uint8)
 
 
 @ties.register("optimistic")
 def optimistic(depth: int) -> NDArray[np.uint8]:
-    """The key (depth + 1,) of each level from 0, by which equal scores are ordered, smaller first:
-    the higher level."""
+    """Return the sort keys (depth + 1,) of the levels 0 … depth. Among equal scores the smaller key
+    comes first: here the higher level."""
     return np.arange(depth, -1, -1, dtype=np.uint8)
 
 
@@ -62,13 +62,16 @@ def level_sequence(
     counts: NDArray[np.int64],
     tie_key: NDArray[np.uint8],
 ) -> LevelSequence:
-    """Rank one row of scores (G,), of items of these levels (G,); `counts` (L+1,): the items per
-    level; `tie_key` (L+1,): of equal scores the level with the smaller key comes first.
+    """Rank the items of one query's list.
+
+    `scores`, `levels` (G,): of the items. `counts` (L+1,): how many items of each level are in the
+    query's gallery. `tie_key` (L+1,): among equal scores the level with the smaller key comes
+    first.
     """
-    # lexsort takes its last key first: the highest score, then the tie key
+    # lexsort sorts by its last key first: by falling score, then by the tie key
     order = np.lexsort((tie_key[levels], -scores))
     ordered = levels[order]
-    # place 0 is rank 1; level 0 are the items that are no positives
+    # the positives are the items with a level other than 0; index 0 is rank 1
     positives = np.flatnonzero(ordered)
     tied = _are_tied(scores[order], ordered, positives)
     return LevelSequence(positives + 1, ordered[positives], counts, tied)
@@ -77,11 +80,11 @@ def level_sequence(
 def _are_tied(
     scores: NDArray[np.generic], levels: NDArray[np.uint8], positives: NDArray[np.int64]
 ) -> bool:
-    """Whether an item of another level has the same score as a positive: then another order of
-    equal scores would change the sequence. `scores`, `levels` (G,): in ranked order; `positives`
-    (P,): the places of the positives in it.
+    """Whether a positive has the same score as an item of another level, so that another order of
+    equal scores would change the sequence. `scores`, `levels` (G,): in ranked order. `positives`
+    (P,): the indices of the positives in them.
     """
-    # equal scores stand side by side, so a look at either neighbour is enough
+    # equal scores are adjacent, so comparing each positive with its two neighbours is enough
     before = positives[positives > 0]
     after = positives[positives < len(scores) - 1]
     return bool(
@@ -91,28 +94,33 @@ def _are_tied(
 
 
 def canonical_order(labels: Labels, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The positions of the items (N,) ordered by their labels (N, L), coarse to fine, then by the
-    key (N,) of their content. So items of a class lie side by side, whatever the input's order was.
+    """Return the positions (N,) that sort items by their labels (N, L), coarse to fine, and then by
+    `keys` (N,), derived from their content. Items of a class become adjacent, and the order does
+    not depend on that of the input.
     """
-    # lexsort sorts by its last key first: the coarsest level stands last
+    # lexsort sorts by its last key first, so the coarsest level has to be the last
     return np.lexsort((keys, *labels.T[::-1]))
 
 
 def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the ranges of the canonical gallery (G, L) in which the items of level ≥ l of every
-    query (Q, L) lie: their starts and ends, two (Q, L) arrays."""
+    """For every query and level l, find the range of gallery items whose level is l or higher.
+
+    `queries` (Q, L), `gallery` (G, L): labels, those of the gallery in canonical order. Returns the
+    starts and ends of the ranges, two arrays (Q, L).
+    """
     starts = np.zeros(queries.shape, np.int64)
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):
         labels = gallery[:, level]
-        # where the run of each label begins; runs are in the order of the tree, labels need not be.
-        # What is prepended differs from the first label, which so begins a run
+        # the start of each run of equal labels. The labels of successive runs need not be rising.
+        # A value other than the first label is prepended, so that index 0 is a start
         first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
-        # the runs ordered by their label, in which each query's label is looked up
+        # sort the runs by label, and look up the label of each query among them
         of_label = np.argsort(labels[first])
         places = np.searchsorted(labels[first], queries[:, level], sorter=of_label)
-        run = of_label[np.minimum(places, len(first) - 1)]  # behind all labels: the last run
-        # a label that the gallery lacks is sorted beside another one, and gets an empty range
+        # a label greater than all others would be looked up beyond the end: take the last run
+        run = of_label[np.minimum(places, len(first) - 1)]
+        # a label that the gallery lacks finds the run of another label: give it an empty range
         present = labels[first][run] == queries[:, level]
         starts[:, level] = np.where(present, first[run], 0)
         ends[:, level] = np.where(present, np.append(first[1:], len(labels))[run], 0)
@@ -128,27 +136,34 @@ def unknown_ranges(
     known_of_queries: NDArray[np.uint8],
     known_of_gallery: NDArray[np.uint8],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find the items that may be finer than they are known to be: starts and ends, (Q, L − 1) each,
-    of the range of the canonical gallery whose items share level l = 1 … L − 1 with a query, and
-    may share more.
+    """For partial labels: for every query and level l = 1 … L − 1, find the range of gallery items
+    that share level l with the query and may, or may not, share a finer one.
 
-    Where the query is known to l, these are all that share its node there; where it is known
-    further, the items that end at its node, which lie side by side under a node for the unknown.
+    If the label of the query ends at level l, these are all items of its node at l. If it goes on,
+    these are the items whose labels end at that node; they are adjacent in canonical order, since
+    their unknown levels have a node of their own.
 
-    `queries` (Q, L), `gallery` (G, L): labels; `starts`, `ends` (Q, L): the ranges of the items
-    known to share each level; `known_of_queries` (Q,), `known_of_gallery` (G,): how many levels of
-    each label are known.
+    Args:
+        queries: labels (Q, L).
+        gallery: labels (G, L), in canonical order.
+        starts: (Q, L), of the ranges of items that share each level (`level_ranges`).
+        ends: (Q, L), likewise.
+        known_of_queries: (Q,), how many levels of each label are known.
+        known_of_gallery: (G,), likewise.
+
+    Returns:
+        The starts and ends of the ranges, (Q, L − 1) each.
     """
     ranges = np.zeros((2, len(queries), queries.shape[1] - 1), np.int64)
     for level in range(1, queries.shape[1]):
         column = level - 1
-        # items whose labels end at this level, by the node at which they end
+        # the items whose labels end at this level, grouped by the node at which they end
         here = np.flatnonzero(known_of_gallery == level)
         nodes, first, count = np.unique(
             gallery[here, column], return_index=True, return_counts=True
         )
-        # the node of each query's label, if any item ends there; a label behind the last node is
-        # looked up at the last, which is then not equal
+        # look up the node of each query among them. A node greater than all of them is looked up at
+        # the last one, and found to be unequal below
         place = np.searchsorted(nodes, queries[:, column]).clip(max=max(len(nodes) - 1, 0))
         meets_ending = known_of_queries > level
 
@@ -159,7 +174,7 @@ def unknown_ranges(
                 (here[first] + count)[place[meets_ending]],
             )
 
-        # a query that ends here itself: any item of its node may be finer
+        # a query whose own label ends at this level: all items of its node may share more
         whole = known_of_queries == level
         ranges[:, whole, column] = starts[whole, column], ends[whole, column]
 

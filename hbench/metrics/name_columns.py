@@ -1,10 +1,10 @@
-"""Labels compared by name, column by column, as the released evaluators do where the names do not
-form a tree.
+"""Compares labels by name, column by column, as the released evaluators do. This differs from the
+tree if names do not form a tree.
 
-Where one name stands for several nodes of a level (homonym genera, "NA"), the released level of a
-pair is the number of its equal columns, and a metric at one level looks at that column alone. A
-query without such a name sees the levels that the tree gives; only the others have to be ranked by
-name.
+If several nodes of a level have the same name (homonym genera, "NA"), the released evaluators take
+the number of equal columns as the level of a pair, and a metric of one level compares that column
+only. For a query without such a name both ways give the same levels, so only the other queries are
+ranked by name.
 
 >>> names = np.array([[0, 0], [1, 0], [2, 1]])  # two genera of one name
 >>> equal_columns(names[0], names).tolist()
@@ -23,16 +23,17 @@ from hbench.tree import Labels
 
 
 class NamedSequences(NamedTuple):
-    """One query's ranking by name: `whole`, the level being the number of equal columns 1 … L, and
-    of every column, coarse to fine, the sequence whose only level is being equal there."""
+    """One query's ranking by name. `whole`: the level of an item is the number of its equal
+    columns. `columns`: a sequence for each column, coarse to fine, in which items with an equal
+    name in that column have level 1."""
 
     whole: LevelSequence
     columns: tuple[LevelSequence, ...]
 
 
 def equal_columns(labels: Labels, others: Labels) -> NDArray[np.uint8]:
-    """Count the columns in which labels (N, L) equal others, one label (L,) or one for each (N, L):
-    uint8 (N,), as there are fewer than 256 levels."""
+    """Count the equal columns of labels and others, uint8 (N,). One of the two is (N, L), the other
+    the same or a single label (L,). uint8 is enough: a tree has fewer than 256 levels."""
     equal: NDArray[np.uint8] = (labels == others).sum(axis=1, dtype=np.uint8)
     return equal
 
@@ -40,14 +41,15 @@ def equal_columns(labels: Labels, others: Labels) -> NDArray[np.uint8]:
 def named_sequences(
     scores: NDArray[np.floating], equal: NDArray[np.bool_], gallery: NDArray[np.bool_], ties: Ties
 ) -> NamedSequences:
-    """The level sequences of one query's list: of all columns of names, and of each alone.
+    """Make the level sequences of one query's list, for all columns of names and for each alone.
 
-    `scores` (n,): of the list's items; `equal` (n, L): the columns in which their names are the
-    query's; `gallery` (G, L): the same of every item that could be in the list, for the counts.
+    `scores` (n,): of the listed items. `equal` (n, L): in which columns their names equal those of
+    the query. `gallery` (G, L): the same for all items of the query's gallery, for the counts.
     """
 
     def sequence(first: int, last: int) -> LevelSequence:
-        """That of the columns from `first` to `last`: the level is the number of equal ones."""
+        """The sequence in which an item's level is its number of equal columns among those from
+        `first` up to, but not including, `last`."""
         levels = equal[:, first:last].sum(axis=1, dtype=np.uint8)
         counts = np.bincount(gallery[:, first:last].sum(axis=1), minlength=last - first + 1)
         return level_sequence(scores, levels, counts, ties(last - first))
@@ -60,11 +62,11 @@ def named_sequences(
 
 @dataclass(frozen=True)
 class NameColumns:
-    """Labels by name of the `queries` (Q, L) and of the `gallery` (G, L), numbered alike, in the
-    canonical order of a ranker.
+    """The labels by name of the `queries` (Q, L) and the `gallery` (G, L), in a ranker's canonical
+    order. Equal names of a column have equal numbers.
 
-    `affected` (Q,): the queries whose levels are not those of the tree. `ties`: from a number of
-    levels to the keys by which equal scores are ordered.
+    `affected` (Q,): whether the levels of a query differ from those of the tree. `ties`: returns
+    the sort keys of equal scores for a number of levels.
     """
 
     queries: Labels
@@ -75,18 +77,19 @@ class NameColumns:
     def sequences(
         self, query: int, scores: NDArray[np.floating], left_out: NDArray[np.int64]
     ) -> NamedSequences:
-        """The level sequences by name of one query, its number in canonical order, from its row of
-        `scores` (G,); `left_out` (n,): the columns of items that are not in its list. `queries` (Q,
-        L), `gallery` (G, L): their labels by name, numbered alike.
+        """Make the level sequences by name of one query.
+
+        `query`: its index in canonical order. `scores` (G,): of the gallery for it. `left_out`
+        (n,): the indices of gallery items that are not in its list.
         """
-        # after that all items are in the list, so they are also those that are counted
+        # all items that remain are in the list, so they are also the gallery that is counted
         equal = np.delete(self.gallery == self.queries[query], left_out, axis=0)
         return named_sequences(np.delete(scores, left_out), equal, equal, self.ties)
 
     @property
     def digest(self) -> str:
-        """sha256, as hex digits, of the labels by name: values kept for other names are not these.
-        What follows from the labels, such as `affected`, is left out."""
+        """The sha256, as hex digits, of the labels by name, by which kept values of other names are
+        told from these. `affected` follows from the labels and is not part of it."""
         digest = hashlib.sha256(np.ascontiguousarray(self.queries).data)
         digest.update(np.ascontiguousarray(self.gallery).data)
         return digest.hexdigest()

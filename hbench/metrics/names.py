@@ -1,4 +1,4 @@
-"""Parses the names of metrics, such as R@10/genus: base, parameters, cut, level.
+"""Parses the names of metrics, such as R@10/genus, into base, parameters, cut and level.
 
 `H-AP`, `H-AP(alpha=3)`, `H-AP@R`, `wAP(weights=0.2:0.8)`, `ASI`, `ASI/genus`, `NDCG@100`, `AP`,
 `AP/genus`, `AP#genus`, `R@10`, `R@1/family`, `TR@10`, `TR(norm=min)@10`, `P@5`, `mAP@R`, `mAP@100`,
@@ -31,7 +31,7 @@ from hbench.metrics.relevance import Relevance, alpha, named_relevance, sum_wap
 
 T = TypeVar("T")
 Metric = Callable[[LevelSequence], float]
-MOST_DIGITS = 18  # of a cut: no list is as long
+MOST_DIGITS = 18  # of a cut: a number of more digits may not fit into 64 bits
 SPELLING = re.compile(
     rf"(?P<base>{LETTERS})(\((?P<parameters>[^()]*)\))?(@(?P<cut>R|[1-9]\d*))?"
     r"((?P<mark>[#/])(?P<level>.+))?"
@@ -60,19 +60,19 @@ class MetricName:
     def parse(cls, text: str) -> MetricName:
         """Parse a `text` such as "R@10/genus". Raises UnknownName, with suggestions, for an unknown
         metric, UsageError for wrong parameters."""
-        # groups of "H-AP(alpha=2)@10/genus": base "H-AP", parameters "alpha=2", cut "10" (or "R"),
-        # mark "/" (or "#", as in "AP#genus") and level "genus"; None for what is not there
+        # the groups of "H-AP(alpha=2)@10/genus" are base "H-AP", parameters "alpha=2", cut "10" (or
+        # "R"), mark "/" (or "#", as in "AP#genus") and level "genus"; None for an absent part
         match = SPELLING.fullmatch(text.strip())
         if match is None:
             raise _unknown(text)
 
-        # A registered name ends in what tells it from another function of the same letters: NDCG@
-        # of a cut, mAP@R, AP# of exactly a level, ASI/ of a level.
+        # Where two metrics have the same letters, the registered name of one ends in a mark: NDCG@
+        # has a cut, AP# is for exactly one level, ASI/ is for one level.
         level = match["level"]
-        if match["cut"] and len(match["cut"]) > MOST_DIGITS:  # it would not fit into 64 bits
+        if match["cut"] and len(match["cut"]) > MOST_DIGITS:
             raise UnknownName("metric", text, spellings(), meant="a cut that a list may have")
 
-        # R is part of the name: the rank is each query's number of positives
+        # "@R" is part of the name rather than a cut: R is each query's number of positives
         cut = None if match["cut"] == "R" else match["cut"]
         base = match["base"] + ("@R" if match["cut"] == "R" else "")
         if match["mark"] == "#":
@@ -85,12 +85,13 @@ class MetricName:
             raise _unknown(text)
 
         definition = metrics[base]
-        # a metric with a cut must state it, one without must not, and a level is for metrics of one
+        # refuse a missing or superfluous cut, and a level for a metric of all levels
         if ("cut" in definition.takes) != (cut is not None) or (
             level and "level" not in definition.takes
         ):
             raise _unknown(text)
-        if base in ("AP#", "ASI/") and not level:  # written out by somebody, as "ASI/"
+        # refuse a registered name that a user typed with its mark, but without a level
+        if base in ("AP#", "ASI/") and not level:
             raise _unknown(text)
 
         return cls(
@@ -101,8 +102,8 @@ class MetricName:
         )
 
     def __str__(self) -> str:
-        """The metric as it is spelled: base, parameters, cut and level, such as
-        "TR(norm=min)@10/genus"; what marks a registered base (@, #, /) stands where it belongs."""
+        """Spell the metric: base, parameters, cut and level, such as "TR(norm=min)@10/genus". The
+        mark at the end of a registered base (@, # or /) moves to its place in the spelling."""
         base = self.base.rstrip("@/#")
         mark = "#" if self.base.endswith("#") else "/"
         base, at_r = (base[: -len("@R")], "@R") if base.endswith("@R") else (base, "")
@@ -116,41 +117,44 @@ class MetricName:
 
     @property
     def definition(self) -> Definition:
-        """The metric's function, and what it takes, as registered under the base name."""
+        """The definition that is registered under the base name."""
         return metrics[self.base]
 
     @property
     def needs_full_ranking(self) -> bool:
-        """Whether the metric needs the whole ranking, so that a ranking cut at some depth cannot
-        give it.
+        """Whether the metric needs the whole ranking, so that it cannot be computed from a
+        truncated one.
         """
         return self.definition.full
 
     @checked
     def at(self, levels: Sequence[str]) -> MetricName:
-        """Check the level against `levels` (coarse to fine), and leave it out where it is the
-        finest. Raises UnknownName.
+        """Check the level against `levels` (coarse to fine), and drop it if it is the finest.
+        Raises UnknownName.
         """
         if self.level is None:
             return self
-        # spaces around a name count neither here nor there
+        # spaces around the name of a level are ignored on both sides
         level = next((level for level in levels if level.strip() == self.level.strip()), None)
         if level is None:
             raise UnknownName("level", self.level, levels)
-        # AP is that of the finest level, but AP# and ASI/ without a level would be other metrics
+        # "AP" means the finest level already, but AP# and ASI/ always need a level
         implied = level == levels[-1] and self.base not in ("AP#", "ASI/")
         return replace(self, level=None if implied else level)
 
     @checked
     def bind(self, levels: Sequence[str], relevance: Relevance | None = None) -> Metric:
-        """Return the metric as a function of one level sequence on `levels` (coarse to fine);
-        `relevance`: H-AP's, where the name states none."""
+        """Return the metric as a function of a level sequence.
+
+        `levels`: the names of the levels, coarse to fine. `relevance`: that of H-AP if the name
+        states none.
+        """
         function = self.definition.function
         taken = self.arguments(levels, relevance)
 
         def metric(sequence: LevelSequence) -> float:
-            """The metric of one query. Raises UsageError where lists stand in for arrays, as users
-            write them, for the formulas would go wrong silently."""
+            """Compute the metric of one query. Raises UsageError if a user passes lists in place of
+            arrays: the formulas would compute wrong values from them."""
             if not all(isinstance(part, np.ndarray) for part in sequence[:3]):
                 raise UsageError(
                     "a level sequence is not one of arrays",
@@ -158,14 +162,14 @@ class MetricName:
                     found=f"{sequence!r:.60}",
                 )
             value = function(sequence, **taken)
-            if type(value) is not float:  # of other packages: those of hbench return floats
+            if type(value) is not float:  # only metrics of other packages may return anything else
                 self._refuse_other_than_number(value)
             return value
 
         return metric
 
     def _refuse_other_than_number(self, value: object) -> None:
-        """Raise ConfigError for what is no number, as a metric of another package may return."""
+        """Raise ConfigError if a metric of another package returned a value that is no number."""
         found = np.asarray(value)
         if found.shape == () and found.dtype.kind in "fiub":
             return
@@ -181,8 +185,10 @@ class MetricName:
     def arguments(
         self, levels: Sequence[str], relevance: Relevance | None = None
     ) -> dict[str, Any]:
-        """Return the keyword arguments of the metric's function on `levels`; `relevance`: H-AP's,
-        where the name states none.
+        """Return the keyword arguments for the metric's function.
+
+        `levels`: the names of the levels, coarse to fine. `relevance`: that of H-AP if the name
+        states none.
         """
         at = self.at(levels)
         given = dict(self.parameters)
@@ -194,13 +200,13 @@ class MetricName:
             "norm": NORMS[given.get("norm", "all")],
             "relevance": _relevance(str(self), given, weights) or relevance or alpha(),
         }
-        # of all that a name can state, what this metric's function takes
+        # keep only the arguments that this metric's function takes
         return {key: arguments[key] for key in self.definition.takes}
 
 
 def lower_is_better(metric: str) -> bool:
-    """Whether lower values are better: true for distances such as HD@k, false for metrics that
-    hbench does not know.
+    """Whether lower values of a metric are better: true for distances such as HD@k; false for
+    metrics that hbench does not know.
     """
     try:
         return MetricName.parse(metric).definition.lower_is_better
@@ -209,8 +215,8 @@ def lower_is_better(metric: str) -> bool:
 
 
 def factor_of(metric: str) -> int:
-    """What people read of a metric is its value times this: 100 for fractions, and for metrics that
-    hbench does not know.
+    """Return the number by which values of a metric are multiplied for display: 100 for fractions,
+    which are shown in percent, and for metrics that hbench does not know.
 
     >>> factor_of("R@1")
     100
@@ -222,8 +228,8 @@ def factor_of(metric: str) -> int:
 
 
 def goodness(metric: str, values: T) -> T:
-    """Return the values of a metric so that higher is better: distances are negated. What is called
-    best, worst, first or a gain is so by these.
+    """Return values of a metric with distances negated, so that higher is better. Best, worst,
+    first and gain are decided by these.
 
     >>> goodness("R@1", 0.25), goodness("HD@1", 0.25)
     (0.25, -0.25)
@@ -248,8 +254,8 @@ def parse_metrics(
     ... ]
     ['H-AP(alpha=3,relevance=alpha)', 'AP']
     """
-    # a comma within brackets is between parameters, not between metrics: one behind which no
-    # bracket closes before another opens
+    # split at commas that are not within brackets: "(?![^(]*\))" skips a comma after which a
+    # bracket closes before another one opens
     texts = re.split(r",(?![^(]*\))", metrics) if isinstance(metrics, str) else metrics
     parsed: dict[MetricName, None] = {}  # in order, each once
     problems: dict[str, UsageError] = {}  # by their text, each once
@@ -277,9 +283,8 @@ def parse_metrics(
 def default_metrics(
     levels: Sequence[str], cuts: Sequence[int] = (1, 10, 100, 1000)
 ) -> list[MetricName]:
-    """The metrics that are computed where none are named, for a tree of these levels (coarse to
-    fine): H-AP, wAP, ASI, NDCG, then AP, mAP@R and R@k, k of `cuts`, at every level, finest
-    first."""
+    """Return the metrics that are computed by default: H-AP, wAP, ASI and NDCG, then AP, mAP@R and
+    R@k for each k in `cuts` at every level, finest first. `levels`: names, coarse to fine."""
     names = [MetricName("H-AP"), MetricName("wAP"), MetricName("ASI"), MetricName("NDCG")]
     for level in [None, *reversed(levels[:-1])]:  # None: the finest
         names += [MetricName("AP", level=level), MetricName("mAP@R", level=level)]
@@ -290,15 +295,15 @@ def default_metrics(
 def _parameters(
     text: str, given: str | None, definition: Definition
 ) -> tuple[tuple[str, str], ...]:
-    """The parameters of a metric's name, as (name, value) pairs.
+    """Parse the parameters of a metric's name into (name, value) pairs.
 
-    `text`: the whole name, such as H-AP(alpha=2), for errors; `given`: what stands between its
+    `text`: the whole name, such as H-AP(alpha=2), for errors. `given`: the text between its
     brackets, "alpha=2". Raises UnknownName for parameters that the metric does not take, UsageError
-    where two of them state different relevances.
+    if two of them imply different relevances.
     """
     parts = [part.strip().partition("=") for part in given.split(",")] if given else []
     pairs = [(key, value) for key, _, value in parts]
-    # the parameters that state an argument of the metric's function
+    # {argument of the metric's function: the parameters that set it}
     allowed = {
         "relevance": ("alpha", "relevance", "weights"),
         "weights": ("weights",),
@@ -312,12 +317,12 @@ def _parameters(
         if key == "norm" and value not in NORMS:
             raise UnknownName("norm", value, NORMS)
         if key == "relevance":
-            named_relevance(value)  # raises for a name that is none
+            named_relevance(value)  # raises UnknownName for an unknown relevance
         if key in ("alpha", "weights"):
-            _numbers(text, value)  # raises for what is no number
+            _numbers(text, value)  # raises UsageError for texts that are no numbers
 
     keys = dict(pairs)
-    # the relevance that each of these parameters implies: they must agree
+    # {parameter: the relevance that it implies}; all that are given must imply the same one
     implied = {
         "alpha": "alpha",
         "weights": "sum_wap",
@@ -333,10 +338,10 @@ def _parameters(
 
 
 def _relevance(text: str, given: dict[str, str], weights: list[float] | None) -> Relevance | None:
-    """The relevance that a metric's parameters state, `given` by name; None where they state none.
+    """Return the relevance that a metric's parameters state, or None if they state none.
 
-    `text`: the metric's name, for errors; `weights`: those of wAP, parsed, whose relevance is the
-    one under which H-AP equals wAP.
+    `text`: the metric's name, for errors. `given`: {parameter: value}. `weights`: the parsed
+    weights, if given: they state the relevance under which H-AP equals wAP with these weights.
     """
     if "alpha" in given:
         return alpha(_numbers(text, given["alpha"])[0])
@@ -346,8 +351,8 @@ def _relevance(text: str, given: dict[str, str], weights: list[float] | None) ->
 
 
 def _numbers(text: str, value: str) -> list[float]:
-    """The numbers of a parameter such as "0.2:0.8". Raises UsageError, naming the metric `text`,
-    where one is none."""
+    """Parse the numbers of a parameter such as "0.2:0.8". Raises UsageError, which names the metric
+    `text`, if a part is no number."""
     try:
         return [float(number) for number in value.split(":")]
     except ValueError:
@@ -359,14 +364,14 @@ def _numbers(text: str, value: str) -> list[float]:
 
 
 def _unknown(text: str) -> UnknownName:
-    """The refusal of a text that spells no metric; its choices have the cut that was asked for, so
-    that they can be pasted.
+    """Make the error for a text that spells no metric. The listed metrics have the cut of the text,
+    so that they can be copied.
     """
     if re.search(r"@0+(?!\d)", text):
         return UnknownName(
             "metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more"
         )
-    # what another library calls so, such as ndcg_at_10
+    # the spelling of another library, such as ndcg_at_10
     if (meant := meant_by(text)) is not None:
         return UnknownName("metric", text, spellings(), meant=meant)
     cut = re.search(r"@([1-9]\d*)", text)
@@ -374,14 +379,14 @@ def _unknown(text: str) -> UnknownName:
 
 
 def spellings(cut: str = "k") -> list[str]:
-    """Return the spellings of the registered metrics, with this cut.
+    """Return the spellings of the registered metrics, with this `cut`, a number or "k".
 
     >>> "R@5" in spellings("5"), "AP#level" in spellings()
     (True, True)
     """
     shapes = set()
     for base in metrics:
-        # registered names end in the mark of what follows: @ of a cut, / and # of a level
+        # a registered name may end in the mark of a cut (@) or a level (/ and #)
         shape = base.rstrip("/@")
         if "cut" in metrics[base].takes:
             shape += f"@{cut}"

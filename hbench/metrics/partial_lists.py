@@ -1,4 +1,4 @@
-"""Metrics under partial labels: by which scorers a list is valued that holds items of unknown level
+"""Makes the scorers of metrics under partial labels, for lists with items of unknown level
 (hbench.metrics.readings).
 """
 
@@ -11,24 +11,23 @@ from hbench.metrics.readings import Reading, at_level, known, right, wrong
 
 
 def is_graded(name: MetricName) -> bool:
-    """Whether a metric goes by all levels, so that it has three values under partial labels; others
-    are of one level.
+    """Whether a metric uses all levels, and so has three values under partial labels: one and two
+    bounds. Other metrics are of one level.
     """
     return "level" not in name.definition.takes
 
 
 def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Scorer]:
-    """Make the scorers of the metrics `names` under partial labels, which may end above the finest
-    level: every metric of what is known, then the graded ones (of all levels) with all unknown
-    levels wrong, then with all right, which are their bounds.
+    """Make the scorers of metrics under partial labels, which may end above the finest level. They
+    come in this order: all metrics, with items of unknown level left out; the lower bounds of the
+    graded metrics (those of all levels); their upper bounds.
 
-    Each is a function of one query and its list by codes (hbench.metrics.readings), which say how
-    deep an item is known to agree with the query, and whether it may agree further. A metric of one
-    level leaves out what is unknown there, so that it has one value and no bounds.
+    A scorer takes a query and its list of codes (hbench.metrics.readings). A metric of one level
+    has no bounds: items that may or may not be positives at its level are left out.
     """
     depth = len(setting.levels)
     graded = [name for name in names if is_graded(name)]
-    # a reading says what an item of unknown level counts as: `known` leaves it out
+    # the reading `known` leaves items of unknown level out
     exact = [
         _graded(name, setting, known(depth)) if is_graded(name) else _of_level(name, setting)
         for name in names
@@ -40,17 +39,17 @@ def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Score
 
 
 def _graded(name: MetricName, setting: Setting, reading: Reading) -> Scorer:
-    """The scorer of a metric that goes by all levels, for lists of codes, of which `reading` makes
-    levels: unknown ones left out, all wrong or all right."""
+    """Make the scorer of a metric of all levels for lists of codes, which `reading` converts to
+    levels."""
     return replace(_by_paper(name, setting), reading=reading)
 
 
 def _of_level(name: MetricName, setting: Setting) -> Scorer:
-    """The scorer of a metric of one level, for lists of codes; only for queries whose label reaches
-    that level, 1 … L.
+    """Make the scorer of a metric of one level for lists of codes. Queries whose label ends above
+    that level are skipped.
 
-    AP# takes the items that are known to be exactly there, and so needs all levels. Any other
-    metric sees a list of one level, with what is at the level or finer as its level 1.
+    AP# needs all levels, since its positives are of exactly one. Any other metric gets a list in
+    which items of its level or finer have level 1.
     """
     depth = len(setting.levels)
     scorer = _by_paper(name, setting)
@@ -70,8 +69,9 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
 
 
 def _by_paper(name: MetricName, setting: Setting) -> Scorer:
-    """The scorer of a metric by the papers' equations, the only protocol for partial labels."""
+    """Make the scorer of a metric by the papers' equations, the only protocol for partial
+    labels."""
     scorer = paper(name, setting)
-    # the registry types its entries as protocols in general, which may return any function
+    # for type checkers: a registered protocol may return any function
     assert isinstance(scorer, Scorer)
     return scorer

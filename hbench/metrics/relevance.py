@@ -1,9 +1,9 @@
-"""A relevance turns the level counts of one query's retrieval set into the relevance of an item of
-each level.
+"""Relevances: functions that compute the relevance of an item of each level from the level counts
+of one query's gallery.
 
-A relevance is a function `counts (…, L+1) -> (…, L+1)`; `counts[l]` is |Ω^(l)|, the number of items
-at level l, and level 0 (distractors) always has relevance 0. The functions use array operators
-only, so they take numpy arrays and torch tensors alike.
+A relevance is a function `counts (…, L+1) -> (…, L+1)`, where `counts[l]` is |Ω^(l)|, the number of
+items at level l. Level 0 (distractors) always has relevance 0. The functions use array operators
+only, so they accept numpy arrays and torch tensors.
 
 >>> import numpy as np
 >>> alpha()(np.array([7, 4, 2])).tolist()  # 7 distractors, 4 coarse, 2 fine: 0, (1/2)/4, (2/2)/2
@@ -41,11 +41,11 @@ def alpha(exponent: float = 1.0) -> Relevance:
         )
 
     def relevance(counts: Any) -> Any:
-        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
-        items by level; arrays of numpy or torch."""
+        """Compute the relevance (…, L+1) of an item of each level from the level counts (…, L+1),
+        of numpy or torch."""
         depth = counts.shape[-1] - 1
         weights = [0.0] + [(level / depth) ** exponent for level in range(1, depth + 1)]
-        # clip: no division by 0; a level without items has no item to give its relevance to
+        # clip avoids a division by 0; the relevance of a level without items is never used
         return _like(counts, weights) / counts.clip(1)
 
     return relevance
@@ -53,21 +53,21 @@ def alpha(exponent: float = 1.0) -> Relevance:
 
 @relevances.register("sum_wap")
 def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
-    """rel_l = Σ_{p≤l} w_p / |∪_{q≥p} Ω^(q)|, with which H-AP = Σ_l w_l·AP^(l) / Σ w_l over the
-    levels that have positives.
+    """rel_l = Σ_{p≤l} w_p / |∪_{q≥p} Ω^(q)|. With this relevance H-AP equals ΣwAP =
+    Σ_l w_l·AP^(l) / Σ w_l over the levels that have positives (rank losses, appendix B-B3,
+    Property 1).
 
-    `weights` are w_1 … w_L, coarse to fine, non-negative, and sum to 1; uniform 1/L by default
-    (rank losses, appendix B-B3, Property 1). Raises UsageError for weights of another number or
-    sum.
+    `weights`: w_1 … w_L, coarse to fine, non-negative, with sum 1; None: 1/L each. Raises
+    UsageError for another number or sum of weights.
     """
 
     def relevance(counts: Any) -> Any:
-        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
-        items by level; arrays of numpy or torch."""
+        """Compute the relevance (…, L+1) of an item of each level from the level counts (…, L+1),
+        of numpy or torch."""
         depth = counts.shape[-1] - 1
         per_level = _like(counts, [0.0, *level_weights(weights, depth)])
         at_least = counts.sum(-1)[..., None] - counts.cumsum(-1) + counts  # items of level ≥ p
-        # clip: no division by 0; the term of a level without items is 0
+        # clip avoids a division by 0, for levels without items, whose term is 0
         return (per_level * (at_least > 0) / at_least.clip(1)).cumsum(-1)
 
     return relevance
@@ -75,12 +75,12 @@ def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
 
 @relevances.register("exponential")
 def exponential() -> Relevance:
-    """rel_l = 2^l − 1, the gain of NDCG, whatever the counts."""
+    """rel_l = 2^l − 1, the gain of NDCG. It does not depend on the counts."""
 
     def relevance(counts: Any) -> Any:
-        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
-        items by level; arrays of numpy or torch."""
-        # + 0 · counts: a row for every query, whose values are the same
+        """Compute the relevance (…, L+1) of an item of each level from the level counts (…, L+1),
+        of numpy or torch."""
+        # adding 0 · counts broadcasts the values to a row for every query
         return _like(counts, [2.0**level - 1 for level in range(counts.shape[-1])]) + 0 * counts
 
     return relevance
@@ -88,26 +88,26 @@ def exponential() -> Relevance:
 
 @relevances.register("table")
 def table(values: Sequence[float]) -> Relevance:
-    """rel_l = values[l−1] for l = 1 … L, coarse to fine, whatever the counts."""
+    """rel_l = values[l−1] for l = 1 … L, coarse to fine. It does not depend on the counts."""
 
     def relevance(counts: Any) -> Any:
-        """The relevance (…, L+1) of an item of each level, from 0, of the counts (…, L+1) of the
-        items by level; arrays of numpy or torch."""
+        """Compute the relevance (…, L+1) of an item of each level from the level counts (…, L+1),
+        of numpy or torch."""
         if len(values) != counts.shape[-1] - 1:
             raise UsageError(
                 "the relevance table does not fit the label tree",
                 expected=f"{counts.shape[-1] - 1} values, one per level",
                 found=f"{len(values)} values",
             )
-        # + 0 · counts: a row for every query
+        # adding 0 · counts broadcasts the values to a row for every query
         return _like(counts, [0.0, *values]) + 0 * counts
 
     return relevance
 
 
 def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
-    """The relevance of a name; `exponent`: of "alpha". Raises UnknownName, UsageError for one that
-    a name alone does not define.
+    """Return the relevance of this name; `exponent`: that of "alpha". Raises UnknownName, and
+    UsageError for a relevance that needs more than its name.
 
     >>> named_relevance("table")
     Traceback (most recent call last):
@@ -118,7 +118,7 @@ def named_relevance(name: str, exponent: float = 1.0) -> Relevance:
         return alpha(exponent)
     try:
         return relevances[name]()
-    except TypeError:  # it takes an argument, such as the values of a table
+    except TypeError:  # its function requires an argument, such as the values of "table"
         raise UsageError(
             f"the relevance {name} needs more than its name",
             expected="one of alpha, sum_wap, exponential",
@@ -131,7 +131,7 @@ def relevance_of_pairs(
 ) -> NDArray[np.float64]:
     """Compute the relevance of every item of a gallery for every query, from their labels.
 
-    Every gallery item counts in |Ω^(l)|, so leave a query out of its own gallery first.
+    Every gallery item counts in |Ω^(l)|, so remove a query from its own gallery first.
 
     Args:
         queries: labels (Q, L), coarse to fine, numbers or names.
@@ -154,7 +154,7 @@ def relevance_of_pairs(
         [[1.0, 0.5, 0.0]]
     """
     levels = levels_of_pairs(queries, gallery)  # (Q, G)
-    # labels (N,) are those of a tree of one level
+    # labels of shape (N,) belong to a tree of one level
     depth = 1 if np.ndim(queries) == 1 else np.shape(queries)[-1]
     counts = np.stack([(levels == level).sum(axis=1) for level in range(depth + 1)], axis=1)
     table: NDArray[np.float64] = (relevance or alpha())(counts)
@@ -169,8 +169,8 @@ def relevance_of_pairs(
 
 
 def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
-    """The weights w_1 … w_L of ΣwAP for a tree of `depth` levels, coarse to fine; 1/L each when
-    None. Raises UsageError unless they are non-negative and sum to 1, but for rounding."""
+    """Return the weights w_1 … w_L of ΣwAP for a tree of `depth` levels, coarse to fine; 1/L each
+    for None. Raises UsageError unless they are non-negative and sum to 1, up to rounding."""
     if weights is None:
         return [1 / depth] * depth
     if len(weights) != depth or not (min(weights) >= 0 and abs(sum(weights) - 1) <= 1e-6):
@@ -183,14 +183,14 @@ def level_weights(weights: Sequence[float] | None, depth: int) -> list[float]:
 
 
 def has_inversion(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Find the queries, bool (Q,), whose relevances do not grow with the level: rel(k) > rel(k′)
-    for level(k) > level(k′).
+    """Find the queries, bool (Q,), whose relevance does not grow with the level. HAPPIER requires
+    rel(k) > rel(k′) for level(k) > level(k′) (the constraint stated before Eq. 4).
 
-    `relevance`, `counts` (Q, L+1): of every level, from 0, and how many items it has. Only levels
-    that have items are compared (HAPPIER, the constraint stated before Eq. 4).
+    `relevance`, `counts` (Q, L+1): the relevance and the number of items of the levels 0 … L. Only
+    levels that have items are compared.
     """
     violated = np.zeros(counts.shape[0], dtype=bool)
-    highest = np.zeros(counts.shape[0])  # relevance of the levels so far
+    highest = np.zeros(counts.shape[0])  # the highest relevance of the levels so far
     for level in range(1, counts.shape[1]):
         present = counts[:, level] > 0
         violated |= present & (relevance[:, level] <= highest)
@@ -199,8 +199,8 @@ def has_inversion(relevance: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _like(counts: Any, values: Sequence[float]) -> Any:
-    """`values`, one number per level, as an array of the kind of `counts`: float64 in numpy; in
-    torch on the same device, and of the same type unless that is one of integers."""
+    """Convert `values`, one number per level, to an array like `counts`: float64 for numpy; for
+    torch a tensor on the same device and, unless that holds integers, of the same type."""
     if isinstance(counts, np.ndarray):
         return np.asarray(values, dtype=np.float64)
     return counts.new_tensor(values, dtype=counts.dtype if counts.dtype.is_floating_point else None)

@@ -1,7 +1,8 @@
-"""Intervals and tests of means over queries that come in units, by default their finest classes.
+"""Intervals and tests for means over queries that are grouped in units, by default their finest
+classes.
 
-Queries of one class are often right or wrong together: a mean over 25 classes of 40 queries is
-known about as well as a mean over 25 queries. So intervals and tests take the classes, not the
+Queries of one class are often right or wrong together. A mean over 25 classes of 40 queries each is
+hardly more certain than a mean over 25 queries. So intervals and tests treat the units, not the
 queries, as the random sample.
 
 >>> values, units = np.array([[1.0, 1.0, 0.0, 0.0, 1.0, 0.5]]), np.array([0, 0, 1, 1, 2, 2])
@@ -23,28 +24,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-FLIPS = 10_000
-EXACT = 13  # units, up to which all patterns of signs are counted: 2^13 are fewer than FLIPS
+FLIPS = 10_000  # random patterns of signs in a test
+EXACT = 13  # up to so many units all patterns of signs are counted: 2^13 are fewer than FLIPS
 AT_ONCE = 256  # patterns drawn at once
 SEED = 20240101
-MIN_UNITS = 12  # units, below which no interval can be trusted
+MIN_UNITS = 12  # with fewer units no interval can be trusted
 NORMAL = 1.959963984540054  # the quantile .975
 ONE_SIDED = 1.6448536269514722  # the quantile .95
-BESIDE_MEDIAN = {NORMAL: 0.475, ONE_SIDED: 0.45}  # the probability between 0 and each of them
-SMALLEST = 1e-30  # a variance that is rounding alone
-ROUNDS = 3  # of weighing units by what they say: the third changes no digit that is shown
-ROUNDED = 1e-12  # a mean difference that is rounding alone
+# the probability between the median, 0, and each of these quantiles
+BESIDE_MEDIAN = {NORMAL: 0.475, ONE_SIDED: 0.45}
+SMALLEST = 1e-30  # a variance up to this is nothing but rounding
+ROUNDS = 3  # iterations of the weights in `_common`: the third changes no digit that is shown
+ROUNDED = 1e-12  # a mean difference up to this is nothing but rounding
 
 Values = NDArray[np.float64]
 Units = NDArray[np.int64]
 
 
 class UnitSums(NamedTuple):
-    """Means (M,) and what each of G units adds to them.
+    """The means of M metrics, and what each of G units contributes to them.
 
-    `parts` (M, G) sum to the mean, `errors` (M, G) to 0: a unit's part less the mean's share of it;
-    `shares` (M, G) of the weight sum to 1. `trials` (M,): how many independent ones say as much as
-    the mean, where large units are like small ones.
+    Attributes:
+        means: (M,).
+        parts: (M, G), the contribution of each unit to the mean; a row sums to the mean.
+        errors: (M, G), the part of a unit minus its share of the mean; a row sums to 0.
+        shares: (M, G), the weight of each unit in the mean; a row sums to 1.
+        trials: (M,), the number of independent trials that would determine the mean as precisely,
+            under the assumption that large units are like small ones (`trials_of`).
     """
 
     means: Values
@@ -55,23 +61,29 @@ class UnitSums(NamedTuple):
 
     @classmethod
     def of(cls, values: Values, units: Units, tests: Units | None = None) -> UnitSums:
-        """Sum the values (M, Q), NaN where undefined, by the units (Q,), 0 … G − 1. The mean is
-        over the queries of a test, then over the tests (Q,); NaN where a test defines none."""
+        """Sum the values of queries by units. The mean is taken over the queries of each test, and
+        then over the tests; it is NaN if a test has no defined value.
+
+        Args:
+            values: (M, Q), NaN where undefined.
+            units: (Q,), the unit of each query, 0 … G − 1.
+            tests: (Q,), the test of each query, from 0; None: they all belong to one test.
+        """
         of_tests = np.zeros_like(units) if tests is None else tests
         groups = int(units.max(initial=-1)) + 1  # 0 where there are no queries
         several = int(of_tests.max(initial=0)) + 1
-        cell = of_tests * groups + units  # (Q,): the pair of a test and a unit
+        cell = of_tests * groups + units  # (Q,): the pair of a test and a unit, as one number
         defined = ~np.isnan(values)
-        # (M, tests, G): how many values a unit has in a test, and their sum
+        # (M, tests, G) each: the number of defined values of a unit in a test, and their sum
         counts = _summed(defined, cell, several, groups)
         sums = _summed(np.where(defined, values, 0), cell, several, groups)
 
         with np.errstate(divide="ignore", invalid="ignore"):
-            # (M, tests, 1): every test has the same weight, and its queries share it
+            # (M, tests, 1) each: every test has the same weight, split equally among its queries
             queries = counts.sum(axis=2, keepdims=True)
             means = sums.sum(axis=2, keepdims=True) / queries
             weight = 1 / (several * queries)
-            shares = (counts * weight).sum(1)  # (M, G), like the others: summed over the tests
+            shares = (counts * weight).sum(1)  # (M, G): summed over the tests, as parts and errors
             return cls(
                 means=means.mean(axis=(1, 2)),
                 parts=(sums * weight).sum(1),
@@ -84,8 +96,8 @@ class UnitSums(NamedTuple):
 
     @classmethod
     def of_counts(cls, counts: Values, ones: Values) -> UnitSums:
-        """The means of values 0 and 1, of which every unit has `counts` (M, G), `ones` (M, G) of
-        them 1; all values weigh the same. The square of such a value is the value itself.
+        """Make the sums of values that are 0 or 1, all of the same weight. `counts` (M, G): how
+        many values each unit has. `ones` (M, G): how many of them are 1.
 
         >>> sums = UnitSums.of_counts(np.array([[2.0, 2.0]]), np.array([[2.0, 1.0]]))
         >>> sums.means.tolist(), sums.parts.tolist()
@@ -98,61 +110,61 @@ class UnitSums(NamedTuple):
         trials = np.full(len(counts), np.nan)
         for row, of_row in enumerate(counts):
             has = of_row > 0  # (G,): units that have values
-            if has.sum() > 1:  # of one unit nothing tells how much units vary
-                own = ones[row][has]
+            if has.sum() > 1:  # a single unit does not show how much units vary
+                own = ones[row][has]  # also the sums of squares, since 0² = 0 and 1² = 1
                 trials[row] = trials_of(shares[row][has], of_row[has], sums=own, squares=own)
         errors = (ones - counts * means) * weight
         return cls(means[:, 0], parts=ones * weight, errors=errors, shares=shares, trials=trials)
 
     @property
     def units(self) -> Units:
-        """The number of units, (M,), that each mean has values of: their share of it is not 0."""
+        """The number of units that have values, (M,): those with a share above 0."""
         return np.asarray((self.shares > 0).sum(axis=1))
 
     @property
     def variance(self) -> Values:
-        """The variance of each mean (M,), linearised by units: Σ_g e_g² / (1 − s_g) with the errors
-        e and shares s.
+        """The variance of each mean, (M,): Σ_g e_g² / (1 − s_g), with the errors e and the shares
+        s of the units g.
 
-        It is the sandwich estimate for a ratio of sums with the correction CR2 for the leverage s
+        It is the sandwich estimator for a ratio of sums, with the correction CR2 for the leverage s
         (Bell and McCaffrey 2002).
         """
         return np.asarray(self._terms.sum(axis=1))
 
     @property
     def _terms(self) -> Values:
-        """What each unit adds to the variance of the mean, (M, G); a unit that is all of the mean
-        has share 1, and no variance can be told (NaN)."""
+        """The term of each unit in the variance of the mean, (M, G). NaN for a unit of share 1: a
+        single unit does not show a variance."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(self.errors**2 / (1 - self.shares))
 
     @property
     def freedom(self) -> Values:
-        """Degrees of freedom of the variance (M,): one less than the effective units, but at most
-        1.5 (Σ v_g)² / Σ v_g², where unit g adds v_g to the variance.
+        """The degrees of freedom of the variance, (M,): the number of effective units minus one,
+        but at most 1.5 (Σ v_g)² / Σ v_g², where v_g is the term of unit g in the variance.
 
-        Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that the variance rests on: where a
-        few units make nearly all of it, it is known as badly as of these alone. Observed v are more
-        uneven than their expectations (equal units of normal errors rest on a third of themselves),
-        so half as many again are taken (docs/intervals.md).
+        Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that determine the variance: if a
+        few units contribute nearly all of it, it is as uncertain as if only these existed. Observed
+        v_g vary more than their expectations (for equal units with normal errors the formula gives
+        a third of the number of units), hence the factor 1.5 (docs/intervals.md).
         """
         terms = self._terms
         with np.errstate(divide="ignore", invalid="ignore"):
-            resting_on = terms.sum(axis=1) ** 2 / (terms**2).sum(axis=1)
-        # fmin, fmax: where no variance tells `resting_on`, the effective units alone decide
-        return np.asarray(np.fmax(np.fmin(self.effective_units - 1, 1.5 * resting_on), 1.0))
+            determining = terms.sum(axis=1) ** 2 / (terms**2).sum(axis=1)
+        # fmin and fmax ignore NaN: with a variance of 0 the effective units alone decide
+        return np.asarray(np.fmax(np.fmin(self.effective_units - 1, 1.5 * determining), 1.0))
 
     @property
     def effective_units(self) -> Values:
-        """1 / Σ_g s_g² (M,), s_g the share of unit g in the mean: how many units of equal share say
-        as much."""
+        """The number of units of equal share that would be as informative, (M,): 1 / Σ_g s_g², s_g
+        the share of unit g in the mean."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(1 / (self.shares**2).sum(axis=1))
 
 
 def _summed(values: NDArray[Any], cell: Units, tests: int, groups: int) -> Values:
-    """Sum the values (M, Q) by `cell` (Q,), the number of a test times `groups` and that of a unit:
-    (M, tests, groups)."""
+    """Sum the values (M, Q) by test and unit: (M, tests, groups). `cell` (Q,): the number of the
+    test times `groups` plus the number of the unit."""
     rows = [np.bincount(cell, row, tests * groups) for row in values]
     return np.array(rows, np.float64).reshape(len(values), tests, groups)
 
@@ -160,45 +172,48 @@ def _summed(values: NDArray[Any], cell: Units, tests: int, groups: int) -> Value
 def _trials(
     values: Values, units: Units, *, shares: Values, counts: Values, sums: Values
 ) -> Values:
-    """How many independent trials say as much as each mean over units (M,), by `trials_of`; NaN for
-    a mean of fewer than two units.
+    """Compute `trials_of` for each of M means, (M,); NaN for a mean of fewer than two units.
 
-    `values` (M, Q): of the queries, NaN where undefined; `units` (Q,): the unit of each query, such
-    as its class; `shares`, `counts`, `sums` (M, G): of the units, each unit's weight in the mean,
-    its number of values and their sum.
+    Args:
+        values: (M, Q), of the queries, NaN where undefined.
+        units: (Q,), the unit of each query.
+        shares: (M, G), the weight of each unit in the mean.
+        counts: (M, G), the number of values of each unit.
+        sums: (M, G), the sum of the values of each unit.
     """
     found = np.full(len(values), np.nan)
     for row, of_queries in enumerate(np.where(np.isnan(values), 0, values) ** 2):
         has = counts[row] > 0  # (G,): units that have values
-        # of one unit nothing tells how much units vary; NaN: a test defines no value of this metric
+        # A single unit does not show how much units vary. Shares are NaN where a test has no
+        # defined value of this metric.
         if has.sum() > 1 and not np.isnan(shares[row]).any():
             squares = np.bincount(units, of_queries, len(has))[has]
-            own = shares[row][has], counts[row][has]  # of the units that have values
+            own = shares[row][has], counts[row][has]
             found[row] = trials_of(*own, sums=sums[row][has], squares=squares)
     return found
 
 
 def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) -> float:
-    """How many independent trials say as much as a mean over units, where large units are like
-    small ones: μ(1 − μ) over its variance; infinite where all values are alike.
+    """Return the number of independent trials (values of 0 or 1) that would determine a mean over
+    units as precisely: μ(1 − μ) divided by the variance of the mean. Infinite if that is 0.
 
-    The variance of a mean over a few large units and many small ones rests on the few, whose values
-    hardly tell how much units vary. All units together do, if the mean of a unit has nothing to do
-    with its size: that of n_g values has the variance τ² + σ²/n_g around a common μ, and the mean
-    with the shares s_g the variance Σ s_g² (τ² + σ²/n_g).
+    The variance of a mean over a few large units and many small ones depends on the few, which
+    hardly show how much units vary. All units together do, under the assumption that the mean of a
+    unit does not depend on its size: the mean of n_g values then has the variance τ² + σ²/n_g
+    around a common μ, and the mean with the shares s_g has the variance Σ s_g² (τ² + σ²/n_g).
 
     >>> equal = np.full(2, 0.5), np.full(2, 3.0)
     >>> trials_of(*equal, sums=np.array([3.0, 0.0]), squares=np.array([3.0, 0.0]))
     1.0
 
     Args:
-        shares: of the units in the weight, (G,), above 0, with the sum 1.
-        counts: how many values each has, (G,).
-        sums: of the values of each, (G,).
-        squares: of the squared values of each, (G,).
+        shares: the weight of each unit in the mean, (G,), above 0, with sum 1.
+        counts: the number of values of each unit, (G,).
+        sums: the sum of the values of each unit, (G,).
+        squares: the sum of the squared values of each unit, (G,).
     """
     means = sums / counts
-    # σ², the variance within units, pooled; the maximum keeps rounding from making it negative
+    # σ², the pooled variance within units; rounding must not make it negative
     within = np.maximum(squares - sums * means, 0).sum() / max(counts.sum() - len(counts), 1)
     mean, between = _common(means, within / counts)
     variance = float((shares**2 * (between + within / counts)).sum())
@@ -206,8 +221,9 @@ def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) 
 
 
 def _common(means: Values, own: Values) -> tuple[float, float]:
-    """μ and τ² of means (G,) whose own variances (G,) are known: by moments, each unit weighed by
-    what it says (DerSimonian and Kacker 2007)."""
+    """Estimate μ and τ² for the means (G,) of units whose `own` variances (G,) are known: by the
+    method of moments, with weights 1 / (τ² + own variance), iterated (DerSimonian and Kacker
+    2007)."""
     weights = np.ones(len(means))
     for _ in range(ROUNDS):
         weights = weights / weights.sum()
@@ -220,33 +236,34 @@ def _common(means: Values, own: Values) -> tuple[float, float]:
 
 
 def mean_intervals(sums: UnitSums) -> Values:
-    """95 % intervals (M, 2) of means of values in [0, 1], which hold of other units like these; NaN
-    with fewer than two units.
+    """Compute 95 % intervals (M, 2) of means of values in [0, 1], for the population of which the
+    units are a sample; NaN with fewer than two units.
 
-    The Agresti–Coull interval p ± t √(p(1 − p)/n′), n′ = n + t², p = (n m + t²/2)/n′, around the
-    mean m, with the effective number n = m(1 − m)/variance in place of the number of trials and
-    Student's t with the variance's degrees of freedom (Korn and Graubard 1998; Dean and Pagano
-    2015). Where all values are 0 or all 1, n is the effective units. In the middle it is the t
-    interval; near 0 and 1 it does not collapse. Means outside of [0, 1] have the t interval.
+    The interval is Agresti and Coull's, p ± t √(p(1 − p)/n′) with n′ = n + t² and p = (n m +
+    t²/2)/n′ for the mean m. In place of the number of trials it has the effective number n =
+    m(1 − m)/variance, and Student's t with the degrees of freedom of the variance (Korn and
+    Graubard 1998; Dean and Pagano 2015). If all values are 0, or all 1, n is the number of
+    effective units. In the middle of [0, 1] this is close to the t interval; near 0 and 1 it does
+    not collapse. Values outside of [0, 1] have the t interval.
 
-    That n rests on the large units, and is far too large where these happen to be right: so the
-    interval also holds the one of `trials`, to which all units testify.
+    That n depends on the large units, and is far too large if these happen to be right. So the
+    interval is widened to contain the one with n = `trials`, which all units determine.
     """
     return _intervals(sums, NORMAL)
 
 
 def upper_bounds(sums: UnitSums) -> Values:
-    """The one-sided 95 % bounds (M,) above means of values in [0, 1]: the upper ends of the same
-    intervals by the quantile .95; NaN with fewer than two units."""
+    """Compute one-sided upper 95 % bounds (M,) of means of values in [0, 1]: the upper ends of the
+    intervals of `mean_intervals` with the quantile .95; NaN with fewer than two units."""
     return np.asarray(_intervals(sums, ONE_SIDED)[:, 1])
 
 
 def bound_without_errors(units: float) -> float:
-    """The one-sided 95 % bound above the mean of `units` equal units, all of whose values are 0.
+    """Return the one-sided upper 95 % bound of a mean over equal units whose values are all 0.
 
-    The number is an effective one and may be a fraction: unequal units say as much as fewer equal
-    ones. The interval is that of a share of right answers, with the quantile of t in place of the
-    normal one, since there are few units; of fewer than 2 nothing is known.
+    `units`: their number. It may be a fraction: the effective number of unequal units. The interval
+    is Agresti and Coull's, with the quantile of Student's t in place of the normal one, since there
+    are few units. With fewer than 2 units the bound is 1: nothing is known.
 
     >>> round(bound_without_errors(60), 4)
     0.0533
@@ -257,25 +274,26 @@ def bound_without_errors(units: float) -> float:
 
 
 def _intervals(sums: UnitSums, normal: float) -> Values:
-    """The intervals (M, 2) of the means of M metrics, as `mean_intervals` explains them, by a
-    `normal` quantile, such as 1.96 for 95 %: of Student's t around the mean, or, for means of
-    fractions, which this would let reach beyond 0 and 1, those of shares of trials."""
+    """Compute the intervals (M, 2) of the means of M metrics, as `mean_intervals` explains.
+    `normal`: the quantile of the normal distribution, such as 1.96 for 95 %. Means of values beyond
+    [0, 1] have the t interval, others the interval of a fraction of trials."""
     low_high = np.full((len(sums.means), 2), np.nan)
     columns = zip(sums.means, sums.variance, sums.effective_units, sums.freedom, strict=True)
     for row, (mean, variance, units, freedom) in enumerate(columns):
-        if sums.units[row] < 2 or np.isnan(mean):  # nothing tells how much units vary
+        if sums.units[row] < 2 or np.isnan(mean):  # a single unit does not show a variance
             continue
         t = _t_quantile(freedom, normal)
-        inside = mean * (1 - mean)  # the variance of a value that is 0 or 1
-        all_alike = variance <= SMALLEST and abs(inside) < 1e-9  # all 0 or all 1, but for rounding
-        # fractions with this mean have a variance of `inside` at most, their mean even less: twice
-        # as much shows values outside of [0, 1]
+        inside = mean * (1 - mean)  # the variance of values that are 0 or 1
+        # all values are 0, or all 1, up to rounding
+        all_alike = variance <= SMALLEST and abs(inside) < 1e-9
+        # values in [0, 1] with this mean have at most the variance `inside`, and their mean less:
+        # a variance above twice that shows that there are values outside of [0, 1]
         if not (all_alike or variance <= 2 * inside):
             low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
             continue
         n = units if all_alike else inside / max(variance, SMALLEST)
         low, high = _of_trials(mean, n, t)
-        if not all_alike and sums.trials[row] > 0:  # not NaN, where too few units tell
+        if not all_alike and sums.trials[row] > 0:  # False for NaN: too few units
             wider = _of_trials(mean, sums.trials[row], normal)
             low, high = min(low, wider[0]), max(high, wider[1])
         low_high[row] = low, high
@@ -284,10 +302,13 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
 
 
 def _of_trials(mean: float, n: float, t: float) -> tuple[float, float]:
-    """Agresti and Coull's interval, low and high, of a mean of n trials of 0 or 1, `t` standard
-    errors wide on each side: cut to [0, 1], and widened to hold the mean itself. As if t²/2 trials
-    of each kind were added, so that it does not collapse at a mean of 0 or 1."""
-    if math.isinf(n):  # of trials without end the mean is known
+    """Return Agresti and Coull's interval (low, high) for a `mean` of `n` trials, each 0 or 1.
+
+    It adds t²/2 trials of value 0 and as many of value 1, so that it does not collapse at a mean of
+    0 or 1, and extends `t` standard errors to each side. It is clipped to [0, 1], and widened if
+    necessary to contain the mean itself.
+    """
+    if math.isinf(n):  # infinitely many trials: the mean is known exactly
         return mean, mean
     n_more = n + t**2
     p = (n * mean + t**2 / 2) / n_more
@@ -296,32 +317,32 @@ def _of_trials(mean: float, n: float, t: float) -> tuple[float, float]:
 
 
 def difference_intervals(sums: UnitSums) -> Values:
-    """95 % intervals (M, 2) of mean differences: mean ± t √variance, t of one less than the
-    effective units.
+    """Compute 95 % intervals (M, 2) of mean differences: mean ± t √variance, where t has one degree
+    of freedom less than there are effective units.
 
-    NaN with fewer than two units, and where all units differ by the same amount: how much units
-    vary is not known then.
+    NaN with fewer than two units, and if all units differ by the same amount other than 0: then
+    nothing shows how much units vary.
     """
     t = np.array([_t_quantile(units - 1) for units in sums.effective_units])
-    # where nothing differs at all, the interval is 0 … 0
+    # a mean difference of 0 without variance is no such case: its interval is 0 … 0
     all_alike = (sums.variance <= SMALLEST) & (np.abs(sums.means) > ROUNDED)
     half = np.where((sums.units > 1) & ~all_alike, t * np.sqrt(sums.variance), np.nan)
     return np.stack([sums.means - half, sums.means + half], axis=1)
 
 
 def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
-    """The two-sided p-values (M,) of mean differences: how often a random sign for each unit's part
-    gives a sum as far from 0.
+    """Compute two-sided p-values (M,) of mean differences by Fisher's randomisation test: how often
+    the sum of the units' parts, each with a random sign, is at least as far from 0 as observed.
 
-    Exact for up to 13 units; else (b + 1)/(n + 1) for b of n = 10,000 random patterns, which the
-    `seed` decides, so at least .0001 (Fisher's randomisation test; Phipson and Smyth 2010). All
-    metrics share the patterns.
+    Exact for up to EXACT units, by counting all patterns of signs. For more it is (b + 1)/(n + 1),
+    where b of n = 10,000 random patterns are as far from 0, and so at least .0001 (Phipson and
+    Smyth 2010). `seed`: of the random patterns, which all metrics share.
     """
-    # (units, M), without units that differ nowhere: the sign of 0 changes nothing
+    # (units, M), without units that do not differ in any metric: the sign of 0 has no effect
     parts = sums.parts[:, (np.nan_to_num(sums.parts) != 0).any(axis=0)].T
-    # sums that differ by rounding alone count as equal
+    # slightly reduced, so that sums that are smaller by rounding only count as equal
     observed = np.abs(parts.sum(axis=0)) * (1 - 1e-12)
-    # (M,): how many patterns give a sum as far from 0
+    # (M,): how many patterns give a sum at least as far from 0
     extreme = np.zeros(len(sums.means))
     patterns = 0
     units = len(parts)
@@ -336,9 +357,9 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
 
 
 def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
-    """Yield patterns of signs ±1 for so many `units`, (n, units): all that there are for up to
-    EXACT units, else FLIPS random ones, which the `seed` decides, AT_ONCE at a time so that few are
-    held."""
+    """Yield arrays of patterns of signs ±1, (n, units): all 2^units patterns for up to EXACT
+    `units`, else FLIPS random ones, at most AT_ONCE in an array to save memory. `seed`: of the
+    random patterns."""
     if units <= EXACT:
         yield np.array([*product((-1.0, 1.0), repeat=units)])
         return
@@ -346,36 +367,36 @@ def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
     rng = np.random.default_rng(seed)
     for start in range(0, FLIPS, AT_ONCE):
         number = min(AT_ONCE, FLIPS - start)
-        # one bit a sign, so one random byte gives eight; bits 0 and 1 become −1 and 1
+        # one random bit per sign, eight in each byte; bits 0 and 1 become −1 and 1
         drawn = rng.integers(256, size=(number, -(-units // 8)), dtype=np.uint8)
         bits = np.unpackbits(drawn, axis=1)[:, :units]
         yield np.asarray(2.0 * bits - 1, np.float64)
 
 
 def holm(p: Sequence[float]) -> Values:
-    """Holm-corrected p-values: the k-th smallest of m times m − k + 1, never falling, at most 1
-    (Holm 1979).
+    """Correct p-values for multiple tests by Holm's method: the k-th smallest of m is multiplied by
+    m − k + 1. The results are at most 1, and never fall in that order (Holm 1979).
     """
     values = np.asarray(p, np.float64)
     order = np.argsort(values)
-    steps = values[order] * np.arange(len(values), 0, -1)  # times m, m − 1, … 1
+    steps = values[order] * np.arange(len(values), 0, -1)  # multiplied by m, m − 1, … 1
     result = np.empty(len(values))
     result[order] = np.minimum(np.maximum.accumulate(steps), 1)
     return result
 
 
-SERIES_FROM = 5.0  # degrees of freedom from which the series holds to three digits
+SERIES_FROM = 5.0  # with so many degrees of freedom the series is accurate to three digits
 
 
 def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
-    """The quantile of Student's t with `freedom` degrees of freedom, of the same probability as
-    `normal`, NORMAL or ONE_SIDED, is a quantile of the normal distribution: 1.96 is that of .975.
+    """Return the quantile of Student's t with `freedom` degrees of freedom for the probability that
+    belongs to `normal`, a quantile of the normal distribution: NORMAL (.975) or ONE_SIDED (.95).
 
-    By the series of Abramowitz and Stegun (1964, 26.7.5), from 5 degrees of freedom on.
+    From 5 degrees of freedom on it is the series of Abramowitz and Stegun (1964, 26.7.5).
     """
     z = normal
-    nu = max(freedom, 1.0)  # below 1 the quantile would explode
-    # of few degrees the series is wrong: the integral itself, which takes longer
+    nu = max(freedom, 1.0)  # below 1 the quantile would grow without bound
+    # the series is inaccurate for few degrees of freedom: solve the integral, which takes longer
     if nu < SERIES_FROM:
         return _small_t_quantile(nu, BESIDE_MEDIAN[normal])
     terms = (
@@ -387,18 +408,22 @@ def _t_quantile(freedom: float, normal: float = NORMAL) -> float:
     return z + sum(term / nu**power for power, term in enumerate(terms, start=1))
 
 
-# made once: they are two thirds of the time of a quantile, of which thresholds take thousands
+# cached, since the nodes take two thirds of the time of a quantile, and thresholds need thousands
 @lru_cache(maxsize=1)
 def _gauss_legendre(number: int) -> tuple[Values, Values]:
-    """The nodes in (−1, 1) and the weights of Gauss and Legendre's rule, `number` of each."""
+    """Return `number` nodes in (−1, 1) and their weights for Gauss–Legendre quadrature."""
     nodes, weights = np.polynomial.legendre.leggauss(number)
     return nodes, weights
 
 
 def _small_t_quantile(nu: float, probability: float) -> float:
-    """The t above 0 with P(0 < T < t) = `probability` for Student's T with ν, few, degrees of
-    freedom: with t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2)) ∫₀^θ cos^(ν−1) u du. The
-    integral by 64 nodes of Gauss and Legendre, θ by 60 halvings, both to the digits of a float."""
+    """Return t > 0 with P(0 < T < t) = `probability` for Student's T with few degrees of freedom,
+    ν = `nu`.
+
+    With t = √ν tan θ, P(0 < T < t) = Γ((ν+1)/2)/(√π Γ(ν/2)) ∫₀^θ cos^(ν−1) u du. The integral is
+    computed by Gauss–Legendre quadrature with 64 nodes, and θ by 60 bisections. Both are as
+    accurate as a float.
+    """
     nodes, weights = _gauss_legendre(64)
     scale = math.exp(math.lgamma((nu + 1) / 2) - math.lgamma(nu / 2)) / math.sqrt(math.pi)
     low = 0.0
