@@ -138,8 +138,8 @@ ZERO = "zero"
 
 
 def without(leave_out: str | None, submission: Submission) -> Submission:
-    """The submission without the vectors that a user asked to leave out: all stay for None, those
-    of length 0 go for the word "zero". A submitted ranking has no vectors, and stays as it is.
+    """Remove the vectors that a user wants to leave out. `leave_out`: "zero" removes the vectors of
+    length 0, None removes nothing. A submitted ranking has no vectors and is returned unchanged.
     Raises UnknownName for another word.
     """
     if leave_out is None or isinstance(submission, RankingSubmission):
@@ -157,18 +157,22 @@ def report_on(
     on_test: OnTest | None = None,
     top_k: int = 0,
 ) -> Report:
-    """Measure every test of what was examined, and report; with the first `top_k` results of every
-    query, kept in the same ranking pass.
+    """Measure every test of an examined submission, and return the report.
 
-    `memory`: the most bytes held beyond the embeddings; `execute`: computes the blocks; `on_test`:
-    is called with each test's name and returns a function for progress.
+    Args:
+        examined: the submission, with the dataset and the conditions.
+        memory: the most bytes held beyond the embeddings.
+        execute: computes the blocks.
+        on_test: called with the name of each test; returns a function for progress.
+        top_k: if not 0, the report also keeps this number of first results of every query.
 
-    Raises UsageError where results are to be kept and the submission is not ranked here, or by a
-    cluster.
+    Raises:
+        UsageError: `top_k` for a submission that this process does not rank: a ranking, a test that
+            lists its positives, or blocks that a cluster computes.
     """
     jobs = examined.jobs(memory=memory)
     if top_k:
-        # a submitted ranking has no jobs; of listed pairs the results are not read by label
+        # a submitted ranking has no jobs; listed positives have no labels to show results with
         if set(jobs) != set(examined.data.tests) or examined.data.lists:
             raise UsageError(
                 "first results cannot be kept for this evaluation",
@@ -187,7 +191,7 @@ def report_on(
     tables = []
     for name, job in jobs.items():
         assert job.top is not None
-        # a worker fills a copy of `top`, which does not come back
+        # a cluster's worker fills its own copy of `top`, which is not sent back
         if not job.top.kept.all():
             raise UsageError(
                 "first results are not kept by the workers of a cluster",
@@ -207,9 +211,12 @@ def report_on(
 def measure_tests(
     examined: Examined, jobs: Mapping[str, Job], *, execute: Execute, on_test: OnTest | None
 ) -> dict[str, Measurement]:
-    """Measure every test of what was examined: by its job, which the engine ranks, or, of a
-    submitted ranking, by the lists themselves. `execute`: computes the jobs' blocks; `on_test`: is
-    called with each test's name and returns a function for progress."""
+    """Measure every test of an examined submission: {test: measurement}.
+
+    `jobs`: {test: job}; the engine ranks these. A test without a job belongs to a submitted
+    ranking, whose lists are measured directly. `execute`: computes the blocks of the jobs.
+    `on_test`: called with the name of each test; returns a function for progress.
+    """
     data = examined.data
     conditions = examined.conditions
     measurements = {}
@@ -226,8 +233,8 @@ def measure_tests(
 
 
 def report_of_measurements(examined: Examined, measurements: Mapping[str, Measurement]) -> Report:
-    """The report on the measurements of all tests, by the tests' names; with a row of every query,
-    its classes, for intervals and comparisons."""
+    """Make the report from {test: measurement}. It also has a row for every query, with the classes
+    of the query, which intervals and comparisons need."""
     queries = pa.concat_tables(
         queries_of(name, manifest) for name, manifest in examined.data.tests.items()
     )

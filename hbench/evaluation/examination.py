@@ -1,4 +1,5 @@
-"""Reads and checks a submission, a dataset and settings before any work, and says what is odd."""
+"""Reads and checks a submission, a dataset and settings before any work, and collects remarks on
+them."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ from hbench.tree.partial import known_levels
 
 @dataclass(frozen=True)
 class Examined:
-    """A submission that can be scored: what was read, on what, under which conditions; and the
-    remarks on it.
+    """A submission that was found fit to be scored, with the dataset, the conditions of the scores,
+    and the remarks on them (`warnings`).
 
-    `also`: a second protocol whose values are computed in the same ranking pass.
+    `also`: the name of a second protocol, whose values are computed in the same ranking pass.
+    `subject`: the description of submission and dataset for the report's head.
     """
 
     submission: Submission
@@ -42,7 +44,7 @@ class Examined:
     warnings: tuple[str, ...]
 
     def signature(self, tests: Sequence[str] | None = None) -> str:
-        """The signature of the scores on these tests, by default on all."""
+        """The signature of the scores on these tests; None: on all."""
         return str(
             self.conditions.signature(
                 f"{self.data.name}@{self.data.version}", tests or self.data.tests
@@ -50,14 +52,14 @@ class Examined:
         )
 
     def jobs(self, *, memory: int | None = None) -> dict[str, Job]:
-        """The jobs of the tests that the engine ranks, by the tests' names; none of a submitted
+        """Make the jobs of the tests that the engine ranks: {test: job}. Empty for a submitted
         ranking. `memory`: the most bytes held beyond the embeddings."""
         return self.submission.jobs(self.data, self.conditions, self.also, memory)
 
     def job(self, test: str, *, fix: str | None = None) -> Job:
-        """The job of one test that is ranked by labels. Raises UsageError, with `fix` as its
-        advice, where there is none: for a submitted ranking, which the engine does not rank, and
-        for a test that lists its positives pair by pair."""
+        """Make the job of one test whose positives are given by labels. Raises UsageError, with
+        `fix` as its advice, for a submitted ranking, which the engine does not rank, and for a test
+        that lists its positives pair by pair."""
         jobs = self.jobs()
         if test not in jobs or test in self.data.lists:
             raise UsageError(
@@ -77,24 +79,29 @@ def examine(
     method: str | None = None,
     doubted: bool = True,
 ) -> Examined:
-    """Read a submission and a dataset, check whether they fit, and decide what is measured and how;
-    raises as `evaluate` does.
+    """Read a submission and a dataset, check that they fit together, and decide what is measured.
+    Raises the errors that `evaluate` lists.
 
-    `also_official`: measure by the released evaluator, too; `method`: the model's name, for the
-    report; `doubted`: look for suspicious vectors, such as identical rows, which reports need and
-    pictures do not.
+    Args:
+        submission: a file, or what was read from one.
+        dataset: a name, a folder, a table, or a Dataset.
+        settings: the user's options.
+        also_official: also measure as the released evaluator does.
+        method: the model's name, for the report.
+        doubted: look for suspicious vectors, such as identical rows. Reports show these doubts;
+            pictures do not need them.
     """
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = as_submission(submission)
-    # without the items that the file itself says could not be embedded
+    # an embedding file may list items that could not be embedded: leave them out of the dataset
     data, left_out = without_items(whole, given.source.left_out)
     _refuse_empty(data)
 
-    # sentences on labels that end above the finest level, none where all are whole
+    # remarks on labels that end above the finest level; empty if all are complete
     partial = partial_labels_of(data)
     if partial:
         given.refuse_partial(data)
-    # nobody has said how bytes are to be compared: they may be packed bits
+    # if nobody chose a similarity, uint8 vectors are ambiguous: they may be packed bits
     if settings.similarity is None and data.protocol.similarity != "hamming":
         given.refuse_bits()
     also = _official_protocol(data, settings, partial=bool(partial)) if also_official else None
@@ -105,10 +112,10 @@ def examine(
         )
 
     problems = given.problems(data, cosine=conditions.words.similarity == "cosine")
-    # before the metrics: an id that is misspelt makes lists look short
+    # before the metrics are checked, since a misspelt id makes a list look too short for them
     refuse(given.source.file, problems)
-    # the metrics that the submission can give, and remarks on the others: a list that is cut, for
-    # example, cannot give AP
+    # the metrics that can be computed, and remarks on the others: a truncated list, for example,
+    # has no AP
     possible, impossible = given.metrics(
         conditions.metrics, data, chosen=settings.metrics is not None
     )
@@ -125,10 +132,11 @@ def examine(
 def _conditions(
     settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str]
 ) -> Conditions:
-    """What is measured and how: what the settings leave open is as the dataset's papers have it.
+    """Resolve the user's settings to conditions. Whatever they leave open follows the dataset's
+    papers.
 
-    `partial`: whether some labels end above the finest level; `left_out`: ids of the items that are
-    not in `data` any more, because they could not be embedded.
+    `partial`: whether some labels end above the finest level. `left_out`: the ids of the items that
+    were removed from `data` because they could not be embedded.
     """
     default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
     names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
@@ -136,7 +144,7 @@ def _conditions(
     if similarity is None:
         similarity = data.protocol.similarity
     protocol = protocol_name(settings.protocol, data)
-    # which items are left out is part of the signature: scores without others are not compared
+    # the signature tells which items are left out: scores on different items are not comparable
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)
     several = max(test.paths.most for test in data.tests.values())
@@ -148,10 +156,13 @@ def _conditions(
 def _subject(
     given: Submission, whole: Dataset, method: str | None, doubts: tuple[str, ...]
 ) -> Subject:
-    """What is scored, for the report's head: the file, if there is one, and the whole dataset, with
-    the items that were left out. `method`: the submission's name; `doubts`: sentences."""
+    """Describe what is scored for the report's head: the submitted file and the dataset.
+
+    `whole`: the dataset before items were left out. `method`: the submission's name. `doubts`:
+    sentences on suspicious vectors.
+    """
     source = None
-    if given.source.sha256:  # of arrays there is no file
+    if given.source.sha256:  # empty for arrays, which have no file
         source = given.source.model_copy(update={"content": given.content})
     read_as = (*([whole.read] if whole.read else []), *given.understood)
     return Subject(
@@ -175,8 +186,12 @@ def _remarks_on_paths(data: Dataset) -> list[str]:
 
 
 def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> list[str]:
-    """Say which items (`left_out`, ids) the `data` do not have of the `whole` dataset, and what is
-    odd about the names of an own dataset's classes, such as two spellings of one."""
+    """Make the remarks on the dataset: which items were left out, and, for a user's own dataset,
+    oddities in the names of its classes, such as two spellings of one name.
+
+    `data`, `whole`: the dataset without the items that were left out, and with them. `left_out`:
+    their ids.
+    """
     remarks = []
     if left_out:
         number = f"{len(left_out):,} items that could not be embedded, or whose vectors are zero,"
@@ -184,15 +199,15 @@ def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> 
         remarks.append(
             f"{number} are neither queries nor in the gallery: {examples(left_out)}; {by_class}"
         )
-    if data.name not in specs:  # the names of published sets are as their authors meant them
+    if data.name not in specs:  # the names in published datasets are as their authors want them
         remarks += remarks_on(name_table_of(list(data.tests.values())))
     return remarks
 
 
 def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
-    """The dataset without those `items` of its tests, which could not be embedded, and the ids that
-    were left out, sorted. Where positives are listed pair by pair, none of which may be missing,
-    nothing is left out."""
+    """Remove items from the tests of a dataset. `items`: the ids of items that could not be
+    embedded. Return the dataset and the sorted ids that were removed. From a dataset that lists
+    positives pair by pair nothing is removed, since no listed item may be missing."""
     listed = set(items)
     left_out = sorted(
         {item for test in data.tests.values() for item in test.items if item in listed}
@@ -207,7 +222,7 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
 
 
 def _classes_of(data: Dataset, items: Sequence[str]) -> str:
-    """How many of the items are of which finest class, in words, the classes with most first."""
+    """Say how many of the items (ids) belong to each finest class, the largest number first."""
     listed = set(items)
     counts = Counter[str]()
     for test in data.tests.values():
@@ -221,7 +236,7 @@ def _classes_of(data: Dataset, items: Sequence[str]) -> str:
 
 
 def _short_digest(items: Sequence[str]) -> str:
-    """Eight hex digits of the sha256 of the ids `items`, for a signature, which should be short."""
+    """The first eight hex digits of the sha256 of ids, since a signature should be short."""
     return hashlib.sha256("\n".join(items).encode()).hexdigest()[:8]
 
 
@@ -239,8 +254,8 @@ def _refuse_empty(data: Dataset) -> None:
 
 
 def _refuse_broken_text(method: str | None) -> str | None:
-    """A method's name; UsageError for one with half a surrogate pair, as a terminal of another
-    encoding hands over: it fits into no report."""
+    """Return a method's name. Raises UsageError if it has a lone surrogate, which cannot be written
+    to a report; a terminal with another encoding passes such names."""
     try:
         (method or "").encode()
     except UnicodeEncodeError as error:
@@ -251,7 +266,8 @@ def _refuse_broken_text(method: str | None) -> str | None:
 
 
 def partial_labels_of(data: Dataset) -> list[str]:
-    """Say to which levels the queries of each test are known, where some labels end early."""
+    """Make a remark for each test in which some labels end above the finest level: to which levels
+    its queries are known."""
     remarks = []
     for name, test in data.tests.items():
         # all paths of all items, (E, L), and the item of each, (E,)
@@ -261,13 +277,13 @@ def partial_labels_of(data: Dataset) -> list[str]:
         if not (known < test.tree.depth).any():
             continue
 
-        # (N,) each: how many levels of an item's best known path are known, and whether any of its
+        # (N,) each: the number of known levels of an item's best known path, and whether any of its
         # paths ends early
         best = np.zeros(len(test), np.uint8)
         ends_early = np.zeros(len(test), bool)
         np.maximum.at(best, items, known)
         ends_early[items[known < test.tree.depth]] = True
-        # how many queries are known to level 1, 2, …, but no further; [1:] leaves level 0 out
+        # how many queries are known exactly down to level 1, 2, …; [1:] leaves level 0 out
         counts = np.bincount(best[test.query], minlength=test.tree.depth + 1)[1:].tolist()
         parts = [
             f"{count:,} to {level}"
@@ -284,8 +300,8 @@ def partial_labels_of(data: Dataset) -> list[str]:
 
 
 def _official_protocol(data: Dataset, settings: Settings, *, partial: bool) -> str:
-    """The released protocol of a dataset; raises UsageError for what it does not know: partial
-    labels, another relevance.
+    """Return the name of the protocol that a dataset's released evaluator follows. Raises
+    UsageError for partial labels or another relevance, which it does not support.
     """
     if partial:
         raise UsageError(
@@ -297,13 +313,13 @@ def _official_protocol(data: Dataset, settings: Settings, *, partial: bool) -> s
 
 
 def protocol_name(name: str, data: Dataset) -> str:
-    """The name of a protocol, with "official" replaced by its variant, such as "official-landmark",
-    which the evaluator released for the dataset follows."""
+    """Replace the protocol "official" by the variant of the dataset's released evaluator, such as
+    "official-landmark"; return any other name unchanged."""
     return data.protocol.official if name == "official" else name
 
 
 def digest_of(data: Dataset) -> str:
-    """sha256, as hex digits, over the names and digests of the tests: it tells whether two reports
-    are on the same items and labels."""
+    """Return the sha256, as hex digits, of the names and digests of the tests. Two reports with
+    equal digests are on the same items and labels."""
     lines = [f"{name} {manifest.digest}\n" for name, manifest in sorted(data.tests.items())]
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -1,5 +1,5 @@
-"""Execution: which executor computes an evaluation, within which bounds, and what is kept on the
-way.
+"""Execution: the options that choose who computes an evaluation, with how much memory, and what is
+kept on disk.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,8 @@ from hbench.records.report import Report
 from hbench.submissions import embeddings
 
 ELSEWHERE = ("blocks", "workers", "scheduler", "device", "resume")
-APART = {  # an option, what it does, and the options that it cannot be joined with
+# {option: (what it does, the options that it excludes)}
+APART = {
     "device": ("ranks in this process", ("workers", "scheduler")),
     "trees": ("keeps no first results", ("top_k",)),
     "top_k": ("ranks in this process, in one go", ELSEWHERE),
@@ -28,15 +29,20 @@ APART = {  # an option, what it does, and the options that it cannot be joined w
 
 @dataclass(frozen=True)
 class Execution:
-    """Who computes, and what is kept.
+    """Who computes an evaluation, and what is kept. Raises UsageError for options that exclude each
+    other.
 
-    `threads`, `memory` (bytes beyond the embeddings); a torch `device`; the number of local
-    `workers`, or a dask `scheduler`; the folder in which finished blocks are kept to `resume` from;
-    the share i/n of the `blocks` that alone is computed, and kept there; the first `top_k` results
-    to keep; other `trees` to score under, in words, whose lists of edges have these columns
-    (`edges`).
-
-    Raises UsageError for what does not go together.
+    Attributes:
+        threads: number of threads; None: all.
+        memory: bytes held beyond the embeddings; None: the default.
+        device: a torch device.
+        workers: number of local dask workers.
+        scheduler: address of a dask scheduler.
+        resume: folder in which finished blocks are kept, and from which they are read again.
+        blocks: the share "i/n" of the blocks to compute, which is only kept in `resume`.
+        top_k: number of first results of every query to keep.
+        trees: other label trees to score under, as typed by the user.
+        edges: the columns of parent and child in files of `trees` that list edges.
     """
 
     threads: int | None = None
@@ -51,17 +57,16 @@ class Execution:
     edges: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise UsageError for options that exclude each other, before anything is read. APART has,
-        for an option, what it does, and the options that it cannot be joined with."""
+        """Raise UsageError for options that exclude each other, before anything is read."""
         for option, (does, others) in APART.items():
             joined = [other for other in others if getattr(self, option) and getattr(self, other)]
             if joined:
                 option, other = (name.replace("_", "-") for name in (option, joined[0]))
                 raise UsageError(f"--{option} {does}: leave --{other} out")
-        # What few evaluations need is imported by them alone: every command starts a tenth of a
-        # second sooner.
+        # below, `trees` is imported only where it is needed, which saves other commands a tenth of
+        # a second
         if self.blocks:
-            Share.parse(self.blocks)  # raises for what is no share i/n
+            Share.parse(self.blocks)  # raises unless it is "i/n"
         if self.blocks and not self.resume:
             raise UsageError(
                 "a share of the blocks needs a folder to keep them in",
@@ -70,7 +75,7 @@ class Execution:
         if self.trees:
             from hbench.evaluation.variants.trees import parse
 
-            parse(self.trees, self.edges)  # raises for files that hold no tree
+            parse(self.trees, self.edges)  # raises for files without a tree
 
     @contextmanager
     def open(
@@ -78,10 +83,10 @@ class Execution:
         files: Sequence[tuple[Path, Path | None]],
         announce: Callable[[str], None] | None = None,
     ) -> Iterator[Execute]:
-        """Yield the executor that these options choose; a cluster's workers end with it.
+        """Yield the executor that the options choose. Local dask workers stop when the block ends.
 
-        `files`: those of the embeddings, each with the file of its ids or None, which a cluster
-        reads for itself; `announce` is called before kernels are compiled.
+        `files`: the embedding files, each with the file of its ids or None; dask workers read them
+        themselves. `announce`: called with a line of text before kernels are compiled.
         """
         execute: Execute = partial(on_threads, threads=self.threads, announce=announce)
         kept = self.resume
@@ -90,8 +95,8 @@ class Execution:
                 from hbench.engine.executors.gpu import on_devices
 
                 execute = on_devices(self.device)
-                # a card's last bits differ from a processor's: its blocks lie apart, in a folder of
-                # the kind of device, "cuda" of "cuda:0"
+                # GPU and CPU results differ in the last bits, so their blocks are kept in separate
+                # folders: those of "cuda:0" in "cuda"
                 if kept is not None:
                     kept = kept / self.device.partition(":")[0]
             elif self.scheduler or self.workers:
@@ -105,9 +110,12 @@ class Execution:
             yield kept_in(kept, execute) if kept else execute
 
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
-        """Measure every test of what was examined and report, also under other trees, and with the
-        first results, where these options ask for them; `execute`: what `open` yields. `on_test`:
-        is called with a test's name and returns a function for progress."""
+        """Measure every test of an examined submission, and return the report: also under other
+        trees, and with first results, if the options say so.
+
+        `execute`: the executor that `open` yields. `on_test`: called with the name of a test;
+        returns a function for progress.
+        """
         if self.trees:
             from hbench.evaluation.variants.trees import parse, report_under
 
@@ -125,12 +133,11 @@ class Execution:
     def keep_blocks(
         self, examined: Examined, execute: Execute, on_test: OnTest | None = None
     ) -> int:
-        """Compute the share of every test's blocks, which `execute` keeps in the folder to resume
-        from; return their number.
+        """Compute this process's share of every test's blocks, and return their number.
 
-        Raises UsageError for a ranking, which has no blocks. `on_test`: is called with a test's
-        name and returns a function for progress. `blocks`: which share, "i/n", None for all;
-        `trees`: other trees to score under, too."""
+        `execute` keeps the blocks in the folder `resume`. `on_test`: called with the name of a
+        test; returns a function for progress. Raises UsageError for a ranking, which has no blocks.
+        """
         share = Share.parse(self.blocks or "1/1")
         if self.trees:
             from hbench.evaluation.variants.trees import jobs_under, parse

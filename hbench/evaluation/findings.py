@@ -1,5 +1,5 @@
-"""Finds what a reader of scores has to know: first mistakes, ties, inversions, queries without
-positives, too few units.
+"""Finds facts that a reader of scores has to know: wrong first results, ties, inversions, queries
+without positives, too few units.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hbench.metrics.significance import MIN_UNITS
 from hbench.records.queries import units_in_words
 
 UNRELATED = "unrelated"
-MIN_QUERIES = 100  # queries, below which all may be right by chance
-# these begin the remarks on which pages give advice
+MIN_QUERIES = 100  # with fewer queries all may be right by chance
+# pages give advice on the remarks that begin with these texts
 WITH_TIES = "have items of equal score and other level"
 WITHOUT_POSITIVES = "have no positive at any level"
 WITHOUT_KNOWN = "have no positive whose level is known"
@@ -26,18 +26,17 @@ WITH_INVERSION = "have a relevance inversion"
 
 
 def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> list[str]:
-    """A remark where intervals are taken over so few units that none can be trusted; `units`: that
-    of every scored query.
+    """Make a remark if there are too few units to trust an interval; an empty list otherwise.
 
-    Units of unequal size say as much as 1/Σ s² equal ones, s being their shares of the queries.
-    `unit`: what the units are, classes of a level or "query"; `partial`: whether paths may end
-    early, which the words then say.
+    Units of different sizes are as informative as 1/Σ s² equal ones, s being their shares of the
+    queries. `units`: the unit of each scored query. `unit`: what the units are, the name of a level
+    or "query". `partial`: whether paths may end early, which the remark then mentions.
     """
     sizes = np.bincount(units)
     number = int((sizes > 0).sum())
-    # 1/Σ s² with the shares s = size/Σ size; the maximum avoids 0/0 without any query
+    # 1/Σ s² with the shares s = size/Σ size; the maximum avoids 0/0 where there are no queries
     effective = sizes.sum() ** 2 / max(1, (sizes.astype(float) ** 2).sum())
-    # rounded, so that MIN_UNITS equal units are enough whatever the division gives
+    # rounded, so that exactly MIN_UNITS equal units are enough despite rounding errors
     if number == 0 or round(effective, 6) >= MIN_UNITS:
         return []
     over = f"the intervals are over {units_in_words(unit, number, partial=partial)}"
@@ -47,16 +46,16 @@ def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> 
 
 
 def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, int]:
-    """{level: how many queries have an item of that level at rank 1}, finest first; the last,
-    `unrelated`, counts those whose first item shares no level. `levels`: coarse to fine."""
+    """Count the queries by the level of the item at rank 1: {level: count}, finest first. The last
+    key, "unrelated", is for items that share no level. `levels`: names, coarse to fine."""
     counts = np.bincount(measurement.first_level, minlength=len(levels) + 1).tolist()
     return dict(reversed(list(zip([UNRELATED, *levels], counts, strict=True))))
 
 
 def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
-    """Return a sentence for each test ({its name: its measurement}) whose values are too good:
-    where every query is answered rightly at rank 1, with an item of the finest of `levels` levels,
-    labels may have leaked. A test of few queries may be so by chance, and is left out."""
+    """Return a doubt for each test whose results are suspiciously good: if the item at rank 1 is of
+    the finest class for every query, labels may have leaked. Tests with few queries are left out:
+    they may be perfect by chance. `measurements`: {test: measurement}. `levels`: their number."""
     perfect = [
         name
         for name, each in measurements.items()
@@ -70,13 +69,13 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
 
 
 def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
-    """Return remarks for the reader of the scores, on each test ({its name: its measurement}): how
-    many queries have ties, relevance inversions, or no positives.
+    """Return remarks on each test: how many queries have ties, relevance inversions, or no
+    positives. `measurements`: {test: measurement}.
     """
     found = []
     whole = conditions
     for name, each in measurements.items():
-        # nodes as queries see the tree cut at their depth, and so counts of fewer levels
+        # if queries are nodes, the tree ends at their depth, so there are counts for fewer levels
         conditions = replace(whole, levels=whole.levels[: each.counts.shape[1] - 1])
         asked = len(each.tied)
         tied = int(each.tied.sum())
@@ -86,9 +85,9 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
         left_out += "count as 0"
         if conditions.words.partial:
-            # `counts` leave out items whose level is not known, because labels end early. Such an
-            # item may surely share a coarser node all the same, and is then a positive in the AP of
-            # that level: so such queries are left out of the metrics of all levels alone
+            # `counts` leaves out items whose level is unknown because labels end early. Such an
+            # item can still be known to share a coarser node, and is a positive in the AP of that
+            # level. So only the metrics of all levels leave these queries out
             left_out = f"{WITHOUT_KNOWN} and are left out of the means of H-AP and others of all "
             left_out += "levels"
         facts = {
@@ -108,15 +107,17 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
 
 
 def _without_positives(measurement: Measurement, conditions: Conditions, alone: int) -> list[str]:
-    """Say of each level that some R@k asks about how many queries have no positive there: here they
-    count as 0, while other packages leave them out. A level is passed over where only the queries
-    without a positive at any level, `alone` in number, have none: they have a remark of their own.
-    Nothing is said under partial labels, where an item may be a positive of a coarser level while
-    its own is unknown."""
+    """Make remarks on queries without a positive at a level of some R@k: hbench counts them as 0,
+    other packages leave them out.
+
+    `alone`: how many queries have no positive at any level. A level at which only these have none
+    gets no remark, since they have one of their own. Neither does any level under partial labels,
+    where an item may be a positive of a coarser level while its own level is unknown.
+    """
     if conditions.words.partial:
         return []
     asked = len(measurement.counts)
-    # the levels that some R@k among the metrics asks about
+    # the levels of the R@k among the metrics
     levels = {
         name.level or conditions.levels[-1] for name in conditions.metrics if name.base == "R"
     }
@@ -132,8 +133,8 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
 
 
 def _beyond_gallery(measurement: Measurement, conditions: Conditions) -> list[str]:
-    """Say which R@k have a cut k of at least the longest list's length: all positives are within
-    it, so that these metrics tell nothing of the ranking."""
+    """Make a remark on the R@k whose cut k is at least the length of the longest list: all
+    positives are within the cut then, so these metrics say nothing about the ranking."""
     longest = int(measurement.counts.sum(axis=1).max(initial=0))
     beyond = sorted(
         {

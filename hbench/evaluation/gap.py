@@ -1,12 +1,12 @@
-"""Measures the decomposability gap of embeddings: how far a metric inside batches lies above the
+"""Measures the decomposability gap of embeddings: by how much a metric inside batches exceeds the
 metric on the whole gallery.
 
-The gallery is cut at random into batches. DG(q) = 1/|B_q| Σ_{b∈B_q} M(q, b) − M(q, Ω), B_q the
-batches with positives of q, then averaged over queries (ROADMAP, Eq. 6; rank losses, Eq. 6). It can
-be negative: a batch counts as much as any other, however few positives it has.
+The gallery is split into random batches. DG(q) = 1/|B_q| Σ_{b∈B_q} M(q, b) − M(q, Ω), where B_q are
+the batches with positives of q; it is averaged over queries (ROADMAP, Eq. 6; rank losses, Eq. 6).
+It can be negative, since all batches have the same weight, however few positives they have.
 
-Two positives in batches without and with 2 negatives; the worst order has both negatives before the
-second positive:
+Two batches have one positive each; the second batch also has 2 negatives. In the worst order both
+negatives come before the second positive:
 
 >>> largest_gap(np.array([1, 1]), np.array([0, 2]))  # 1 − (1/1 + 2/4)/2
 0.25
@@ -30,12 +30,17 @@ QUERIES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Gap:
-    """The mean of every metric `inside` batches and on the `whole` gallery, over the same `queries`
-    (M,).
+    """The decomposability gap of M metrics.
 
-    `bound`, `calibrated_bound`: mean over queries of the largest gap of AP that a model could have
-    whose AP inside every batch is 1; the second for its own number of scores on the wrong side of
-    the thresholds, None unless they are cosines.
+    Attributes:
+        metrics: their names.
+        inside: (M,), the mean of each metric inside batches.
+        whole: (M,), the mean of each metric on the whole gallery, over the same queries.
+        queries: (M,), the number of these queries.
+        bound: the mean over queries of the largest possible gap of AP for a model whose AP inside
+            every batch is 1.
+        calibrated_bound: the same, given how many scores of this model are on the wrong side of
+            ROADMAP's thresholds; None unless scores are cosines.
     """
 
     metrics: tuple[str, ...]
@@ -54,19 +59,19 @@ def gap_of(
     margins: tuple[float, float] = (0.9, 0.6),
     on_batch: OnBlock | None = None,
 ) -> Gap:
-    """The gap of every chosen metric: its mean inside batches against that on the whole gallery,
-    over the queries for which both are defined.
+    """Measure the gap of every chosen metric, over the queries for which it is defined both inside
+    batches and on the whole gallery.
 
-    `batches`: gallery positions (b,) each. `margins`: α and β of ROADMAP's calibration: positives
-    of a cosine above α are on the right side, negatives of one above β on the wrong side.
-    `on_batch`: is told of progress.
+    `batches`: the gallery positions (b,) of each batch. `margins`: α and β of ROADMAP's
+    calibration; positives should have a cosine above α, negatives one below β. `on_batch`: called
+    with the number of finished batches and the number of all.
     """
     whole = measure(job_of(test, chosen)).values
     totals, defined, counts = _inside_batches(test, chosen, batches, whole.shape, on_batch)
     both = (defined > 0) & ~np.isnan(whole)
     number = both.sum(axis=1)
     _refuse_no_queries(number)
-    # (M, Q): each query's mean over the batches, 0 where it does not count
+    # (M, Q): the mean over the batches for each query, 0 for queries that are left out
     mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
     bound, calibrated = _mean_bounds(test, chosen, batches, counts=counts, margins=margins)
     return Gap(
@@ -86,14 +91,21 @@ def _inside_batches(
     shape: tuple[int, ...],
     on_batch: OnBlock | None,
 ) -> tuple[Floats, Counts, Counts]:
-    """Measure all queries in each batch of the gallery alone. Return (M, Q) each: the sums of every
-    query's values over the batches in which they are defined, and the numbers of those batches; and
-    the counts of items by level in every batch (b, Q, L + 1).
+    """Measure all queries with each batch as the gallery.
 
-    `batches`: positions in the gallery; `shape`: (M, Q); `on_batch`: told of the progress.
+    Args:
+        test: the test with the whole gallery.
+        chosen: the metrics.
+        batches: positions in the gallery.
+        shape: (M, Q).
+        on_batch: called with the number of finished batches and the number of all.
+
+    Returns:
+        The sum of each query's values over the batches in which they are defined (M, Q), the number
+        of these batches (M, Q), and the number of items of each level in every batch (b, Q, L + 1).
     """
     totals = np.zeros(shape)
-    defined = np.zeros(shape, np.int64)  # (M, Q): the batches in which a value is defined
+    defined = np.zeros(shape, np.int64)  # (M, Q): the number of batches with a defined value
     asked, depth = test.queries.labels.shape
     counts = np.empty((len(batches), asked, depth + 1), np.int64)
     for done, (batch, rows) in enumerate(zip(batches, counts, strict=True), start=1):
@@ -115,14 +127,14 @@ def _mean_bounds(
     counts: Counts,
     margins: tuple[float, float],
 ) -> tuple[float, float | None]:
-    """The mean of `largest_gap` over the queries with a positive in some batch; and the same for
-    scores that are calibrated by `margins`, α and β, as cosines alone can be: None for another
-    similarity, and where queries ignore items.
+    """Return the mean of `largest_gap` over the queries with a positive in some batch, and the same
+    for scores calibrated by `margins` (α and β). The second is None if scores are not cosines, or
+    if queries ignore items.
 
-    `batches`: positions in the gallery; `counts` (b, Q, L + 1): the items of each level in every
-    batch, of which those of the finest level are positives.
+    `batches`: positions in the gallery. `counts` (b, Q, L + 1): the number of items of each level
+    in every batch; those of the finest level are the positives.
     """
-    # by query and batch (Q, b)
+    # (Q, b) each
     positives = counts[:, :, -1].T
     negatives = counts[:, :, :-1].sum(axis=2).T
     some = np.flatnonzero(positives.any(axis=1))
@@ -139,8 +151,8 @@ def _mean_bounds(
 
 
 def _refuse_no_queries(queries: Counts) -> None:
-    """Raise UsageError where some metric is defined for no query in any batch; `queries` (M,): for
-    how many it is."""
+    """Raise UsageError if a metric is not defined for any query in any batch. `queries` (M,): the
+    number of queries for which it is."""
     if not queries.all():
         raise UsageError(
             "no query has a positive in any batch",
@@ -150,17 +162,18 @@ def _refuse_no_queries(queries: Counts) -> None:
 
 
 def random_batches(items: int, size: int, seed: int) -> list[Counts]:
-    """The positions 0 … items − 1 in random order, which the `seed` decides, cut into batches of
-    `size`; what is left over joins the last one.
+    """Split the positions 0 … items − 1, in random order, into batches of `size`. The remainder
+    joins the last batch.
     """
     shuffled = np.random.default_rng(seed).permutation(items)
-    # the last cut is where a whole batch is still left behind it: 10 items by 3 are cut at 3 and 6
+    # the last split leaves at least a whole batch behind it: 10 items in batches of 3 are split at
+    # 3 and 6
     return np.split(shuffled, np.arange(size, items - size + 1, size))
 
 
 def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
-    """Draw this many of the `queries` at random, as the `seed` decides, or take all of them where
-    there are no more; their order and the gallery stay the same."""
+    """Draw this number of `queries` at random, or keep all of them if there are no more. Their
+    order and the gallery do not change."""
     asked = len(test.queries.labels)
     if asked <= queries:
         return test
@@ -176,20 +189,24 @@ def largest_gap(
     good_positives: Counts | None = None,
     bad_negatives: Counts | None = None,
 ) -> float:
-    """How far below 1 the AP of a query over all batches can be if its AP in every batch is 1:
-    1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive.
+    """Compute how far below 1 the AP of a query over all batches can be if its AP in every batch is
+    1: 1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive.
 
-    `positives`, `negatives` (b,): of the query in each batch. A negative of batch b comes after all
-    P_b positives of b, so n(m) ≤ max Σ_b N_b over batches with Σ_b P_b < m; batches may be taken in
-    part, which only raises the bound. Batches are of any size; for equal ones, taken whole, this is
-    ROADMAP's Eq. 8. `good_positives` (b,): the positives of a score above α; `bad_negatives` (b,):
-    the negatives of a score above β: where both are given, only bad negatives can precede good
-    positives (Eq. 9).
+    A negative of batch b comes after all P_b positives of b, so n(m) ≤ max Σ_b N_b over sets of
+    batches with Σ_b P_b < m. Fractions of batches are allowed, which only raises the bound. Batches
+    may differ in size; for equal batches, taken whole, this is ROADMAP's Eq. 8.
+
+    Args:
+        positives: (b,), the positives of the query in each batch.
+        negatives: (b,), the negatives.
+        good_positives: (b,), the positives with a score above α.
+        bad_negatives: (b,), the negatives with a score above β. If this and `good_positives` are
+            given, only bad negatives can precede good positives (Eq. 9).
     """
-    m = np.arange(1, positives.sum() + 1)  # the number of each positive, over all batches
+    m = np.arange(1, positives.sum() + 1)  # numbers the positives of all batches in ranked order
     before = _most_before(positives, negatives, m - 1)
     if good_positives is not None and bad_negatives is not None:
-        calm = m <= good_positives.sum()  # the first positives are those of the best scores
+        calm = m <= good_positives.sum()  # the positives with the best scores come first
         before = np.where(
             calm, np.minimum(before, _most_before(good_positives, bad_negatives, m - 1)), before
         )
@@ -197,46 +214,46 @@ def largest_gap(
 
 
 def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
-    """The most negatives (n,) that can stand before each of n positives in a merged ranking: the
-    most `gain` of batches whose `cost` adds up to at most its `capacity`, where parts of batches
-    may be taken.
+    """Compute the most negatives (n,) that can precede each of n positives in the merged ranking of
+    all batches.
+
+    This is a knapsack problem with divisible items: choose batches, or fractions of them, with the
+    largest total gain whose total cost is at most the capacity. The batches with the largest gain
+    per cost are taken first.
 
     Args:
-        cost: the positives of each of the b batches that are merged, (b,).
-        gain: their negatives, (b,).
-        capacity: how many positives stand before each of the n, (n,).
-
-    This is the knapsack problem with divisible items: the batches with most gain for their cost are
-    taken first.
+        cost: (b,), the positives of each batch.
+        gain: (b,), the negatives of each batch.
+        capacity: (n,), the number of positives before each of the n positives.
     """
-    free = cost == 0  # batches that cost nothing are all taken
+    free = cost == 0  # batches without positives cost nothing and are always taken
     order = np.argsort(-gain[~free] / cost[~free], kind="stable")
     spent, gained = (
         np.concatenate([[0], np.cumsum(amounts[~free][order])]) for amounts in (cost, gain)
     )
-    # linear from one batch to the next: a part of a batch's cost brings that part of its gain
+    # linear interpolation: a fraction of a batch's cost yields the same fraction of its gain
     gains: Floats = gain[free].sum() + np.interp(capacity, spent, gained)
     return gains
 
 
 def _within(test: Retrieval, batch: Counts) -> Retrieval:
-    """The test whose gallery is one batch (b,), given by positions in the whole gallery; a query
-    that is in the batch is still not in its own list."""
+    """Restrict the gallery of a test to one batch (b,) of gallery positions. A query that is in the
+    batch is still left out of its own list."""
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
-    # (G + 1,): from a row of the whole gallery to its row in the batch, −1 for what is not in it.
-    # The row −1, of a query that is not in the gallery, finds the last entry, which is −1
+    # (G + 1,): maps a row of the whole gallery to its row in the batch, −1 if it is not there. The
+    # extra last entry stays −1: a query that is not in the gallery has the row −1, which indexes it
     position = np.full(len(gallery.labels) + 1, -1)
     position[batch] = np.arange(len(batch))
     return replace(test, gallery=gallery.of(batch), self_rows=position[self_rows], names=None)
 
 
 def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
-    """The values (M, Q) of a batch, NaN where the query has no positive of the metric's level in
-    it: there R@k would be 0, and draw the mean over batches down."""
+    """Return the values (M, Q) of a batch, NaN for queries without a positive of the metric's level
+    in the batch: R@k would be 0 there and lower the mean over batches."""
     values = inside.values.copy()
     for row, name in enumerate(chosen.metrics):
-        # a metric of all levels is defined by positives of the coarsest
+        # a metric of all levels needs a positive of any level, that is of level 1 or finer
         level = name.arguments(chosen.levels).get("level", 1)
         values[row, inside.counts[:, level:].sum(axis=1) == 0] = np.nan
     return values
@@ -245,12 +262,14 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
 def _counts_beyond_margins(
     test: Retrieval, batches: Sequence[Counts], margins: tuple[float, float]
 ) -> tuple[Counts, Counts]:
-    """Per query and batch (Q, b): how many positives have a cosine above α, and how many negatives
-    one above β, at the finest level; `margins` are α and β, `batches` positions in the gallery.
+    """Count, for each query and batch (Q, b), the positives with a cosine above α, and the
+    negatives with a cosine above β. Positives are items of the query's finest class.
+
+    `batches`: positions in the gallery. `margins`: α and β.
     """
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
-    order = np.concatenate(batches)  # batches side by side, so that each is a range to be summed
+    order = np.concatenate(batches)  # sort the gallery by batch, so that each batch is a range
     precision = np.float64 if gallery.vectors.dtype == np.float64 else np.float32
     # products of unit vectors are cosines
     ranked = unit_vectors(gallery.vectors[order], precision)
@@ -264,8 +283,8 @@ def _counts_beyond_margins(
         rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(self_rows)))
         cosines = unit_vectors(test.queries.vectors[rows], precision) @ ranked.T
         same = test.queries.labels[rows, -1][:, None] == fine
-        itself = self_rows[rows][:, None] == order  # a query is no positive of its own
-        # above α, and above β; the sums of each batch go from its start to the next one's
+        itself = self_rows[rows][:, None] == order  # a query is not its own positive
+        # reduceat sums each batch: from its start to that of the next
         good.append(
             np.add.reduceat(same & ~itself & (cosines > margins[0]), starts, axis=1, dtype=np.int64)
         )

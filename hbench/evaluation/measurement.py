@@ -1,8 +1,7 @@
-"""Measures a test: makes its arrays a job of the engine, which ranks every query and computes
-metrics by block.
+"""Measures a test: makes a job from its arrays, has the engine compute it block by block, and
+collects the values of all queries.
 
-A submitted ranking, and a benchmark that lists each query's positives pair by pair, are measured by
-level sequences that were ranked elsewhere.
+A submitted ranking is measured from its level sequences, which were ranked elsewhere.
 """
 
 from __future__ import annotations
@@ -33,10 +32,13 @@ OnTest = Callable[[str], OnBlock]
 class Retrieval:
     """One test of a dataset as arrays.
 
-    `queries`, `gallery`: vectors and labels of both sides, None: the queries rank each other.
-    `self_rows` (Q,): each query's own row in the gallery, −1 for none; None: there is no gallery,
-    or no query is in it. `ids` (Q,): of the queries. `names`: the labels (Q, L), (G, L) of queries
-    and gallery by name, where the released evaluators see them otherwise than the tree.
+    Attributes:
+        queries: vectors and labels of the queries.
+        gallery: those of the gallery; None: the queries rank each other.
+        self_rows: (Q,), each query's own row in the gallery, −1 for none. None: there is no
+            separate gallery, or no query is in it.
+        ids: (Q,), of the queries.
+        names: labels by name of queries (Q, L) and gallery (G, L); None if names form a tree.
     """
 
     queries: Side
@@ -46,9 +48,9 @@ class Retrieval:
     names: tuple[Labels, Labels] | None = None
 
     def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
-        """The test with some of its queries alone, by their positions; the gallery stays the
+        """Restrict the test to some of its queries, given by position. The gallery stays the
         same."""
-        # where the queries are the gallery, query q is its row q
+        # if the queries are the gallery, query q is row q of it
         rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
         names = None
         if self.names is not None:
@@ -64,7 +66,8 @@ class Retrieval:
 
 
 def several_in_words(items: int, most: int) -> str:
-    """Say how many items have several paths, `most` at most, and what that means for scores."""
+    """Make the remark on the number of items with several paths. `most`: the largest number of
+    paths of an item."""
     return (
         f"{items:,} items have several paths, up to {most}: the level of a pair is the largest "
         "over all pairs of their paths; "
@@ -80,19 +83,23 @@ def scorers_of(
     also: Protocol | None = None,
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
-    """The functions of one query that give a report its values: every metric under the protocol,
-    then under `also`. Of partial labels each metric of all levels also gets two bounds, with all
-    that is unknown taken as wrong, and as right.
+    """Make the scorers that give a report its values: those of every metric under the protocol,
+    then under a second one. Under partial labels each metric of all levels also gets a lower and an
+    upper bound.
 
-    `labels` (Q, L): those of the queries, by node of the tree. `names` (Q, L): the same by name
-    alone, where some nodes share a name: released evaluators compare names. `all_pairs`: whether
-    queries and gallery are the same items: released evaluators then keep the item that is ranked
-    last, which they drop otherwise.
+    Args:
+        conditions: the metrics, the protocol and their settings.
+        labels: (Q, L), of the queries, by node of the tree.
+        all_pairs: whether queries and gallery are the same items. Released evaluators then keep the
+            item ranked last, which they drop otherwise.
+        also: the second protocol; None: there is none.
+        names: (Q, L), the labels by name, which released evaluators compare; None if names form a
+            tree.
     """
     setting = Setting(
         conditions.levels, conditions.relevance, conditions.exponent, labels, all_pairs, names
     )
-    if conditions.words.partial:  # never with `also`: released evaluators do not know such labels
+    if conditions.words.partial:  # `also` is None then: no released evaluator has partial labels
         return list(partial_scorers(conditions.metrics, setting))
     protocols = [conditions.protocol] if also is None else [conditions.protocol, also]
     return [protocol(metric, setting) for protocol in protocols for metric in conditions.metrics]
@@ -106,12 +113,11 @@ def job_of(
     memory: int | None = None,
     all_pairs: bool | None = None,
 ) -> Job:
-    """One test as a job: every metric of every query, under the protocol and `also` in the same
-    pass.
+    """Make the job that computes every metric of every query of a test.
 
-    `memory` bounds what the evaluation holds beyond the embeddings, in bytes. `all_pairs`: whether
-    released evaluators keep the item that is ranked last, by default where the queries are their
-    own gallery.
+    `also`: a second protocol, whose values are computed in the same pass. `memory`: the most bytes
+    held beyond the embeddings. `all_pairs`: whether released evaluators keep the item ranked last;
+    None: if the queries are their own gallery.
     """
     names = None if test.names is None else test.names[0]
     keeps_last = test.gallery is None if all_pairs is None else all_pairs
@@ -122,8 +128,8 @@ def job_of(
     queries = test.queries
     gallery = test.gallery
 
-    # only another test of the dataset has partial labels: those of this test are all known to the
-    # finest level, which both sides must state
+    # labels are partial in another test of the dataset only. Here all are known to the finest
+    # level, and both sides have to state that
     if conditions.words.partial and queries.known is None:
         queries = _fully_known(queries)
         gallery = gallery and _fully_known(gallery)
@@ -146,8 +152,8 @@ def job_of(
 
 
 def _conditions_in_words(conditions: Conditions, also: Protocol | None) -> str:
-    """What the values depend on beside the ranker, as one text: blocks that were kept under other
-    conditions are then not taken for these. `also`: the second protocol."""
+    """Write everything besides the ranker that the values depend on as one text, by which kept
+    blocks of other conditions are recognised. `also`: the second protocol."""
     metrics = ",".join(map(str, conditions.metrics))
     words = [str(conditions.signature("", ())), metrics]
     if also is not None:
@@ -156,8 +162,7 @@ def _conditions_in_words(conditions: Conditions, also: Protocol | None) -> str:
 
 
 def _fully_known(side: Side) -> Side:
-    """The side with all of its labels stated to be known to the finest level, where partial labels
-    of another test want it said."""
+    """Return the side with `known` set: all of its labels are known to the finest level."""
     depth = side.labels.shape[1]
     more = side.more
     if more is not None:
@@ -166,12 +171,12 @@ def _fully_known(side: Side) -> Side:
 
 
 def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:
-    """The labels by name, queries and gallery each in the order of the ranker; None where no query
-    is affected: a query is, if one of its names stands for several nodes of the tree."""
-    assert test.names is not None  # there are scorers by name only where the tree has names
+    """Return the labels by name of queries and gallery, each in the ranker's order. None if no
+    query is affected, that is has a name that stands for several nodes of the tree."""
+    assert test.names is not None  # otherwise there are no scorers by name
     of_queries, of_gallery = test.names
     gallery = test.queries if test.gallery is None else test.gallery
-    # of both sides, since items of either can show that a name stands for several nodes
+    # of both sides, since items of either may show that a name stands for several nodes
     nodes = np.concatenate([test.queries.labels, gallery.labels])
     are_ambiguous = have_ambiguous_names(np.concatenate(test.names), nodes)
     affected = are_ambiguous[: len(test.queries.labels)]  # the queries come first
@@ -187,12 +192,15 @@ def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) ->
 
 @dataclass(frozen=True)
 class Measurement:
-    """`values` (M, Q) float64 in input order, NaN where undefined. `first_level` (Q,): the level of
-    the item ranked first.
+    """What was measured for Q queries, in the order of the input.
 
-    `counts` (Q, L+1): items per level in each query's gallery. `tied` (Q,): queries whose equal
-    scores differ in level. `canonical` (Q,): the input positions of the measured queries, in the
-    order in which values are to be summed. `others`: under the job's other views.
+    Attributes:
+        values: float64 (M, Q), NaN where undefined.
+        first_level: (Q,), the level of the item ranked first.
+        counts: (Q, L+1), the number of items of each level in the query's gallery.
+        tied: (Q,), whether items with equal scores differ in level.
+        canonical: the positions of the measured queries, in the order in which values are summed.
+        others: the measurements under the job's other views.
     """
 
     values: NDArray[np.float64]
@@ -210,9 +218,10 @@ def measure(
     blocks: Sequence[int] | None = None,
     on_block: OnBlock | None = None,
 ) -> Measurement:
-    """Apply the job's scorers to the level sequence of every query, or of those of some `blocks`.
+    """Compute the values of a job's queries: of all, or of those in some `blocks`.
 
-    `execute` computes the blocks; `on_block(done, blocks)` is told of progress.
+    `execute`: computes the blocks. `on_block`: called with the number of finished blocks and the
+    number of all.
     """
     ranker = job.ranker
     chosen = range(ranker.blocks) if blocks is None else blocks
@@ -222,7 +231,7 @@ def measure(
         result.put(ranker.rows(block), values)
         if on_block:
             on_block(done, len(chosen))
-    # of no blocks, such as a share of fewer blocks than shares, no query is measured
+    # the list may be empty: there can be fewer blocks than shares of them
     measured = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
     # `others`: the same rankings, by the levels of other trees
     views = zip((job, *job.others), (result, *result.others), strict=True)
@@ -235,11 +244,11 @@ def measure(
 def _measurement(
     view: View, values: Values, measured: NDArray[np.int64], *, is_whole: bool
 ) -> Measurement:
-    """The values of one view of the labels (the dataset's own, or another tree), with the order in
-    which means are summed, which decides their last bits.
+    """Make the measurement of one view of the labels (the dataset's own, or another tree).
 
-    That is the view's own order, if it has one and all blocks were measured (`is_whole`); else the
-    order of `measured` (n,), the input positions of the measured queries.
+    Its values are summed in the view's own order, if it has one and all blocks were computed
+    (`is_whole`), else in the order of `measured` (n,), the positions of the measured queries. The
+    order decides the last bits of the means.
     """
     canonical = measured if view.canonical is None or not is_whole else view.canonical
     return Measurement(values.values, values.first_level, values.counts, values.tied, canonical)
@@ -252,11 +261,11 @@ def measured_sequences(
     canonical: NDArray[np.int64],
     named: Mapping[int, NamedSequences] | None = None,
 ) -> Measurement:
-    """The measurement of lists that somebody else ranked: level sequences, one per query.
+    """Measure lists that were ranked elsewhere, given as level sequences, one for each query.
 
-    `scorers`: the functions of one query that give its values; `canonical` (Q,): the order in which
-    means are summed, which decides their last bits; `named`: {query: its sequence by name}, of
-    queries for which some names stand for several nodes.
+    `scorers`: compute the values of a query. `canonical` (Q,): the order in which means are summed,
+    which decides their last bits. `named`: {query: its sequences by name}, for queries with names
+    that stand for several nodes.
     """
     values = [
         [scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers
@@ -265,7 +274,7 @@ def measured_sequences(
         for query, by_name in (named or {}).items():
             values[row][query] = scorer(query, by_name)
 
-    # the level of the item at rank 1, which is a positive or of level 0
+    # the level of the item at rank 1: that of the first positive if it has rank 1, else 0
     first = [
         int(each.levels[0]) if len(each.ranks) and each.ranks[0] == 1 else 0 for each in sequences
     ]

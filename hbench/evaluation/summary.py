@@ -1,5 +1,5 @@
-"""Summarises measurements as a report: means, intervals, what speaks against them, and the
-conditions they hold under.
+"""Summarises measurements as a report: means, intervals, doubts, remarks, and the conditions of the
+scores.
 """
 
 from __future__ import annotations
@@ -48,28 +48,36 @@ def report_of(
     warnings: Sequence[str] = (),
     is_pooled: bool = False,
 ) -> Report:
-    """The report of all tests ({name: measurement}), whose `queries` follow each other in one
-    table: a score is the mean over the tests of its mean over the queries, or, if `is_pooled`, its
-    mean over all queries. `warnings` join the remarks on the values.
+    """Make the report of all tests. A score is the mean over the tests of the mean over the queries
+    of a test.
 
-    Values beyond the chosen metrics are those of a second protocol and become the report's
-    `official`; of partial labels, those with all unknown wrong, then with all unknown right.
+    A measurement's first rows of values are the chosen metrics. Further rows are the values of a
+    second protocol, which become `official` in the report; under partial labels they are the lower
+    and then the upper bounds.
+
+    Args:
+        measurements: {test: measurement}.
+        queries: the table of the queries of all tests, in the order of `measurements`.
+        subject: the submission and the dataset.
+        conditions: the conditions of the scores.
+        warnings: remarks to put before those on the values.
+        is_pooled: take the mean over the queries of all tests together instead.
     """
     names = [str(name) for name in conditions.metrics]
-    # (M, Q): the queries of all tests side by side; first come the values of the chosen metrics
+    # (M, Q): the queries of all tests, one test after another
     values = np.concatenate([measured.values for measured in measurements.values()], axis=1)
-    # of each test the canonical order of its queries, in which their values are summed
+    # for each test the positions of its queries in the order in which values are summed
     canonical = [measured.canonical for measured in measurements.values()]
     if is_pooled:
         canonical = [_one_order(canonical)]
     units = units_of(queries, conditions.unit)
-    # intervals of fractions stay within 0 and 1
+    # intervals of fractions are kept within 0 and 1
     are_fractions = [factor_of(name) == 100 for name in names]
     scores = summarise(values, canonical, units, are_fractions=are_fractions)
-    # the scores beyond the chosen metrics. Below, `zip` that is not strict takes from the front as
-    # many scores as there are names
+    # the scores after those of the chosen metrics. `zip(names, …, strict=False)` below takes as
+    # many scores from the front as there are names
     others = scores[len(names) :]
-    # under partial labels `others` are the metrics of all levels, twice
+    # under partial labels `others` has the metrics of all levels twice: lower and upper bounds
     graded = []
     if conditions.words.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
@@ -104,10 +112,10 @@ def report_of(
 def _few(
     values: NDArray[np.float64], units: NDArray[np.int64], conditions: Conditions
 ) -> list[str]:
-    """Say where intervals are taken over too few units to be trusted.
+    """Make a remark if the intervals are over too few units to be trusted.
 
-    `values` (M, Q), `units` (Q,): of each query; only queries with some value count. Under partial
-    labels (the flag `words.partial`) ends of paths above the level are units, too, and are named.
+    `values` (M, Q): of the queries; those without any defined value do not count. `units` (Q,): the
+    unit of each query.
     """
     is_scored = ~np.isnan(values).all(axis=0)
     return list(few_units(units[is_scored], conditions.unit, partial=conditions.words.partial))
@@ -116,22 +124,21 @@ def _few(
 def _mistakes(
     measurements: Mapping[str, Measurement], conditions: Conditions
 ) -> dict[str, dict[str, int]]:
-    """{test: {level: how many queries have a first result of that level}}, of the tests'
-    measurements."""
+    """Count the queries of each test by the level of their first result: {test: {level: count}}."""
     return {name: first_levels(each, conditions.levels) for name, each in measurements.items()}
 
 
 def _one_order(canonical: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The order (Q,) in which the values of all tests are summed as one test: test after test, each
-    in its own order. `canonical`: for each test the positions of its queries, counted from 0; in
-    the result they are counted on from those of the tests before."""
+    """Join the canonical orders of all tests to the order (Q,) of one pooled test. `canonical`: for
+    each test the positions of its queries, counted from 0 within the test; in the result they are
+    positions among the queries of all tests."""
     starts = np.cumsum([0, *map(len, canonical)])[:-1]
     return np.concatenate([start + own for start, own in zip(starts, canonical, strict=True)])
 
 
 def rows_of_values(conditions: Conditions) -> int:
-    """Count the values that every query has under one protocol: the metrics; of partial labels,
-    also those with all unknown wrong and right."""
+    """Return the number of values that each query has under one protocol: one for each metric and,
+    under partial labels, two bounds for each metric of all levels."""
     both = 2 * sum(map(is_graded, conditions.metrics)) if conditions.words.partial else 0
     return len(conditions.metrics) + both
 
@@ -139,11 +146,10 @@ def rows_of_values(conditions: Conditions) -> int:
 def _means_by_test(
     measurements: Mapping[str, Measurement], names: Sequence[str]
 ) -> dict[str, dict[str, float | None]]:
-    """{test: {metric: its mean}} of the tests' measurements, where there are several; of one test
-    they are the scores themselves. `names`: of the metrics whose values come first.
+    """Compute {test: {metric: mean}}. Empty for a single test, whose means are the scores.
 
-    Values (M, Q) are summed in an order that no file's order of items moves (`canonical`, (Q,)), so
-    that the last bits do not depend on it.
+    `names`: of the metrics, in the order of the first rows of values. Values are summed in the
+    canonical order, so that the last bits do not depend on the order of items in a file.
     """
     if len(measurements) < 2:
         return {}
@@ -153,8 +159,8 @@ def _means_by_test(
 
 
 def _means(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, float | None]:
-    """The mean of every metric, given their names, over the queries it is defined for: values
-    (M, Q), of which those beyond the names are not used; None where it is defined for none.
+    """Compute {metric: mean over the queries for which it is defined}, None if there are none.
+    `values` (M, Q): the first rows belong to `names`, further rows are not used.
     """
     defined = {name: row[~np.isnan(row)] for name, row in zip(names, values, strict=False)}
     return {name: float(row.mean()) if len(row) else None for name, row in defined.items()}
@@ -167,12 +173,16 @@ def summarise(
     *,
     are_fractions: Sequence[bool] = (),
 ) -> list[Score]:
-    """The scores of M metrics by the values of every query (M, Q), test after test: means,
-    intervals over the `units` (Q,), and numbers of queries.
+    """Compute the scores of M metrics: means, intervals and numbers of queries.
 
-    `canonical`: for each test, the positions of its queries in the order in which they are summed;
-    `are_fractions`: for the first metrics, whether their values lie in [0, 1]; those of the metrics
-    beyond do."""
+    Args:
+        values: (M, Q), the queries of one test after those of another.
+        canonical: for each test, the positions of its queries in the order in which they are
+            summed.
+        units: (Q,), the units over which intervals are taken.
+        are_fractions: for the first metrics, whether their values are in [0, 1]; the values of all
+            further metrics are.
+    """
     sizes = list(map(len, canonical))
     starts = np.cumsum([0, *sizes])[:-1]
     # the positions of each test's queries among all, in the order of its sums
@@ -185,8 +195,8 @@ def summarise(
         by_test = [values[row, queries] for queries in of_tests]
         is_fraction = row >= len(are_fractions) or are_fractions[row]
         if not is_fraction and len({*values[row][~np.isnan(values[row])].tolist()}) == 1:
-            # equal values that are no shares, such as ranks that are all 1, do not say how they
-            # would vary; for shares that are all 1 an interval can be given
+            # equal values that are no fractions, such as ranks that are all 1, do not show how they
+            # would vary. (Fractions that are all 1 do: they are bounded.)
             interval = [np.nan, np.nan]
         scores.append(_score(by_test, interval, int(sums.units[row])))
 
@@ -194,9 +204,12 @@ def summarise(
 
 
 def _score(by_test: Sequence[NDArray[np.float64]], interval: Sequence[float], units: int) -> Score:
-    """The score of one metric: the mean over the tests of their means; undefined where a test has
-    none. `by_test`: the values of each test's queries; `interval`: low and high, NaN where none;
-    `units`: over how many the interval is taken."""
+    """Make the score of one metric: the mean over the tests of their means. Its value is None if a
+    test has no defined value.
+
+    `by_test`: the values of the queries of each test. `interval`: low and high, NaN for none.
+    `units`: the number of units over which the interval is taken.
+    """
     defined = [part[~np.isnan(part)] for part in by_test]
     queries = sum(map(len, defined))
     score = Score(

@@ -45,7 +45,7 @@ from hbench.tree.partial import NO_CLASS, Known, is_partial, known_levels
 from hbench.tree.policies import policy_names
 from hbench.tree.several import Paths
 
-UNKNOWN = -1  # a label of the losses where nothing is known
+UNKNOWN = -1  # the label by which the losses mark an unknown class
 
 
 @checked
@@ -132,14 +132,13 @@ def score(
     )
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     sides = [side for side in (test.queries, test.gallery) if side is not None]
-    # the right paths of the item that has most
+    # the largest number of right paths of an item
     most = max(Paths(side.labels, side.more).most for side in sides)
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
-    # what a report calls the dataset: a name, a version, and a digest by which labels are told
-    # apart, since arrays have none of the three
+    # arrays have no dataset: give the report a name, a version, and a digest of the labels instead
     subject = Subject("arrays", "1", _digest_of(tree, sides))
     execute = partial(on_threads, threads=threads)
-    # names are the queries: one test without a name, of the tree, whose items are all ranked
+    # nodes as queries: a single test without a name, in which all items are ranked
     if nodes is not None:
         by_name = conditions_by_name(conditions, metrics)
         asked = asked_of({"": (tree, _all_items(test))}, _vectors_of(nodes), by_name)
@@ -147,8 +146,8 @@ def score(
 
     measurement = measure(job_of(test, conditions, memory=memory), execute=execute)
     warnings = _remarks_on_names(tree, test) if given[0].are_names else []
-    # rows of their own in the gallery are stated only where some items of the one array are no
-    # queries (`_without_nameless_queries`)
+    # `self_rows` is set only if some items were removed from the queries because they have no name
+    # (`_without_nameless_queries`)
     if test.self_rows is not None:
         number = len(sides[-1].labels) - len(test.ids)
         warnings.append(
@@ -163,11 +162,12 @@ def score(
 
 
 def _vectors_of(nodes: Mapping[str | tuple[str, ...], ArrayLike]) -> Embeddings:
-    """The vectors (D,) of nodes of the label tree as embeddings, whose ids are the nodes' names.
+    """Convert the vectors (D,) of nodes of the label tree to embeddings, whose ids are the names of
+    the nodes.
 
-    A key is the name of a node, "owl", or, where several nodes share it, the names from the top to
-    the node, ("Birds", "owl"), which become one text. Raises UsageError for what is no dictionary,
-    and for a node that is there twice.
+    A key is the name of a node, "owl", or, if several nodes share that name, the names from the top
+    down to the node, ("Birds", "owl"), which become one text. Raises UsageError if `nodes` is no
+    dictionary, or if two keys name the same node.
     """
     if not isinstance(nodes, Mapping):
         raise UsageError(
@@ -186,13 +186,13 @@ def _vectors_of(nodes: Mapping[str | tuple[str, ...], ArrayLike]) -> Embeddings:
                 found=examples(map(repr, nodes)),
             )
         vector_by_text[text] = vector
-    # levels are for files, whose columns may be named as them; a dictionary has none
+    # `levels` is used for files with a column per level; a dictionary has no columns
     return read_nodes(vector_by_text, levels=())
 
 
 def _all_items(test: Retrieval) -> Side:
-    """The items that nodes of the tree rank: all of them. Raises UsageError where a gallery was
-    given, too: the nodes are the queries, so the vectors are the gallery."""
+    """Return the gallery for nodes as queries: all items. Raises UsageError if a gallery was given
+    as well, since the vectors are the gallery then."""
     if test.gallery is not None:
         raise UsageError(
             "nodes rank the vectors", expected="no gallery", fix="give the gallery as vectors"
@@ -201,11 +201,11 @@ def _all_items(test: Retrieval) -> Side:
 
 
 def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
-    """sha256, as hex digits, of the tree and of the labels of the `sides`, the queries and, if
-    there is one, the gallery: it stands for the dataset in a report, and reports on other labels
-    are not compared with it."""
+    """Return the sha256, as hex digits, of the tree and the labels. In a report it stands for the
+    dataset: reports with different digests are not compared. `sides`: the queries and, if there is
+    one, the gallery."""
     parts: list[np.ndarray] = [tree.paths, *(side.labels for side in sides)]
-    # the further paths of items that have several, and the item of each
+    # for items with several paths: the further paths, and the item of each
     parts += [
         part
         for side in sides
@@ -218,10 +218,9 @@ def _digest_of(tree: LabelTree, sides: Sequence[Side]) -> str:
 
 
 def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
-    """Say what is odd about the names of the labels, such as two spellings of one class; by how
-    many items, of queries and gallery, each finest class has."""
+    """Make remarks on oddities in the names of the labels, such as two spellings of one class."""
     sides = [side for side in (test.queries, test.gallery) if side is not None]
-    # of all right paths: an item with several counts in each of its classes
+    # of all right paths: an item with several paths counts in each of its classes
     labels = []
     for side in sides:
         of_paths, _ = Paths(side.labels, side.more).all_labels()
@@ -232,7 +231,7 @@ def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
 
 
 def _refuse_files(*arrays: ArrayLike) -> None:
-    """Raise UsageError for the name of a file in place of an array."""
+    """Raise UsageError if the name of a file was given in place of an array."""
     files = [str(array) for array in arrays if isinstance(array, str | Path)]
     if files:
         raise UsageError(
@@ -250,14 +249,16 @@ def _retrieval_of_arrays(
     policies: Sequence[str],
     needs_direction: bool,
 ) -> tuple[Retrieval, LabelTree]:
-    """The test of queries and, if there is one, a gallery, with the tree of their labels.
+    """Make a test from arrays, and the tree of its labels.
 
-    `given`: the queries, then the gallery; `level_names`: of the L levels, coarse to fine, None for
-    the usual ones; `needs_direction`: whether vectors of length 0 are refused, which have no
-    cosine. Labels that are names are mended by the `policies`, and numbered.
+    Args:
+        given: the queries and, if there is one, the gallery.
+        level_names: of the L levels, coarse to fine; None: the default names.
+        policies: how to mend labels that are names.
+        needs_direction: whether to refuse vectors of length 0, which have no cosine.
     """
     sides = given
-    names = None  # of each level by number, where the labels are names
+    names = None  # for labels that are names: the names of each level, indexed by number
     if any(side.are_names for side in given):
         sides, names = sides_with_numbers(given, level_names, policies)
     elif policies:
@@ -265,31 +266,31 @@ def _retrieval_of_arrays(
             "a policy mends names, not numbers", expected="labels of names", found="numbers"
         )
     rows = [_vectors_of_side(side, needs_direction) for side in sides]
-    # (N + E, L) each: the first paths of all items, then the further ones of some
+    # (N + E, L) each: the first path of each item, then the E further paths of some items
     paths = [as_labels(side.labels) for side in sides]
     _refuse_different([each.shape[1] for each in rows], [each.shape[1] for each in paths])
     numbers = np.concatenate(paths)
     _refuse_unknown(numbers)
     # one tree of both sides' labels, so that equal numbers mean the same class
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
-    # paths that end early are known to fewer levels than the tree has
+    # (N + E,): how many levels of each path are known, where some end early
     known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
     # the queries' labels come first, then the gallery's
     queries = sides[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
     gallery = None
     if len(sides) > 1:
         gallery = sides[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
-    # arrays have no ids: the position of a row stands for one
+    # arrays have no ids: use the position of a row as its id
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
-    # no `self_rows`: where there is no gallery, query q is row q, and no query is in a gallery
+    # `self_rows` is None: without a gallery query q is row q, and a given gallery has no queries
     return _without_nameless_queries(
         Retrieval(queries, gallery, self_rows=None, ids=ids), tree
     ), tree
 
 
 def _without_nameless_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
-    """The test without queries whose item has no name at any level: it stays in the gallery alone,
-    as a distractor. Raises SubmissionError for such queries against a gallery of its own.
+    """Remove the queries whose item has no name at any level. Such an item stays in the gallery as
+    a distractor. Raises SubmissionError if there is a separate gallery.
     """
     is_query = _is_named(tree, test.queries.labels)  # (N,)
     if is_query.all():
@@ -303,21 +304,21 @@ def _without_nameless_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
 
 
 def _is_named(tree: LabelTree, labels: Labels) -> NDArray[np.bool_]:
-    """Which items (N,), by their labels (N, L), are of a class, and no distractors: those have the
-    name NO_CLASS at every level, so the finest one tells."""
+    """Return, for labels (N, L), whether each item has a class, bool (N,). A distractor has the
+    name NO_CLASS at every level, so looking at the finest level is enough."""
     finest = np.array([name != NO_CLASS for name in tree.names[-1]])
     return np.asarray(finest[labels[:, -1]])
 
 
 def _part(labels: Labels, known: Known | None, at: slice) -> tuple[Labels, Known | None]:
-    """The rows `at` of labels (N, L), those of queries or gallery, and how many levels of each are
-    known (N,); None where all are known to the finest."""
+    """Select the rows `at` of labels (N, L) and of `known` (N,), the number of known levels of each
+    row; None if all are complete."""
     return labels[at], None if known is None else known[at]
 
 
 def _refuse_unknown(numbers: NDArray[np.int64]) -> None:
-    """Raise SubmissionError where a label in `numbers` (N, L) is −1: the losses take it for
-    unknown, and here it would be a class like any other."""
+    """Raise SubmissionError if a label in `numbers` (N, L) is −1: for the losses that means
+    unknown, but here it would count as a class."""
     if unknown := int((numbers == UNKNOWN).any(axis=1).sum()):
         raise SubmissionError(
             "some labels are -1, which stands for an unknown class",
@@ -329,9 +330,9 @@ def _refuse_unknown(numbers: NDArray[np.int64]) -> None:
 
 
 def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
-    """Raise SubmissionError where queries and gallery differ in the dimension of their vectors, or
-    in their number of levels; `dimensions` and `depths` have one of each side, or of the single
-    one.
+    """Raise SubmissionError if queries and gallery differ in the dimension of their vectors or in
+    their number of levels. `dimensions`, `depths`: one number for the queries and, if there is a
+    gallery, one for it.
     """
     if len(set(dimensions)) > 1:
         raise SubmissionError(
@@ -346,13 +347,14 @@ def _refuse_different(dimensions: Sequence[int], depths: Sequence[int]) -> None:
 
 
 def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
-    """The vectors (N, D) of the queries or of the gallery. Raises SubmissionError for another
-    number of labels, and, if `needs_direction`, for vectors of length 0, which have no cosine.
+    """Return the vectors (N, D) of queries or gallery. Raises SubmissionError if the number of
+    labels differs from N and, with `needs_direction`, for vectors of length 0, which have no
+    cosine.
     """
     what = side.what
     array = as_vectors(side.vectors, what)
     rows = SelectedRows(array, np.arange(len(array)))
-    # behind the first paths of all items stand the further paths of some, the `owners`
+    # `labels` has the first path of each item, then the further paths, one for each of `owners`
     items = len(side.labels) - len(side.owners)
     if len(rows) != items:
         raise SubmissionError(
@@ -362,8 +364,8 @@ def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
             fix="the vectors are transposed: give vectors.T" if rows.shape[1] == items else None,
         )
 
-    # cosine multiplies by the reciprocal of a length, which is infinite for lengths below this one
-    # in the type of the products
+    # for cosines vectors are multiplied by the reciprocal of their length, which overflows to
+    # infinity for shorter ones in the float type that is used
     shortest = 1 / float(np.finfo(float_type(array)).max)
     zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)
     if needs_direction and len(zero):

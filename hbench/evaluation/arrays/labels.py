@@ -1,4 +1,4 @@
-"""Reads labels that are given as arrays or lists: numbers or names, one path of an item or
+"""Reads labels that are given as arrays or lists: numbers or names, with one path for an item or
 several."""
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from hbench.tree.several import MorePaths, split_first_paths
 
 
 class GivenSide(NamedTuple):
-    """Vectors and labels as they were given, of queries or of a gallery of N items.
+    """The vectors and labels that a user gave for the N queries or gallery items.
 
-    `vectors`: anything that becomes (N, D). `labels` (N + E, L), or of one dimension for one level,
-    numbers or names: the first paths of the items, then the E further ones of items with several,
-    whose items are `owners` (E,), positions. `what`: how messages call the vectors.
+    Attributes:
+        vectors: anything that can become an array (N, D).
+        labels: numbers or names, (N + E, L), or (N + E,) for one level: the first path of each
+            item, then the E further paths of items that have several.
+        owners: (E,), the position of the item of each further path.
+        what: what messages call the vectors.
     """
 
     vectors: Any
@@ -35,20 +38,19 @@ class GivenSide(NamedTuple):
 
     @property
     def are_names(self) -> bool:
-        """Whether the labels are names, and not numbers: by numpy's kind of array, O (objects) or U
-        (texts)."""
+        """Whether the labels are names and not numbers: arrays of numpy's kind O (objects) or U
+        (texts) have names."""
         return np.asarray(self.labels).dtype.kind in "OU"
 
     def placed(self, vectors: Any, labels: Labels, known: Known | None) -> Side:
-        """The side of a test, queries or gallery, once its labels are placed in a tree.
+        """Make the side of a test, queries or gallery, from labels that were numbered by a tree.
 
-        `vectors` (N, D); `labels` (N + E, L): the first paths of the N items, then their E further
-        ones, numbered by the tree; `known` (N + E,): to how many levels each is known, None where
-        all are to the end.
+        `vectors` (N, D). `labels` (N + E, L): the first path of each item, then the E further
+        paths. `known` (N + E,): how many levels of each path are known; None if all are complete.
         """
         items = len(labels) - len(self.owners)
         of_items = None if known is None else known[:items]
-        # arrays state no groups that are left out of a list, hence no `ignore`
+        # arrays have no ignore groups
         if not len(self.owners):  # each item has one path
             return Side(vectors, labels, ignore=None, known=of_items)
         more = MorePaths(self.owners, labels[items:], None if known is None else known[items:])
@@ -56,14 +58,14 @@ class GivenSide(NamedTuple):
 
 
 def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
-    """What was given for one side; `labels` may be a path of each item or several. `whose`, `what`:
-    how messages call the vectors and the labels.
+    """Collect what a user gave for the queries or the gallery. `labels`: one path for each item or
+    several. `whose`, `what`: what messages call the vectors and the labels.
 
-    Raises SubmissionError for paths of different lengths.
+    Raises SubmissionError for paths of different lengths and for items without a path.
     """
-    given = as_array(labels, what) if hasattr(labels, "detach") else labels  # of torch: a tensor
+    given = as_array(labels, what) if hasattr(labels, "detach") else labels  # a torch tensor
     paths = _paths_of_items(given)
-    if paths is None:  # one path of each item: nobody owns a further one
+    if paths is None:  # one path for each item, so there are no owners of further ones
         return GivenSide(vectors, as_paths(given, what), np.zeros(0, np.int64), whose)
     if empty := sum(not of_item for of_item in paths):
         raise SubmissionError(
@@ -75,12 +77,12 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
 
 
 def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
-    """The level names that labels bring, as columns of DataFrames; None where they bring none.
+    """Return the level names that labels have as the columns of a DataFrame; None without names.
 
-    Raises SubmissionError for a column that is never a level in a table either, and for a gallery
-    with other columns than the queries.
+    `labels`: those of the queries, then those of the gallery or None. Raises SubmissionError for a
+    column whose name cannot be a level in tables either, and if queries and gallery have different
+    columns.
     """
-    # `labels`: of the queries, then of the gallery, None where there is none
     found = [named for given in labels if (named := _columns_of(given)) is not None]
     if not found:
         return None
@@ -100,39 +102,40 @@ def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
 
 
 def _columns_of(labels: Any) -> tuple[str, ...] | None:
-    """The names of the columns of `labels`, if that is a DataFrame and all are texts: pandas
-    numbers columns that nobody named. None for anything else."""
+    """Return the names of the columns of a DataFrame. None for anything else, and for columns that
+    have no names: pandas numbers these."""
     names = tuple(labels.columns) if hasattr(labels, "columns") else ()
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _paths_of_items(labels: Any) -> list[list[Any]] | None:
-    """The paths of every item, where the labels give several: an array (N, P, L), or for each item
-    a list of paths, [[("Birds", "Owl"), ("Pets", "Owl")], …]. None where each has one path."""
+    """Return the list of paths of each item if labels have several: an array (N, P, L), or a list
+    of paths for each item, [[("Birds", "Owl"), ("Pets", "Owl")], …]. None if each item has one
+    path."""
     given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels  # of pandas
     if isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype == object:
         given = given.tolist()  # a column of lists
     if isinstance(given, np.ndarray) and given.ndim == 3:
         return [list(map(tuple, of_item)) for of_item in given.tolist()]
-    # any other array has one path of each item, (N,) or (N, L)
+    # any other array has one path for each item, (N,) or (N, L)
     if not isinstance(given, list | tuple) or not given:
         return None
-    # names or numbers, one of each item: labels of one level
+    # one name or number for each item: labels of one level
     if not all(isinstance(of_item, list | tuple) for of_item in given):
         return None
-    # one path of an item is a list of names; several are a list of lists
+    # a path is a list of names, so several paths are a list of lists
     is_several = all(isinstance(path, list | tuple) for of_item in given for path in of_item)
     return [list(of_item) for of_item in given] if is_several else None
 
 
 def as_paths(labels: Any, what: str) -> Any:
-    """What a user gave as `labels`, an array, a list, a Series, a DataFrame or tensors, as what
-    numpy makes an array (N,) or (N, L) of: paths as lists side by side, masked ones as missing
-    names, bytes as texts. `what` names them in an error.
+    """Convert labels (an array, list, Series, DataFrame or tensors) to a value from which numpy
+    makes an array (N,) or (N, L). Masked values become missing names, bytes become texts. `what`:
+    what messages call the labels.
 
     Raises SubmissionError for paths of different lengths.
     """
-    # a single value, also as an array without an axis, has no row for each item
+    # a single value, or an array of zero dimensions, has no entry for each item
     if not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0:
         raise SubmissionError(
             f"the {what} are not names or numbers of a row for each item",
@@ -148,7 +151,7 @@ def as_paths(labels: Any, what: str) -> Any:
         return named
 
     given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
-    # a column of lists in pandas is an array of objects, of one dimension
+    # a pandas column of lists is a one-dimensional array of objects
     is_flat = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
     if is_flat and len(given) and all(map(_is_path, given)):
         given = given.tolist()
@@ -164,24 +167,25 @@ def as_paths(labels: Any, what: str) -> Any:
                 "known below",
             )
 
-    # kind S are bytes, which become texts. Anything else is returned as it was given: in an array
-    # of texts numbers and missing names would have become texts, too
+    # Kind S are bytes, which become texts. Anything else is returned as it was given, since numpy
+    # turns numbers and missing names into texts if an array also has texts
     array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
 
 def _is_path(value: Any) -> bool:
-    """Whether a value may be the path of an item, and no name."""
+    """Whether a value is the path of an item rather than a single name."""
     return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
 def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
-    """Raise SubmissionError where queries and gallery, the `sides` (N, L) of names, share no finest
-    class and their labels are of different kinds, such as 7 and "7": that is most likely a slip.
+    """Raise SubmissionError if queries and gallery share no finest class and their labels are of
+    different types, such as 7 and "7", which is most likely a mistake. `sides`: the names (N, L) of
+    each.
     """
-    kinds, names = [], []  # of each side: its kinds of labels, and its finest names as texts
+    kinds, names = [], []  # for each side: the types of its labels, its finest names as texts
     for side in sides:
-        # 7 and "7" are other classes, though they read alike
+        # 7 and "7" are different classes, although they are printed alike
         finest = side[:, -1].tolist()
         kinds.append(sorted({type(name).__name__ for name in finest}))
         names.append(set(map(str, finest)))
@@ -194,8 +198,8 @@ def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
 
 
 def _refuse_what_holds_names(sides: Sequence[NDArray[Any]]) -> None:
-    """Raise SubmissionError where an entry of the `sides` (N, L) holds names and is none: a set,
-    whose names have no order, or a dictionary."""
+    """Raise SubmissionError if an entry of the `sides` (N, L) is a container of names that is no
+    path: a set, which has no order, or a dictionary."""
     held = [
         name for side in sides for name in side.flat if isinstance(name, set | frozenset | Mapping)
     ]
@@ -210,15 +214,15 @@ def _refuse_what_holds_names(sides: Sequence[NDArray[Any]]) -> None:
 def sides_with_numbers(
     given: Sequence[GivenSide], level_names: Sequence[str] | None, policies: Sequence[str]
 ) -> tuple[list[GivenSide], tuple[tuple[str, ...], ...]]:
-    """The sides that were `given`, queries and gallery, with numbers in place of names, equal
-    numbers for equal paths on both; and the names of each level by number.
+    """Number the names of queries and gallery, with equal numbers for equal paths on both. Return
+    the sides with numbers, and the names of each level, indexed by number.
 
-    `level_names`: of the levels, coarse to fine, None for the usual ones; `policies`: those that
-    mend the names, in order. Raises SubmissionError for other shapes, and for a missing name (None,
+    `level_names`: of the levels, coarse to fine; None: the default names. `policies`: mend the
+    names, in this order. Raises SubmissionError for wrong shapes, and for a missing name (None,
     NaN, NA, "") that no policy mends.
     """
     sides = [np.asarray(side.labels, dtype=object) for side in given]
-    # (N,) are labels of one level
+    # labels (N,) have one level
     columns = [names[:, None] if names.ndim == 1 else names for names in sides]
     if any(names.ndim != 2 or names.shape[1] != columns[0].shape[1] for names in columns):
         raise SubmissionError(
@@ -230,8 +234,8 @@ def sides_with_numbers(
     _refuse_what_holds_names(columns)
     rows = [tuple(map(_text_of, row)) for row in np.concatenate(columns).tolist()]
     levels = tuple(level_names or default_levels(columns[0].shape[1]))
-    # an item without a name at any level is a distractor; but where no item has a name, none is
-    # taken for one, and missing names are refused below
+    # an item without a name at any level is a distractor, unless no item has a name: then missing
+    # names are refused below
     if any(map(any, rows)):
         rows = [row if any(row) else (NO_CLASS,) * len(levels) for row in rows]
     if policies:
@@ -244,17 +248,18 @@ def sides_with_numbers(
             "what is known",
         )
 
-    # one numbering for both sides, then each side's own rows again, split where the gallery's begin
+    # number both sides together, then split the rows where those of the gallery begin
     tree, numbers = LabelTree.from_names(rows, levels=levels)
     parts = np.split(numbers, np.cumsum([len(names) for names in columns])[:-1])
     return [side._replace(labels=part) for side, part in zip(given, parts, strict=True)], tree.names
 
 
 def _text_of(name: Any) -> str:
-    """The text of a name; "" for what Python, numpy and pandas write for a missing one."""
+    """Return a name as text; "" for the values by which Python, numpy and pandas mark a missing
+    one."""
     is_missing = (
         name is None
-        or type(name).__name__ in ("NAType", "NaTType")  # pandas', which need not be installed
+        or type(name).__name__ in ("NAType", "NaTType")  # of pandas, which may not be installed
         or (isinstance(name, float | np.floating) and np.isnan(name))
         or (isinstance(name, np.datetime64 | np.timedelta64) and np.isnat(name))
     )
@@ -262,18 +267,18 @@ def _text_of(name: Any) -> str:
 
 
 def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> list[Row]:
-    """Mend rows of names by the policies; return them in their order. A row without a class, of
-    which every name is NO_CLASS (a text that no class has), stays as it is.
+    """Mend rows of names by policies, and return them in the same order. A row without a class,
+    whose names are all NO_CLASS, is not changed.
 
-    Raises UsageError for a policy that would leave out a row: each row belongs to a vector.
+    Raises UsageError if a policy would remove a row, since each row belongs to a vector.
     """
     named = [row for row in rows if row[0] != NO_CLASS]
-    # `mended.final`: {row: what it became, or None where a policy left it out}
+    # `mended.final`: {row: its mended row, or None if a policy removed it}
     mended = mend_to_tree(NameTable.of(levels, named), policies, "the labels")
-    # a row without a class took no part, and stays
+    # rows without a class were not given to the policies, and stay the same
     no_class = (NO_CLASS,) * len(levels)
     final = {**mended.final, no_class: no_class}
-    # the table knows each row without the empty names at its fine end
+    # in the table a row has no empty names at its fine end
     kept = [after for row in rows if (after := final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:
         raise UsageError(

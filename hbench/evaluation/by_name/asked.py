@@ -1,6 +1,8 @@
-"""Chooses the items that are named: by default the queries of a test; or any, with the labels that
-the dataset has of them in whichever split, and without one where it has none: new photographs, and
-those on which a threshold is set, by a share of the classes, ids, a split, or another file.
+"""Chooses the items to be named, and the items on which a threshold is set.
+
+Named are the queries of a test by default, or any other items: those of other splits, with their
+labels, and new photographs without a label. A threshold is set on a share of the classes, on ids,
+on a split, or on another file.
 """
 
 from __future__ import annotations
@@ -34,17 +36,17 @@ from hbench.tree.several import MorePaths
 
 @dataclass(frozen=True)
 class Asked:
-    """The dataset whose test's queries are named; the `whole` one, whose labels neighbours have;
-    and which items were chosen, None for the queries of its own test."""
+    """The items to be named. `data`: a dataset with a test whose queries are these items. `whole`:
+    the original dataset with all of its labels. `items`: the chosen ids; None: the queries of the
+    original test."""
 
     data: Dataset
     whole: Dataset
     items: tuple[str, ...] | None = None
 
     def naming(self, named: NamedPictures) -> NamedPictures:
-        """The names that were given, with the chosen items counted in their signature, and a remark
-        on those without a label; unchanged for the queries of the dataset's own test. `items`: the
-        chosen ids, None for those queries; `whole`: the dataset with all splits."""
+        """Add to a naming of chosen items their number and digest, in its signature, and a remark
+        on those without a label. The naming of a test's own queries is returned unchanged."""
         if self.items is None:
             return named
         digest = hashlib.sha256("\n".join(sorted(self.items)).encode()).hexdigest()
@@ -56,8 +58,8 @@ class Asked:
 
 
 def asked_of(dataset: str | Path | Dataset, items: Sequence[str] | None) -> Asked:
-    """What is asked of a dataset, its name, path or content: the queries of its test, or, by their
-    ids, any `items` in their place."""
+    """Return the items to be named. `dataset`: a name, path or Dataset. `items`: their ids; None:
+    the queries of its test."""
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     if items is None:
         return Asked(whole, whole)
@@ -65,8 +67,8 @@ def asked_of(dataset: str | Path | Dataset, items: Sequence[str] | None) -> Aske
 
 
 def test_of(data: Dataset) -> Manifest:
-    """The one test of a dataset. Raises UsageError where it has several, or lists positives pair by
-    pair, without labels: names are those of one label tree."""
+    """Return the only test of a dataset. Raises UsageError if there are several, or if it lists
+    positives pair by pair: names need one label tree."""
     if len(data.tests) > 1 or data.lists:
         raise UsageError(
             "pictures are named in one label tree",
@@ -78,24 +80,24 @@ def test_of(data: Dataset) -> Manifest:
 
 
 def _asking(data: Dataset, items: Sequence[str]) -> Dataset:
-    """The dataset with a test that asks for these items: with their labels in any split, or of no
-    class where no split has one."""
+    """Replace the test of a dataset by one whose queries are these items (ids), with their labels
+    in any split, or of no class if no split has a label."""
     test = test_of(data)
-    labels = _labels_in_splits(data, items)  # by item, its paths
+    labels = _labels_in_splits(data, items)  # {item: its paths}
     nothing = (NO_CLASS,) * len(test.levels)
     rows = [labels[item][0] if item in labels else nothing for item in items]
-    # the further paths of items that have several, each with the place of its item
+    # the further paths of items with several, each with the position of its item
     more = [
         (place, path)
         for place, item in enumerate(items)
         for path in (labels[item][1:] if item in labels else ())
     ]
-    # all classes of the test stay what an item may be named, whether or not one of theirs is asked
+    # keep all classes of the test in the tree: an item may be named any of them
     known = class_rows(test.tree)
     tree, nodes = LabelTree.from_names(
         [*rows, *(path for _, path in more), *known], levels=test.levels
     )
-    # every item is a query, and in the gallery, too, which no test may be without
+    # all items are queries; they are also the gallery, which may not be empty
     everyone = np.ones(len(items), bool)
     asked = Manifest(
         items=np.array(items, dtype=object),
@@ -111,46 +113,45 @@ def _asking(data: Dataset, items: Sequence[str]) -> Dataset:
         if more
         else None,
     )
-    # the names of released evaluators are of the dataset's own test, which this one replaces
+    # `official_names` belongs to the test that was replaced
     return replace(data, tests={TEST: asked}, official_names={})
 
 
 def splits_of(data: Dataset) -> dict[str, Manifest]:
-    """The splits that have labels in the levels of the test, by name: the tests, then the train
-    split."""
+    """Return {name: split} of the splits with labels in the levels of the test: the tests, then the
+    train split."""
     train = data.train
     fits = train is not None and train.levels == data.levels
     return {**data.tests, **({"train": train} if train is not None and fits else {})}
 
 
 def _labels_in_splits(data: Dataset, items: Sequence[str]) -> dict[str, list[Row]]:
-    """The paths of names, by item, of those items that a split of the dataset has labels of; where
-    several splits have an item, the first of them counts, the tests before the train split."""
+    """Return {item: its paths of names}, of the items that have a label in a split of the dataset.
+    If several splits have an item, the first one counts: tests come before the train split."""
     wanted = set(items)
     found: dict[str, list[Row]] = {}
     for manifest in splits_of(data).values():
         rows = class_rows(manifest.tree)
         nodes, owners = manifest.paths.all_labels()
         own: dict[str, list[Row]] = {}
-        # every path of every item, by its finest node
+        # a path is found by its finest node
         for node, owner in zip(nodes[:, -1].tolist(), owners.tolist(), strict=True):
             item = manifest.items[owner]
             if item in wanted and rows[node][0] != NO_CLASS:
                 own.setdefault(item, []).append(rows[node])
-        found = {**own, **found}  # what an earlier split says of an item stays
+        found = {**own, **found}  # the labels of an earlier split have precedence
     return found
 
 
 def labelled_among(data: Dataset, items: Iterable[str]) -> list[str]:
-    """Those of some items that a split of the dataset has a label of."""
+    """Return the items that have a label in a split of the dataset."""
     given = list(items)
     known = _labels_in_splits(data, given)
     return [item for item in given if item in known]
 
 
 def to_be_answered(data: Dataset, items: Sequence[str]) -> list[str]:
-    """Those of some items that are to be named: the queries of the test, and the ones of no
-    split."""
+    """Return the items to be named: those that are queries of the test, and those of no split."""
     test = test_of(data)
     queries = set(test.items[test.query].tolist())
     known = {item for manifest in splits_of(data).values() for item in manifest.items.tolist()}
@@ -158,7 +159,7 @@ def to_be_answered(data: Dataset, items: Sequence[str]) -> list[str]:
 
 
 def _without_labels(data: Dataset, items: Sequence[str]) -> tuple[str, ...]:
-    """Say which of the items that are named have no label; nothing where all have one."""
+    """Make a remark on the named items without a label, if there are any."""
     known = set(labelled_among(data, items))
     rest = [item for item in items if item not in known]
     if not rest:
@@ -170,24 +171,27 @@ def _without_labels(data: Dataset, items: Sequence[str]) -> tuple[str, ...]:
 
 
 def rows_of_items(embedded: Embeddings, items: Sequence[str]) -> Embeddings:
-    """The embeddings of these items alone, by id and in this order. Raises SubmissionError where
-    one is missing."""
+    """Select the embeddings of these items (ids), in this order. Raises SubmissionError if one is
+    missing."""
     rows = align(embedded, items)
     return replace(embedded, ids=embedded.ids[rows], vectors=embedded.vectors[rows])
 
 
 def order_of_names(manifest: Manifest) -> NDArray[np.int64]:
-    """The positions of the queries in the order of their ids. Products and means that are taken in
-    this order have the same last bits, however the rows of a file are sorted."""
+    """Return the positions of the queries in the order of their ids. Products and means in this
+    order have the same last bits, whatever the order of a file's rows."""
     return np.argsort(manifest.items[manifest.query].astype(str), kind="stable")
 
 
-Named = Embeddings | Predictions  # what items are named by
+Named = Embeddings | Predictions  # a file by which items are named
 
 
 class Others(NamedTuple):
-    """Items with labels on which a threshold is set for others: the `items`, what names them, what
-    messages call that, and a remark on it."""
+    """Items with labels on which a threshold is set for other items.
+
+    `given`: the file by which they are named. `items`: their ids. `source`: what messages call
+    them. `remark`: how many there are.
+    """
 
     given: Named
     items: list[str]
@@ -195,12 +199,13 @@ class Others(NamedTuple):
     remark: str
 
 
-Calibration = float | list[str] | Others | None  # a share, ids, other items, or halves
+# a share of the classes, ids of named items, other items, or None for halves of the classes
+Calibration = float | list[str] | Others | None
 
 
 def ids_of(given: Named) -> list[str]:
-    """The ids of the items in what was read from a file, in its order, each once: a table of
-    predictions may have several rows of an item."""
+    """Return the ids of the items in a file, in its order, each once: a table of predictions may
+    have several rows for an item."""
     if isinstance(given, Embeddings):
         return [str(item) for item in given.ids]
     return list(dict.fromkeys(row.item for row in given.rows))
@@ -209,23 +214,23 @@ def ids_of(given: Named) -> list[str]:
 def read_calibration(
     text: str | None, data: Dataset, sources: Sequence[Named], reader: Callable[[Path], Named]
 ) -> Calibration:
-    """What `--calibrate` says.
+    """Interpret the option `--calibrate`.
 
     Args:
-        text: a file, the name of a split, or a share of the classes; None for halves of them.
-        data: has the labels.
-        sources: the file that is named, then, if there is one, the gallery: in the first of them
-            that has any, the items of a split are looked for.
-        reader: reads another file as the one that is named was read.
+        text: a file, the name of a split, or a share of the classes; None: halves of the classes.
+        data: the dataset with the labels.
+        sources: the named file and, if there is one, the gallery. The items of a split are taken
+            from the first of them that has any.
+        reader: reads another file in the same way as the named file was read.
 
     Raises:
         UsageError: a text that is none of these.
-        SubmissionError: a file or split without any item that is labelled.
+        SubmissionError: a file or split without any labelled item.
     """
     if text is None:
         return None
     if Path(text).is_file():
-        # ids alone choose some of the items that are named; a file of more is named itself
+        # a file of ids only chooses some of the named items; any other file is named itself
         ids = _ids_alone(Path(text))
         return _of_file(Path(text), data, reader(Path(text))) if ids is None else ids
     splits = splits_of(data)
@@ -241,10 +246,12 @@ def read_calibration(
 
 
 def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) -> list[str] | None:
-    """The items that are answered, where a file has the items `ids`: new ones, which are in no
-    split of the dataset, and, where other items set the threshold, those queries of the test that
-    the file has, else all queries of the test. None where the queries of the test alone are
-    answered."""
+    """Return the items that get answers. `ids`: the items of the file.
+
+    If other items set the threshold, they are the file's queries of the test and its new items,
+    which are in no split of the dataset. Otherwise they are all queries of the test and the new
+    items, or None if only the queries of the test get answers.
+    """
     answered = to_be_answered(data, ids)
     if isinstance(calibration, Others):
         return answered
@@ -252,14 +259,14 @@ def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) 
     queries = test.items[test.query].tolist()
     known = set(queries)
     new = [item for item in answered if item not in known]
-    # a file of new items alone is most often one of another dataset
+    # a file that has only new items most likely belongs to another dataset
     return [*queries, *new] if 0 < len(new) < len(answered) else None
 
 
 def refuse_labels(named: NamedPictures, source: str) -> None:
-    """Raise SubmissionError where what was given as predictions is the labels themselves. `source`:
-    how the error calls them."""
-    # (n, L): of the nodes on the path of each item with a label, whether right, and the mass
+    """Raise SubmissionError if the predictions are the labels themselves. `source`: what the error
+    message calls them."""
+    # (n, L) each: for labelled items, whether each node on the path is right, and its mass
     right, masses = named.judged.right[named.has_truth], named.climb.masses[named.has_truth]
     if len(right) and np.all((right == 1) & (masses == 1)):
         raise SubmissionError(
@@ -271,10 +278,11 @@ def refuse_labels(named: NamedPictures, source: str) -> None:
 
 
 def _ids_alone(path: Path) -> list[str] | None:
-    """The ids in a table that has one column alone; None for any other file, such as one of
-    embeddings. Of a parquet file the columns are looked at first: it may hold large vectors."""
+    """Return the ids in a table with a single column; None for any other file, such as
+    embeddings."""
     if not is_table(path):
         return None
+    # look at the columns of a parquet file before reading it: it may have large vectors
     if suffix_of(path) == ".parquet":
         with open_parquet(path) as file:
             if len(file.schema_arrow.names) != 1:
@@ -284,9 +292,9 @@ def _ids_alone(path: Path) -> list[str] | None:
 
 
 def _of_file(path: Path, data: Dataset, given: Named) -> Others:
-    """The items of another file, to set the threshold on: those that the dataset has labels of.
+    """Take the labelled items of another file to set the threshold on.
 
-    `given`: what was read from the file at `path`. Raises SubmissionError where it has none.
+    `given`: the content of the file at `path`. Raises SubmissionError if no item has a label.
     """
     ids = ids_of(given)
     labelled = labelled_among(data, ids)
@@ -301,8 +309,8 @@ def _of_file(path: Path, data: Dataset, given: Named) -> Others:
 
 
 def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
-    """The items of a split, to set the threshold on: those with labels, by the first of some
-    `sources` that has any of them. Raises SubmissionError where none has."""
+    """Take the labelled items of a split to set the threshold on, from the first of the `sources`
+    that has any of them. Raises SubmissionError if none has."""
     split = set(splits_of(data)[name].items.tolist())
     for source in sources:
         items = [item for item in ids_of(source) if item in split]
@@ -318,8 +326,11 @@ def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
 
 
 def _others(given: Named, labelled: list[str], ids: list[str], source: str) -> Others:
-    """The `labelled` ones of the items `ids`, to set the threshold on, with a remark that counts
-    them and the rest. `given`: the paths that they have; `source`: what messages call these."""
+    """Make the items to set the threshold on, with a remark on their number.
+
+    `given`: the file by which they are named. `labelled`: the items with a label, out of all `ids`.
+    `source`: what messages call them.
+    """
     remark = f"the threshold is set on {len(labelled):,} items of {source}"
     if len(labelled) < len(ids):
         known = set(labelled)
@@ -329,8 +340,7 @@ def _others(given: Named, labelled: list[str], ids: list[str], source: str) -> O
 
 
 def _share(text: str) -> float | None:
-    """The share, more than 0 and less than 1, that a text such as ".5" says; None for any other
-    text."""
+    """Parse a share such as ".5", above 0 and below 1; None for any other text."""
     try:
         share = float(text)
     except ValueError:

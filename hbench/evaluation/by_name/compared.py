@@ -15,19 +15,20 @@ from hbench.records.differences import Difference, differences_of
 from hbench.records.queries import KEYS, queries_of
 from hbench.trust.climbing import Values
 
-HOPS = "hops"  # edges of the tree, and no share
+HOPS = "hops"  # the only value that is no fraction: it counts edges of the tree
 HEADER = ("difference", "95 % interval", "p", "corrected", "items", "units")
 
 
 @dataclass(frozen=True)
 class NamesCompared:
-    """The differences first − second of two namings of the same items: iterable, and by the name of
-    a value.
+    """The differences first − second of two namings of the same items. Iterating yields all of
+    them; indexing takes the name of a value.
 
     Attributes:
-        unit: what the intervals and the test go by: a level, or "query".
-        signatures: of both.
-        differences: one of each value that both have; of items where both have one.
+        unit: what intervals and tests are taken over: a level, or "query".
+        signatures: of the two namings.
+        differences: one for each value that both namings have, over the items for which both have
+            it.
     """
 
     unit: str
@@ -38,26 +39,27 @@ class NamesCompared:
         return iter(self.differences)
 
     def __getitem__(self, value: str) -> Difference:
-        """The difference of one value, such as "hF1"; UnknownName for one that not both have."""
+        """Return the difference of one value, such as "hF1". Raises UnknownName if one of the
+        namings does not have it."""
         for each in self.differences:
             if each.metric == value:
                 return each
         raise UnknownName("value of both namings", value, [each.metric for each in self])
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The cells of a table: the value, both means, and what HEADER names; in percent, hops in
-        edges."""
+        """Return the cells of a table, a row for each value: its name, both means, and the columns
+        of HEADER. Values are in percent, hops in edges."""
         return [_cells(each) for each in self]
 
     def document(self) -> dict[str, Any]:
-        """What `--json` has under `against`."""
+        """Return the document that `--json` has under the key `against`."""
         records = [each.record() for each in self]
         return {"signature": self.signatures[1], "unit": self.unit, "differences": records}
 
 
 def _cells(difference: Difference) -> tuple[str, ...]:
-    """A difference as the cells of a table: shares in percent and their difference in points; hops,
-    the edges of the tree, as they are."""
+    """Format a difference as the cells of a table: fractions in percent, their difference in
+    percentage points; hops as numbers of edges."""
     factor = 1 if difference.metric == HOPS else 100
     return (
         difference.metric,
@@ -74,15 +76,15 @@ def _cells(difference: Difference) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ValuesByItem:
-    """The values (N,) of the items of a manifest, by name, and the signature of the naming."""
+    """The values of a naming: {name: (N,), of the manifest's items}, and its signature."""
 
     manifest: Manifest
     values: Mapping[str, Values]
     signature: str
 
     def table(self) -> pa.Table:
-        """A row of every item, in the order of the keys (test and item): its classes by level, and
-        a column of each value. So the tables of two namings have the same rows side by side."""
+        """Make a table with a row for every item: its class at each level, and a column for each
+        value. It is sorted by test and item, so that the rows of two namings correspond."""
         table = queries_of("test", self.manifest)
         for name, values in self.values.items():
             table = table.append_column(name, pa.array(values))
@@ -90,14 +92,14 @@ class ValuesByItem:
 
 
 def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesCompared:
-    """The paired differences one − other of two namings of the same items; `unit`: what intervals
-    go by, a level or "query".
+    """Compute the paired differences one − other of two namings of the same items. `unit`: what
+    intervals are taken over, a level or "query".
 
-    Raises ComparisonError for other items or labels, UnknownName for the unit.
+    Raises ComparisonError for different items or labels, UnknownName for an unknown unit.
     """
     first, second = one.table(), other.table()
     found = tuple(differences_of(first, second, unit=unit))
-    # the columns before the values: the item, and its class of each level
+    # the columns before the values have the item and its class at each level
     classes = queries_of("test", one.manifest).column_names
     if second.column_names[: len(classes)] != classes or not _same(first, second, classes):
         raise ComparisonError(
@@ -110,5 +112,5 @@ def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesC
 
 
 def _same(first: pa.Table, second: pa.Table, names: list[str]) -> bool:
-    """Whether two tables have the same texts in the columns of these `names`."""
+    """Whether two tables have the same texts in the columns `names`."""
     return all(first[name].to_pylist() == second[name].to_pylist() for name in names)

@@ -1,5 +1,5 @@
-"""Keeps the names of a dataset's items: what their masses are worth, how deep they can be trusted,
-and how they compare with others.
+"""Holds the names that a source gave to a dataset's items, measures how reliable they are, and
+compares them with those of another source.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class NamedPictures:
     """The names of a test's items, and how good they are.
 
     Attributes:
-        table: item, path and mass (of the path's last node) by the first of the readers that sum,
-            and the finest level down to which all readers agree, where there are several.
-        scores: of every reader, each value's mean with its interval over classes.
-        values: of every reader, each value of every item (N,), NaN where it has none.
-        signature: what the scores cannot be quoted without.
-        manifest: the items, whose queries are named, with their labels.
-        nodes: of every reader, the nodes (Q, L) of the queries, coarse to fine; −1 below the end of
-            a path.
+        table: for each item the path and the mass of its last node, by the reader SUM if there are
+            several; then also the finest level down to which all readers agree.
+        scores: {reader: {value: its mean with an interval over classes}}.
+        values: {reader: {value: (N,), of every item, NaN where it has none}}.
+        signature: the conditions of the scores.
+        manifest: the items with their labels; its queries are named.
+        nodes: {reader: (Q, L), the nodes of the queries, coarse to fine; −1 below the end of a
+            path}.
         climb: the masses along the path of the largest share.
-        numbering: the names of the nodes, also of those that the tree does not have.
-        unit: what intervals are taken over.
-        warnings: what is left out.
+        numbering: the names of the nodes, including those that the tree does not have.
+        unit: what intervals are taken over, a level or "query".
+        warnings: remarks on what was left out.
     """
 
     table: pa.Table
@@ -79,22 +79,21 @@ class NamedPictures:
 
     @cached_property
     def judged(self) -> JudgedClimb:
-        """The masses of the nodes along each item's path, with whether each node is right, and how
-        much of the tree an answer with it rules out (its coverage, 1 for a leaf)."""
+        """The nodes along each item's path: their masses, whether they are right, and their
+        coverage (how much of the tree an answer with this node rules out, 1 for a leaf)."""
         right = verdicts(self.climb.nodes, *truth_of(self.manifest))
         return JudgedClimb(self.climb, right, coverage_of(self.manifest.tree, self.climb.nodes))
 
     @cached_property
     def has_truth(self) -> NDArray[np.bool_]:
-        """Of which items (N,) some right path is known, to the coarsest level at least."""
+        """Whether a right path of each item is known, at least at the coarsest level: bool (N,)."""
         _, owners, known = truth_of(self.manifest)
-        # per item, how many of its paths are known
+        # the number of known paths of each item
         return np.bincount(owners, known > 0, len(self.items)) > 0
 
     def reliability(self) -> dict[str, tuple[Reliability, ...]]:
-        """By level, masses in ten bins beside the share of them that is right: it shows how far a
-        mass, a sum of shares, is from being a chance. `masses`, `right` (Q, L): along the path of
-        each item, and whether each of its nodes is right."""
+        """Compare masses, in ten bins, with the fraction of nodes that are right: {level: bins}. It
+        shows how far a mass, which is a sum of shares, is from being a probability."""
         columns = zip(self.climb.masses.T, self.judged.right.T, strict=True)
         return {
             level: reliability_of(masses, right)
@@ -103,7 +102,7 @@ class NamedPictures:
 
     @property
     def remark(self) -> str:
-        """How often masses of .9 and more are right at the finest level, in words."""
+        """A sentence on how often masses of .9 and more are right at the finest level."""
         if not self.has_truth.any():
             return "masses are shares, no chances: no item has a label to count them by"
         masses, right = self.climb.masses[:, -1], self.judged.right[:, -1]
@@ -111,7 +110,7 @@ class NamedPictures:
         known = large & ~np.isnan(right)
         if not known.any():
             return "masses are shares, no chances: none of .9 or more at the finest level"
-        share = large[self.has_truth].mean()  # of the items with a label, as what is right is
+        share = large[self.has_truth].mean()  # among items with a label, like `right` below
         return (
             f"masses are shares, no chances: items with .9 or more at {self.manifest.levels[-1]} "
             f"({share:.0%}) were right in {right[known].mean():.0%}"
@@ -125,13 +124,14 @@ class NamedPictures:
         *,
         unit: str | None = None,
     ) -> Trusted:
-        """Answer as deep as `target` of what is said is right, for classes drawn anew.
+        """Answer every item as deep in the tree as possible, so that a share `target` of the
+        answers is right, also for new classes.
 
-        The threshold is set on some classes and measured on others. By default the classes are cut
-        into halves, and each half is answered, and measured, by the threshold that was set on the
-        other one. With `calibrate` the threshold is set on the chosen items, or on those of another
-        naming, and measured on the rest. Items of unknown truth are answered by a threshold that
-        was set on all items that some threshold was set on.
+        The threshold is set on some classes and measured on others. By default the classes are
+        split into halves, and each half is answered, and measured, with the threshold that was set
+        on the other one. With `calibrate` the threshold is set on the chosen items, or on those of
+        another naming, and measured on the rest. Items of unknown truth are answered with a
+        threshold that was set on all items on which a threshold was set.
 
         Args:
             target: the share of what is said that is to be right, such as 0.95.
@@ -156,8 +156,8 @@ class NamedPictures:
         return trusted_of(named, target, calibrate, chosen)
 
     def _refuse_to_calibrate(self, other: NamedPictures) -> None:
-        """Raise ComparisonError for a naming whose masses are of another kind: other readers, or
-        other levels. A threshold that was set on those would promise nothing here."""
+        """Raise ComparisonError for a naming with other readers or levels: a threshold that was set
+        on its masses would promise nothing for these."""
         mine, theirs = (
             f"{', '.join(each.scores)} down to {' › '.join(each.manifest.levels)}"
             for each in (self, other)
@@ -191,20 +191,20 @@ class NamedPictures:
 
     @property
     def _by_item(self) -> ValuesByItem:
-        """The values of every item by one reader, a way to get from similarities to a path: SUM,
-        where there are several, else the only one."""
+        """The values of every item by one reader: SUM if there are several, else the only one."""
         reader = SUM if SUM in self.values else next(iter(self.values))
         return ValuesByItem(self.manifest, self.values[reader], self.signature)
 
     def part(self, share: float, *, unit: str | None = None) -> NDArray[np.bool_]:
-        """Which items (N,) are of a share of the classes, such as 0.5, to set a threshold on; whole
-        classes, of the level `unit`, and the same ones each time."""
+        """Choose a `share` of the classes, such as 0.5, to set a threshold on, and return which
+        items belong to them, bool (N,). The choice of classes (of the level `unit`) is always the
+        same."""
         units = units_of(queries_of("test", self.manifest), self.unit if unit is None else unit)
         return part_of_units(units, share)
 
     def _named_items(self, unit: str) -> NamedItems:
-        """What thresholds are set and measured on: the items, with the `unit` of each, a class of
-        the level of that name or, for "query", the item itself."""
+        """Return the items on which thresholds are set and measured. The unit of an item is its
+        class at the level `unit` or, for "query", the item itself."""
         units = units_of(queries_of("test", self.manifest), unit)
         return NamedItems(
             items=self.items,
@@ -218,11 +218,11 @@ class NamedPictures:
 
 
 def truth_of(manifest: Manifest) -> tuple[Labels, Positions, Positions]:
-    """The E true paths of a test's queries: their nodes (E, L); the query that each belongs to
-    (E,), by its place among the queries; and how many levels of each are known (E,), 0 for items
+    """Return the E true paths of a test's queries: the nodes (E, L), the query of each path as its
+    position among the queries (E,), and how many levels of each path are known (E,), 0 for an item
     without a class."""
     labels, owners = manifest.paths.of(np.flatnonzero(manifest.query)).all_labels()
     known = known_levels(manifest.tree)[labels[:, -1]].astype(np.int64)
-    # by node of the coarsest level: whether it stands for no class
+    # for each node of the coarsest level, whether it means "no class"
     nothing = np.array([name == NO_CLASS for name in manifest.tree.names[0]])
     return labels, owners, np.where(nothing[labels[:, 0]], 0, known)

@@ -39,10 +39,11 @@ from hbench.trust.numbering import Numbering
 
 
 def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures:
-    """Name the queries of a test, whose vectors were examined, by the vectors of the tree's nodes.
+    """Name the queries of a test by the vectors of the tree's nodes.
 
-    `nodes`: a file of them, embeddings, or a dictionary by name, as `hbench.name` takes it;
-    `scale`: of the cosines in a softmax, 100 as CLIP has it.
+    `examined`: the vectors of the queries. `nodes`: a file of node vectors, embeddings, or a
+    dictionary by name, as `hbench.name` takes it. `scale`: the factor of cosines in the softmax;
+    CLIP has 100.
     """
     manifest = test_of(examined.data)
     vectors = read_nodes(nodes, manifest.levels)
@@ -50,7 +51,8 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
     refuse_vectors(vectors, embedded.dim, cosine=True)
     placed = placed_in(manifest.tree, vectors.ids.tolist())
     _refuse_without_finest(manifest.tree, placed)
-    # by name, so that the order of a file's rows moves no bit; `of` undoes it
+    # work in the order of the ids, so that the order of a file's rows does not change any bit.
+    # `of` below restores the order of the test
     order = order_of_names(manifest)
     rows = embedding_files.align(embedded, manifest.items[manifest.query][order])
     of_nodes = _node_vectors(manifest, placed, vectors)
@@ -60,8 +62,8 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
 
 
 def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
-    """Raise SubmissionError where none of the `placed` nodes is of the finest level: the paths of
-    pictures end there, and shares are summed from there upwards."""
+    """Raise SubmissionError if none of the `placed` nodes is of the finest level: paths of pictures
+    end at that level, and shares are summed from there upwards."""
     if placed.depths.max() == tree.depth:
         return
     given = [tree.levels[depth - 1] for depth in np.unique(placed.depths).tolist()]
@@ -74,12 +76,13 @@ def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
 
 
 def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) -> NodeVectors:
-    """The vectors of the nodes at length 1, level by level from the coarsest, each level's in the
-    order in which the tree numbers its nodes. `placed.rows`: the rows of `vectors`."""
+    """Collect the vectors of the nodes, scaled to length 1, for each level from the coarsest. Those
+    of a level are in the order in which the tree numbers its nodes. `placed`: the node of each row
+    of `vectors`."""
     nodes, of_nodes = [], []
     for level in range(manifest.tree.depth):
         here = placed.of(placed.depths == level + 1)
-        at = here.labels[:, level].astype(np.int64)  # the node itself: the end of the path to it
+        at = here.labels[:, level].astype(np.int64)  # the node: the last one on the path to it
         order = np.argsort(at)
         nodes.append(at[order])
         of_nodes.append(unit_vectors(vectors.vectors[here.rows[order]], np.float32))
@@ -93,10 +96,11 @@ def _naming_of_readings(
     placed: PlacedNodes,
     vectors: Embeddings,
 ) -> NamedPictures:
-    """The names that the readers give, with their scores, and remarks on classes without a vector.
-    A reader is a rule that chooses a path by the scores of the nodes (EACH, SUM, DOWN).
+    """Score the paths that the readers found for a test's queries. A reader is a rule that chooses
+    a path by the scores of the nodes (EACH, SUM, DOWN).
 
-    `readings`: the paths of the test's queries; `placed`: which of `vectors` are of which node.
+    `readings`: the paths. `placed`: the node of each row of `vectors`, for the signature and for
+    remarks on classes without a vector.
     """
     tree = manifest.tree
     units = units_of(queries_of("test", manifest), examined.conditions.unit)
@@ -115,7 +119,7 @@ def _naming_of_readings(
         )
     # {reader: {name of the value, such as hF1: values (Q,)}}
     values = _values_by_reader(manifest, readings)
-    # thresholds are set on the reader SUM's paths: the masses along them are shares that add up
+    # only the reader SUM has masses that add up, so table and thresholds use its paths
     return NamedPictures(
         table=_table_of_paths(manifest, readings),
         scores=_means_by_reader(manifest, values, units),
@@ -131,15 +135,14 @@ def _naming_of_readings(
 
 
 def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
-    """By reader (a way from similarities to a path: each, sum, down), then by the name of the value
-    such as hF1, the values of the items (Q,)."""
+    """Compute {reader: {value such as hF1: (Q,), of the items}}."""
     tree = manifest.tree
     labels, owners, known = truth_of(manifest)
 
     by_reader = {}
     for reader, nodes in readings.nodes.items():  # nodes (Q, L) of the items, coarse to fine
         by_reader[reader] = scores_of(tree, nodes, labels, owners, known)
-        # only of what is scored: of items without a label nothing is counted
+        # NaN for items without a label, as the other values
         consistent = are_consistent(tree, nodes).astype(np.float64)
         by_reader[reader]["consistent"] = np.where(known[: len(nodes)] > 0, consistent, np.nan)
     return by_reader
@@ -148,11 +151,10 @@ def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[
 def _means_by_reader(
     manifest: Manifest, by_reader: Mapping[str, Mapping[str, Values]], units: NDArray[np.int64]
 ) -> dict[str, dict[str, Score]]:
-    """The means of every reader's values, by name, with intervals over the units (Q,).
-
-    `by_reader`: {reader, a way to read names off a picture's scores: {name: its values (Q,)}}.
+    """Compute {reader: {value: its mean, with an interval over the units (Q,)}}. `by_reader`:
+    {reader: {value: (Q,), of the items}}.
     """
-    order = [order_of_names(manifest)]  # in which values are summed, one test's alone
+    order = [order_of_names(manifest)]  # the order of sums in the only test
     scores = {}
     for reader, values in by_reader.items():
         means = summarise(np.stack(list(values.values())), order, units)
@@ -161,15 +163,15 @@ def _means_by_reader(
 
 
 def _table_of_paths(manifest: Manifest, readings: Readings) -> pa.Table:
-    """A row per picture: its path by the reader SUM, the mass of the path's end, and the finest
-    level down to which all readers give the same nodes, "" where not even the coarsest."""
+    """Make a table with a row for each picture: its path by the reader SUM, the mass of the last
+    node, and the finest level down to which all readers agree, "" if they agree at none."""
     tree = manifest.tree
     nodes = readings.nodes[SUM]
     # (N, L): whether all readers give the same node
     agreed = np.ones(nodes.shape, bool)
     for other in readings.nodes.values():
         agreed &= other == nodes
-    # levels from the top until the first at which they differ: [1, 1, 0, 1] is 2
+    # the number of levels before the first disagreement: 2 for [1, 1, 0, 1]
     down_to = np.cumprod(agreed, axis=1).sum(axis=1)
     paths = np.array([JOINED.join(row) for row in class_rows(tree)], dtype=object)
     levels = np.array(["", *tree.levels], dtype=object)

@@ -1,5 +1,6 @@
-"""Shares of an item by its k nearest neighbours: exp(τ · (cosine − 1)), over their sum; neighbours
-are the items of an embedding file that a dataset has labels of."""
+"""Computes the shares of an item's classes from its k nearest neighbours, which are weighted by
+exp(τ · (cosine − 1)). The neighbours are the items of an embedding file that have a label in a
+dataset."""
 
 from __future__ import annotations
 
@@ -29,9 +30,9 @@ SHARPNESS = 20.0  # τ
 
 
 class Neighbours(NamedTuple):
-    """Items with labels: their `vectors` (M, D) of length 1, their `paths` (M, L), and `places`
-    (M,): the place of each among the items that are named, −1 if it is none of them; by these no
-    item becomes its own neighbour."""
+    """Items with labels: `vectors` (M, D) of length 1, `paths` (M, L). `places` (M,): the position
+    of each among the items to be named, −1 if it is not one of them; with it an item is kept from
+    being its own neighbour."""
 
     vectors: Floats
     paths: Labels
@@ -41,11 +42,12 @@ class Neighbours(NamedTuple):
 def climb_by_neighbours(
     vectors: Floats, gallery: Neighbours, *, k: int = K, sharpness: float = SHARPNESS
 ) -> Climb:
-    """The paths of the largest shares of items with vectors (N, D) of length 1.
+    """Find the path with the largest share for each item. `vectors` (N, D): of the items, of length
+    1.
 
-    Each of the `k` nearest items of the gallery has the weight exp(sharpness · (cosine − 1)), and
-    gives its class that share of the sum; shares add up along the paths. Of equal cosines the item
-    counts that comes first in the gallery.
+    Each of the `k` nearest gallery items has the weight exp(sharpness · (cosine − 1)). The share of
+    a class is the weight of its items divided by the sum of all; shares add up along the paths. If
+    cosines are equal the item that comes first in the gallery is taken.
     """
     # (N·k,) each: the item, its neighbour in the gallery, their cosine
     owners, found, scores = _nearest_in_gallery(vectors, gallery, k)
@@ -58,21 +60,21 @@ def climb_by_neighbours(
 def _nearest_in_gallery(
     vectors: Floats, gallery: Neighbours, k: int
 ) -> tuple[Positions, Positions, Values]:
-    """Find the k items of the gallery that are nearest to each of N vectors (N, D), or all items of
-    a smaller gallery. Returns one entry for each pair of a vector and a neighbour, vector by
-    vector, nearest first: the numbers of the vectors, the places in the gallery, and the cosines.
+    """Find the k nearest gallery items of each vector (N, D), or all items of a smaller gallery.
+    Return three arrays with an entry for each pair of a vector and a neighbour, sorted by vector,
+    nearest first: the positions of the vectors, the positions in the gallery, and the cosines.
     """
-    # gallery items that are named themselves, and their places among the vectors
+    # the gallery items that are to be named as well, and their positions among the vectors
     own = np.flatnonzero(gallery.places >= 0)
     place = gallery.places[own]
     parts: list[tuple[NDArray[np.int64], ...]] = []
     cosines = []
     for block in slices(len(vectors), BLOCK_BYTES // (4 * len(gallery.vectors))):
         scores = product_of(vectors[block], gallery.vectors)
-        # an item that is named and in the gallery, too, is not its own neighbour
+        # an item that is also in the gallery is not its own neighbour
         here = (place >= block.start) & (place < block.stop)
         scores[place[here] - block.start, own[here]] = -np.inf
-        # a candidate's row counts from the block's first vector
+        # rows of candidates are counted from the first vector of the block
         rows, _, columns, values = candidates(scores, k).best(k, _by_column)
         parts.append((rows + block.start, columns))
         cosines.append(values.astype(np.float64))
@@ -81,8 +83,8 @@ def _nearest_in_gallery(
 
 
 def _by_column(rows: Positions, columns: Positions) -> Positions:
-    """The keys (n,) that order equal scores of a row, lower first, for items given by `rows` and
-    `columns` (n,): the columns themselves, so that the item counts that comes first in the gallery.
+    """Return the sort keys (n,) of items with equal scores, given by `rows` and `columns` (n,); the
+    lowest comes first. The column is the key, so the item that is first in the gallery is taken.
     """
     return columns
 
@@ -90,15 +92,15 @@ def _by_column(rows: Positions, columns: Positions) -> Positions:
 def gallery_of(
     source: Embeddings, data: Dataset, numbering: Numbering, items: NDArray[np.object_]
 ) -> tuple[Neighbours, list[str]]:
-    """Take those items of an embedding file that the dataset has labels of, as neighbours for items
-    (N,) that are to be named; and remarks on the others.
+    """Take the items of an embedding file that have a label in the dataset as neighbours. Return
+    them, and remarks on the others. `items` (N,): the ids of the items to be named.
 
-    Raises SubmissionError where the dataset has labels of none.
+    Raises SubmissionError if no item has a label.
     """
-    # by id, so that the order of the file's rows decides nothing among equal cosines
+    # sorted by id, so that the order of the file's rows does not matter for equal cosines
     order = np.argsort(source.ids.astype(str), kind="stable")
     ids = source.ids[order]
-    # (n, L): numbers of the nodes along the path of each id, negative without a label
+    # (n, L): the nodes along the path of each id, negative for an id without a label
     paths = _paths_of(ids, data, numbering)
     labelled = paths[:, 0] >= 0
     if not labelled.any():
@@ -114,7 +116,7 @@ def gallery_of(
             f"{len(without):,} items of the gallery have no label in the dataset, and are no "
             f"neighbours: {examples(without)}"
         )
-    # where an item of the gallery is to be named itself: it is not its own neighbour
+    # the positions of gallery items among the items to be named, −1 for those that are not
     own = pc.index_in(text_array(ids[labelled]), value_set=text_array(items))
     places = own.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     vectors = unit_vectors(source.vectors[order[labelled]], np.float32)
@@ -122,14 +124,14 @@ def gallery_of(
 
 
 def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> Labels:
-    """The paths (M, L) of items, given by their ids, by the labels of any split, of the last that
-    has one; in the numbers of `numbering`, and BELOW for unknown ends and items without a label."""
+    """Return the paths (M, L) of items, given by id, numbered by `numbering`. The label is that of
+    the last split that has the item. Unknown ends, and items without a label, are BELOW."""
     paths = np.full((len(ids), len(data.levels)), BELOW, np.int32)
     for manifest in _manifests(data):
-        # (M,): the row of each item in this split, −1 where it is not there
+        # (M,): the row of each item in this split, −1 if it is not there
         place = pc.index_in(text_array(ids), value_set=text_array(manifest.items))
         rows = place.fill_null(-1).to_numpy(zero_copy_only=False)
-        # the split's own classes may be numbered otherwise: they are placed by their names
+        # the split may number its classes differently, so they are found by name
         names = [known_part(row) for row in class_rows(manifest.tree)]
         nodes = numbering.paths(names)[manifest.labels[:, -1]]
         paths[rows >= 0] = nodes[rows[rows >= 0]]
@@ -137,8 +139,8 @@ def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> 
 
 
 def _manifests(data: Dataset) -> Iterator[Manifest]:
-    """Yield the splits of a dataset that have labels: the train split, if any, then the tests,
-    whose labels count where both have an item."""
+    """Yield the splits of a dataset that have labels: the train split, if there is one, then the
+    tests."""
     if data.train is not None:
         yield data.train
     yield from data.tests.values()

@@ -1,4 +1,4 @@
-"""Places the vectors of names in a label tree: each is one of a node, at any level.
+"""Finds the node of a label tree, at any level, that each named vector belongs to.
 
 >>> rows = [("Owls", "Barn owl"), ("Owls", "Bay owl"), ("Parrots", "Galah")]
 >>> tree, _ = LabelTree.from_names(rows, levels=["order", "kind"])
@@ -32,15 +32,17 @@ from hbench.tree import Labels, LabelTree
 from hbench.tree.names import class_rows
 from hbench.tree.partial import is_unknown
 
-FROM_THE_TOP = "> "  # before a name of the coarsest level that other nodes have, too
+FROM_THE_TOP = "> "  # marks the name of a node of the coarsest level, if other nodes share it
 Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class PlacedNodes:
-    """Nodes of a tree: `rows` (n,), their places among the given names; `depths` (n,), 1 … L;
-    `labels` (n, L), the path to each, of which the first depth entries count. `unknown`: the given
-    names that no node has.
+    """The n nodes of a tree that were found for given names.
+
+    `rows` (n,): the position of each among the given names. `depths` (n,): 1 … L. `labels` (n, L):
+    the path to each node; only the first `depth` entries are meaningful. `unknown`: the given names
+    that no node has.
     """
 
     rows: Positions
@@ -49,22 +51,22 @@ class PlacedNodes:
     unknown: tuple[str, ...] = ()
 
     def remarks(self, number: int) -> list[str]:
-        """Say which of the `number` of given names no node has."""
+        """Make a remark on the names that no node has. `number`: of all given names."""
         if not self.unknown:
             return []
         share = f"{len(self.unknown):,} of {number:,} names"
         return [f"{share} are no nodes of the tree, and left out: {examples(self.unknown)}"]
 
     def of(self, chosen: NDArray[np.bool_]) -> PlacedNodes:
-        """The nodes at which `chosen` (n,) is true; the unknown names are not carried on."""
+        """Select the nodes for which `chosen` (n,) is true, without the unknown names."""
         return PlacedNodes(self.rows[chosen], self.depths[chosen], self.labels[chosen])
 
 
 def read(
     given: str | Path | Embeddings | Mapping[str, ArrayLike], levels: Sequence[str]
 ) -> Embeddings:
-    """The vectors of nodes that were `given`: as an embedding file whose ids are names of nodes, or
-    paths to them, or which has columns of the tree's `levels`; or as {name: vector (D,)}."""
+    """Read the vectors of nodes. `given`: an embedding file whose ids are names of nodes or paths
+    to them, or which has columns named like the tree's `levels`; or {name: vector (D,)}."""
     if isinstance(given, Embeddings):
         return given
     if isinstance(given, Mapping):
@@ -77,7 +79,7 @@ def read(
             found=type(given).__name__,
         )
     path = Path(given)
-    # only a table has columns, which may be called as the levels
+    # only a table can have columns named like the levels
     if path.suffix == ".parquet" and path.is_file():
         table = table_of_level_columns(path, levels)
         if table is not None:
@@ -86,9 +88,9 @@ def read(
 
 
 def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None:
-    """The table of a parquet file that says its nodes in columns called as the tree's `levels`,
-    filled from the top to a node and empty below, with one column of ids in their place; None for a
-    file that has ids, or no such columns.
+    """Read a parquet file that names its nodes in columns named like the tree's `levels`: filled
+    from the top down to the node, and empty below it. These columns are replaced by one of ids.
+    Return None for a file that has ids already, or no such columns.
 
     Raises SubmissionError for a row without a name, or with a name below an empty cell.
     """
@@ -99,7 +101,7 @@ def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None
     if has_ids or not present:
         return None
 
-    # one column alone has names of any level; several are the path from the top
+    # a single column may be of any level; several columns have to be the path from the top
     if tuple(present) != tuple(levels[: len(present)]) and len(present) > 1:
         raise SubmissionError(
             f"{path} has some columns of names, but not those above them",
@@ -118,13 +120,13 @@ def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None
 
 
 def _ids_of(path: Path, levels: Sequence[str], rows: Iterable[tuple[str | None, ...]]) -> list[str]:
-    """The path to the node of each row of names, as one text; `rows`: a name or None at each of the
-    levels, from the top. Raises SubmissionError for a row without a name, or with a gap."""
+    """Return the path to the node of each row as one text. `rows`: a name or None for each level,
+    from the top. Raises SubmissionError for a row without a name, or with a gap."""
     ids: list[str] = []
     for row in rows:
         names = [(name or "").strip() for name in row]
         path_here = tuple(name for name in names if name)
-        # k names fill the first k cells, unless an empty cell stands before one of them
+        # without a gap the k names are in the first k cells, and all further cells are empty
         if not path_here or any(names[len(path_here) :]):
             raise SubmissionError(
                 f"{path}: row {len(ids):,} is not the path to a node",
@@ -136,11 +138,11 @@ def _ids_of(path: Path, levels: Sequence[str], rows: Iterable[tuple[str | None, 
 
 
 def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
-    """Find the node of each name: a name that one node has, or the names from the top to it,
-    between `>`, `/`, `|` or `;`; `> NAME` is the node NAME of the coarsest level.
+    """Find the node of each name. A name is that of a single node, or the path of names from the
+    top, separated by `>`, `/`, `|` or `;`. `> NAME` is the node NAME of the coarsest level.
 
     Raises SubmissionError for a name that several nodes have, for a node that is named twice, and
-    where no name is one of the tree.
+    if no name is one of the tree.
     """
     of_path, of_name = _nodes_of(tree)
     rows, nodes, unknown, ambiguous = [], [], [], []
@@ -155,21 +157,21 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
             unknown.append(name)
 
     _refuse_unclear_names(names, nodes, ambiguous)
-    # a node is its depth and the number of a fine class below it
+    # a node is represented by its depth and a fine class below it
     labels = np.stack([tree.paths[of_class] for _, of_class in nodes])
     depths = np.array([depth for depth, _ in nodes])
     return PlacedNodes(np.array(rows), depths, labels, tuple(unknown))
 
 
 def paths_of(tree: LabelTree) -> list[Row]:
-    """The names from the top to every node of the tree, of all levels, but for nodes that stand for
-    an unknown name."""
+    """Return the path of names to every node of the tree, except nodes that represent an unknown
+    name."""
     return list(_nodes_by_path(tree))
 
 
 def path_text(path: Row) -> str:
-    """Write a path as a text that `placed_in` reads as this path alone, also where it is one name
-    that other nodes have, too.
+    """Write a path as a text that `placed_in` can only read as this path, even if it is a single
+    name that other nodes share.
 
     >>> path_text(("Owls", "Bay owl")), path_text(("Owls",))
     ('Owls > Bay owl', '> Owls')
@@ -183,8 +185,8 @@ Node = tuple[int, int]  # a depth, and a fine class below the node
 
 
 def _nodes_by_path(tree: LabelTree) -> dict[Row, Node]:
-    """Every node of the tree, as its depth 1 … L and the number of a fine class below it, by the
-    names from the top to it; without nodes that stand for an unknown name."""
+    """Return {path of names: node} for every node of the tree, except nodes that represent an
+    unknown name."""
     nodes: dict[Row, Node] = {}
     for fine, row in enumerate(class_rows(tree)):
         for depth in range(1, tree.depth + 1):
@@ -194,12 +196,13 @@ def _nodes_by_path(tree: LabelTree) -> dict[Row, Node]:
 
 
 def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
-    """The nodes by the names from the top to them, and by their own name; both also as they were
-    before equal names were told apart by their parents.
+    """Return two dictionaries: {path of names: node} and {name: nodes of this name}. Both also have
+    the names as they were written in the user's table, before equal names were told apart by adding
+    the name of the parent.
     """
     of_path = _nodes_by_path(tree)
     of_name: dict[str, list[Node]] = {}
-    brought: dict[Row, list[Node]] = {}  # by the path as it was written in the table
+    brought: dict[Row, list[Node]] = {}  # {path as it was written in the table: nodes}
     for path, node in of_path.items():
         of_name.setdefault(path[-1], []).append(node)
         if (written := as_written(path)) != path:
@@ -208,8 +211,8 @@ def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
     of_written_name: dict[str, list[Node]] = {}
     for written, nodes in brought.items():
         of_written_name.setdefault(written[-1], []).extend(nodes)
-    # a written path that several nodes had before names none of them. Where a spelling of the tree
-    # is the same as a written one, the tree's counts: it stands last, and so replaces the other
+    # a path that was written for several nodes names none of them. The tree's own spelling has
+    # precedence over a written one: it comes last in the merged dictionaries
     alone = {written: nodes[0] for written, nodes in brought.items() if len(nodes) == 1}
     return {**alone, **of_path}, {**of_written_name, **of_name}
 
@@ -217,9 +220,8 @@ def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
 def _nodes_meant_by(
     name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]
 ) -> list[Node]:
-    """The nodes that a text may name: those of this very name, or else the one of this path, with
-    any of the separators that people write. `of_path`: a node by the names from the top to it;
-    `of_name`: all nodes of a name."""
+    """Find the nodes that a text may mean: all nodes of this name, or else the node of this path,
+    with any of the usual separators. `of_path`: {path of names: node}. `of_name`: {name: nodes}."""
     if name in of_name:
         return of_name[name]
     bare = name.removeprefix(FROM_THE_TOP)
@@ -232,10 +234,10 @@ def _nodes_meant_by(
 def _refuse_unclear_names(
     names: Sequence[str], nodes: Sequence[Node], ambiguous: Sequence[str]
 ) -> None:
-    """Raise SubmissionError for names that do not say which node they mean.
+    """Raise SubmissionError if it is unclear which nodes the names mean.
 
-    `names`: all that were given; `nodes`: those that they mean; `ambiguous`: the names that stand
-    for several nodes of the tree.
+    `names`: all given names. `nodes`: the nodes that were found. `ambiguous`: the names that
+    several nodes share.
     """
     if ambiguous:
         raise SubmissionError(

@@ -1,8 +1,9 @@
-"""Places predictions in the label tree, and sums their chances to masses.
+"""Finds the nodes of the label tree that predictions name, and sums the predicted probabilities
+(called chances) to masses.
 
-A lineage may have more names than the tree has levels: from the top, each name is looked for among
-the nodes below the last one found. Names behind the last one found are an answer that the tree does
-not have, and is wrong.
+A predicted lineage may have more names than the tree has levels. From the top, each name is looked
+up among the children of the last node that was found. Names after the last node that was found are
+no nodes of the tree: the answer is wrong there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hbench.trust.climbing import Climb, Shares, climb_of
 from hbench.trust.numbering import Numbering
 
 PERCENT = 100.0
-ROUNDED = 1e-6  # by which chances may exceed 1 in sum
+ROUNDED = 1e-6  # the sum of chances may exceed 1 by this
 
 
 class NamesBelow:
@@ -51,14 +52,14 @@ class NamesBelow:
         over: a prediction may have more ranks than the tree has levels.
         """
         named = [name for name in names if name]
-        if len(named) == 1:  # a name alone may be of any level, if only one node has it
+        if len(named) == 1:  # a single name may be of any level if exactly one node has it
             nodes = self.of_name.get(_folded(named[0]), set())
             return next(iter(nodes)) if len(nodes) == 1 else tuple(named)
-        path: Row = ()  # to the last node found
-        last = 0  # how many names there are up to the one of that node
+        path: Row = ()  # the path to the last node that was found
+        last = 0  # the number of names up to and including that node's
         for number, name in enumerate(named):
             children = self.below.get(path, {})
-            # the name of a species may be given without its genus, which is then the name before
+            # a species may be written without its genus, which is then the previous name
             spelt = (name, f"{named[number - 1]} {name}" if number else name)
             found = next(
                 (children[_folded(each)] for each in spelt if _folded(each) in children), None
@@ -70,13 +71,14 @@ class NamesBelow:
 
 
 def _folded(name: str) -> str:
-    """A name as names are compared: without case, underscores, and space around it."""
+    """Normalise a name for comparison: ignore case and surrounding space, and take an underscore
+    for a space."""
     return name.strip().casefold().replace("_", " ")
 
 
 def predictions_in(source: Path, manifest: Manifest) -> Predictions:
-    """Read the predictions in a file, whose form is told by its content: which column or text is a
-    name is known from the names of the test's tree."""
+    """Read the predictions in a file. Its format is recognised by its content; the names of the
+    test's tree tell which columns or texts are names."""
     names = NamesBelow(manifest.tree)
     known = {path[-1] for paths in names.of_name.values() for path in paths}
     return read(source, manifest.levels, known)
@@ -85,11 +87,11 @@ def predictions_in(source: Path, manifest: Manifest) -> Predictions:
 def climb_of_predictions(
     read_as: Predictions, manifest: Manifest, numbering: Numbering
 ) -> tuple[Climb, tuple[str, ...]]:
-    """The masses, a prediction's trust in each node, along the predicted paths of a test's queries,
-    in the test's order; and remarks on what was read.
+    """Compute the masses along the predicted paths of a test's queries, in the test's order, and
+    remarks on the predictions.
 
-    `read_as`: the predictions of a file; `numbering`: numbers their names as the tree does.
-    Raises SubmissionError where none of the queries is predicted.
+    `read_as`: the predictions in a file. `numbering`: numbers names as the tree does. Raises
+    SubmissionError if no query is predicted.
     """
     names = NamesBelow(manifest.tree)
     items = manifest.items[manifest.query].tolist()
@@ -109,8 +111,8 @@ def climb_of_predictions(
 
 
 def _remarks_on_names(unknown: Sequence[str]) -> list[str]:
-    """Say which predicted names, the `unknown` ones, the tree does not have; nothing where it has
-    all."""
+    """Make a remark on the predicted names that the tree does not have (`unknown`), if there are
+    any."""
     if not unknown:
         return []
     number = f"{len(unknown):,} names"
@@ -120,9 +122,10 @@ def _remarks_on_names(unknown: Sequence[str]) -> list[str]:
 def _remarks(
     every: Sequence[Prediction], kept: Sequence[Prediction], place: dict[str, int]
 ) -> list[str]:
-    """Say which items are not predicted, and which predicted ones are none of the test's.
+    """Make remarks on the queries that are not predicted, and on predicted items that are no
+    queries.
 
-    `every`: all rows of the file; `kept`: those of the test's items, whose places are `place`.
+    `every`: all rows of the file. `kept`: the rows of queries. `place`: {query: its position}.
     """
     remarks = []
     predicted = {row.item for row in kept}
@@ -136,10 +139,10 @@ def _remarks(
 
 
 def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
-    """The rows with chances in 0 … 1, those of one item at most 1 in sum, since they become masses;
-    and remarks on what was done to them. Percent is told by the largest number.
+    """Scale the chances of rows to 0 … 1, with a sum of at most 1 for each item, as masses need.
+    Return the rows, and remarks on what was scaled. Percent is recognised by the largest number.
 
-    Raises SubmissionError for negative ones, such as logits.
+    Raises SubmissionError for negative numbers, such as logits.
     """
     given = [row.score for row in rows if row.score is not None]
     given += [value for row in rows for value in row.by_level]
@@ -152,18 +155,18 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
         )
     said = []
     scale = 1.0
-    # a printed chance may be a little above 1. Larger numbers are percent, up to 100; if there are
-    # larger ones yet, all are parts of the largest
+    # a rounded chance may exceed 1 a little. With larger numbers, up to 100, all are percent; with
+    # numbers above 100 all are divided by the largest
     if given and max(given) > 1 + ROUNDED:
         scale = PERCENT if max(given) <= PERCENT + ROUNDED else max(given)
         said.append(f"chances are taken as parts of {scale:g}")
     counts: dict[str, int] = {}  # how many answers each item has
     for row in rows:
         counts[row.item] = counts.get(row.item, 0) + 1
-    sums: dict[str, float] = {}  # of the chances of each item's answers
+    sums: dict[str, float] = {}  # the sum of the chances of each item
     scaled = []
     for row in rows:
-        # several answers without chances share 1
+        # answers without chances have equal parts of 1
         score = 1 / counts[row.item] if row.score is None else row.score / scale
         by_level = tuple(value / scale for value in row.by_level)
         scaled.append(row._replace(score=score, by_level=by_level))
@@ -179,24 +182,25 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
 def _climb(
     rows: Sequence[Prediction], place: dict[str, int], names: NamesBelow, numbering: Numbering
 ) -> Climb:
-    """The masses along the path of the largest share of each item; an item without any is left
-    without a node.
+    """Compute the masses along the path with the largest share of each item. An item without
+    predictions has no nodes.
 
-    `rows`: with chances; `place`: of each item in the test; `names`: finds nodes by names. Where a
-    row states a chance for each level (`by_level`), these are the masses along its path.
+    `rows`: the predictions, with scaled chances. `place`: {item: its position in the test}.
+    `names`: finds nodes by name. If a row has a chance for each level (`by_level`), these are the
+    masses along its path.
     """
     depth = numbering.tree.depth
-    # names of a row -> names of its path, coarse to fine; where the tree lacks it, as they are
+    # {names of a row: names of its path, coarse to fine; unknown ones as they were predicted}
     placed = {row.names: names.place(row.names)[:depth] for row in rows}
     paths = numbering.paths([placed[row.names] for row in rows])
     owners = np.array([place[row.item] for row in rows], np.int64)
     shares = np.array([row.score for row in rows], np.float64)
-    some = paths[:, 0] >= 0  # below 0 is no node: nothing is predicted in this row
+    some = paths[:, 0] >= 0  # a negative number is no node: the row predicts nothing
     climb = climb_of(Shares(owners[some], paths[some], shares[some]), len(place))
     for row, path in zip(rows, paths, strict=True):
         if row.by_level:
-            # a row may state more chances than its path has nodes: then the last ones are taken,
-            # since the end of the path is what was predicted last
+            # if a row has more chances than its path has nodes, the last ones belong to the end of
+            # the path
             end = int((path >= 0).sum())
             values = row.by_level[max(len(row.by_level) - end, 0) :][:end]
             climb.nodes[place[row.item]] = path

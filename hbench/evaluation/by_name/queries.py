@@ -1,8 +1,9 @@
 """Evaluates names as queries: every node of the tree that has a vector ranks the gallery.
 
-A node at depth m sees the tree cut at m: an item that shares its first c labels with the node is at
-level min(c, m). So its positives are its subtree, and the metrics are those of a tree of m levels.
-The nodes of one depth are a test of the report, named as their level.
+For a node at depth m the tree is cut at m: an item that shares the first c labels on the node's
+path is at level min(c, m). So the items below the node are its finest positives, and the metrics
+are those of a tree of m levels. The nodes of one depth are a test of the report, which has the name
+of their level.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ USUAL = ("H-AP", "wAP", "ASI", "NDCG", "AP", "mAP@R", "P@1", "P@10", "R@10", CON
 
 @dataclass(frozen=True)
 class NodeTest:
-    """The nodes of one depth against the gallery of a test. `has_parent` (n,): whether the node
-    above has a vector, too.
+    """The nodes of one `depth` as queries against the gallery of a test.
+
+    `retrieval`: the n nodes and the gallery. `classes`: for each level the names along the paths to
+    the nodes. `has_parent` (n,): whether the parent of a node has a vector, too.
     """
 
     name: str
@@ -54,16 +57,16 @@ class NodeTest:
     has_parent: NDArray[np.bool_]
 
     def job(self, conditions: Conditions, *, memory: int | None = None) -> Job:
-        """The ranking of the gallery for these nodes, in the tree that is cut at their depth: below
-        it a node says nothing. `memory`: the most bytes to hold."""
+        """Make the job that ranks the gallery for these nodes, under the tree cut at their depth.
+        `memory`: the most bytes held beyond the vectors."""
         cut = replace(conditions, levels=conditions.levels[: self.depth])
         job = job_of(self.retrieval, cut, memory=memory)
-        # kept blocks of another depth, whose conditions may read alike, are not these
+        # the name tells kept blocks of different depths apart, whose conditions may be equal
         return replace(job, conditions=f"{job.conditions} {self.name}")
 
 
 class AskedByName(NamedTuple):
-    """The tests of nodes, the conditions of all of them, and remarks on what is left out."""
+    """The tests of nodes, the conditions that they share, and remarks on names left out."""
 
     tests: list[NodeTest]
     conditions: Conditions
@@ -79,20 +82,24 @@ def report_on_nodes(
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
 ) -> Report:
-    """The report on names as queries: scores over all of them, and the means of each depth.
+    """Report on names as queries: scores over all nodes, and the means of each depth.
 
-    `nodes`: a vector for each node, whose id is its name or path. `metrics`: by default the usual
-    hierarchical ones, and those of one level, taken at the node's own; one that names its level is
-    refused. `memory`: bytes that ranking may hold, None for the usual; `on_test`: takes the name of
-    a test, and returns what is told of its progress.
+    Args:
+        examined: the gallery's vectors and the dataset.
+        nodes: a vector for each node, whose id is the name of the node or the path to it.
+        metrics: by default the usual ones. A metric of one level is taken at each node's own level.
+        memory: the most bytes held beyond the vectors; None: the default.
+        execute: computes the blocks.
+        on_test: called with the name of a test; returns a function for progress.
 
-    Raises SubmissionError for nodes that cannot be placed or ranked, UsageError for what names
-    cannot be scored by: rankings, listed positives, the released evaluators, metrics of one level.
+    Raises:
+        SubmissionError: nodes that are not in the tree or cannot be ranked.
+        UsageError: rankings, listed positives, released evaluators, and metrics that name a level.
     """
     asked = asked_by_name(examined, nodes, metrics)
     asked = asked._replace(remarks=[*examined.warnings, *asked.remarks])
     names = EmbeddingSubmission(nodes).source
-    if names.sha256:  # of vectors in memory there is no file, and no digest
+    if names.sha256:  # empty for vectors in memory, which have no file
         names = names.model_copy(update={"content": nodes.content})
     subject = replace(examined.subject, names=names)
     return report_of_names(asked, subject, memory=memory, execute=execute, on_test=on_test)
@@ -106,11 +113,11 @@ def report_of_names(
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
 ) -> Report:
-    """Measure the nodes of every depth, each depth as a test, and report; scores are means over all
-    nodes. `memory` and `on_test` as for `report_on_nodes`.
+    """Measure the nodes of every depth, each depth as a test, and report means over all nodes.
+    `memory`, `execute` and `on_test` are those of `report_on_nodes`.
     """
     conditions = asked.conditions
-    # by test, that is by depth of the nodes
+    # {test: measurement}, a test for each depth
     measurements = {}
     for test in asked.tests:
         job = test.job(conditions, memory=memory)
@@ -127,17 +134,17 @@ def report_of_names(
         subject,
         conditions,
         warnings=asked.remarks,
-        is_pooled=True,  # depths have few or many nodes: each node counts once
+        is_pooled=True,  # every node has the same weight, although depths differ in their number
     )
 
 
 def asked_by_name(
     examined: Examined, nodes: Embeddings, metrics: str | Sequence[str] | None = None
 ) -> AskedByName:
-    """Place the nodes in the trees of a dataset's tests, and make a test of the nodes of each
-    depth: they are its queries, and the pictures of the dataset's gallery are ranked.
+    """Find the nodes in the trees of a dataset's tests, and make a test from the nodes of each
+    depth: the nodes are its queries, and the dataset's gallery is ranked.
 
-    `metrics`: names, in a list or a text with commas, None for the usual ones. Raises as
+    `metrics`: names, as a list or a text with commas; None: the usual ones. Raises the errors of
     `report_on_nodes`.
     """
     data = examined.data
@@ -151,9 +158,9 @@ def asked_by_name(
     galleries = {}
     for name, manifest in data.tests.items():
         own = retrieval_of(manifest, *embedded.parts)
-        # in front of the names of the new tests, where there is more than one old one
+        # the prefix of the new tests' names, needed only if the dataset has several tests
         prefix = "" if len(data.tests) == 1 else f"{name}/"
-        # without a gallery of its own, a test ranks its queries
+        # a test without a separate gallery ranks its queries
         galleries[prefix] = (manifest.tree, own.gallery or own.queries)
     return asked_of(galleries, nodes, conditions_by_name(examined.conditions, metrics))
 
@@ -163,10 +170,10 @@ def asked_of(
     nodes: Embeddings,
     conditions: Conditions,
 ) -> AskedByName:
-    """Make the tests of nodes of each depth against galleries.
+    """Make a test from the nodes of each depth, for each gallery.
 
-    `galleries`: each with its label tree, by what goes before the names of its tests, "" or
-    "TEST/"; `nodes`: vectors whose ids are names of nodes, or paths to them.
+    `galleries`: {prefix of the tests' names, "" or "TEST/": (label tree, gallery)}. `nodes`:
+    vectors whose ids are names of nodes, or paths to them.
     """
     tests: list[NodeTest] = []
     remarks: list[str] = []
@@ -175,7 +182,7 @@ def asked_of(
             nodes, gallery.vectors.shape[1], cosine=conditions.words.similarity == "cosine"
         )
         placed = placed_in(tree, nodes.ids.tolist())
-        some = _in_gallery(gallery, placed)  # a node without an item below it has no positive
+        some = _in_gallery(gallery, placed)  # only nodes with gallery items have positives
         remarks += _remarks(nodes, placed, some)
         tests += _tests(tree, placed.of(some), nodes, gallery=gallery, prefix=prefix)
 
@@ -185,9 +192,11 @@ def asked_of(
 
 
 def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None) -> Conditions:
-    """The conditions of queries by name: metrics of all levels and of the node's own level, by
-    default the usual ones. Raises UsageError for metrics of another level, and for the released
-    evaluators. `asked`: names of metrics. Every node stands for itself, so intervals go by queries.
+    """Adapt conditions to nodes as queries: the metrics are those of all levels and of the node's
+    own level, and intervals are taken over queries, since each node is a unit.
+
+    `asked`: the names of metrics; None: the usual ones. Raises UsageError for metrics of another
+    level and for the released evaluators.
     """
     if conditions.words.protocol != "paper":
         raise UsageError(
@@ -195,8 +204,8 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
             expected="a label tree, and --protocol paper",
         )
     names = USUAL if asked is None else asked
-    # in the tree that is cut at a node's depth, the finest level is the node's own: AP/species of
-    # the whole tree means the same as AP
+    # since the tree is cut at a node's depth, its finest level is the node's own: AP/species, the
+    # finest level of the whole tree, is taken for AP
     finest = conditions.levels[-1]
     metrics = [
         replace(name, level=None if name.level == finest else name.level)
@@ -209,15 +218,15 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
             expected="metrics without a level, such as AP or R@10",
             found=", ".join(of_a_level),
         )
-    # the consistency compares the lists of a node and of its parent; partial labels have none
+    # consistency compares the lists of a node and its parent; it has no value for partial labels
     if conditions.words.partial:
         metrics = [name for name in metrics if name.base != CONSISTENCY]
     return replace(conditions, metrics=tuple(metrics), unit=QUERY)
 
 
 def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
-    """Raise SubmissionError for vectors of names that cannot be ranked by: broken ones, of length 0
-    if `cosine`, or of another dimension than the items' vectors."""
+    """Raise SubmissionError if the vectors of names are invalid, have length 0 (with `cosine`), or
+    differ in dimension from the items' vectors."""
     known = set(nodes.ids.tolist())
     problems = embedding_files.problems(nodes, wanted=nodes.ids, known=known, cosine=cosine)
     refuse(nodes.source, problems)
@@ -231,12 +240,12 @@ def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
 
 
 def _in_gallery(gallery: Side, nodes: PlacedNodes) -> NDArray[np.bool_]:
-    """Whether the gallery has an item below each of the n placed `nodes`, (n,). Raises
-    SubmissionError where it has none below any."""
+    """Return whether the gallery has an item below each of n nodes, bool (n,). Raises
+    SubmissionError if it has none below any node."""
     labels, _ = Paths(gallery.labels, gallery.more).all_labels()
     present = [np.unique(column) for column in labels.T]
-    # (n, L): whether the gallery has each label on the path to a node; the label at the node's own
-    # depth is the node itself
+    # (n, L): whether the gallery has each label on the path to a node. The label at a node's depth
+    # is the node itself
     here = [np.isin(column, there) for column, there in zip(nodes.labels.T, present, strict=True)]
     own: NDArray[np.bool_] = np.stack(here, axis=1)[np.arange(len(nodes.rows)), nodes.depths - 1]
     if not own.any():
@@ -245,8 +254,8 @@ def _in_gallery(gallery: Side, nodes: PlacedNodes) -> NDArray[np.bool_]:
 
 
 def _remarks(nodes: Embeddings, placed: PlacedNodes, some: NDArray[np.bool_]) -> Iterator[str]:
-    """Say which names are left out: those that are no nodes, and those of nodes without an item in
-    the gallery. `some` (n,): which of the placed nodes have one."""
+    """Yield remarks on the names that are left out: those that are no nodes, and those of nodes
+    without gallery items. `some` (n,): which of the n placed nodes have gallery items."""
     yield from placed.remarks(len(nodes))
     if not some.all():
         empty = nodes.ids[placed.rows[~some]].tolist()
@@ -257,9 +266,8 @@ def _remarks(nodes: Embeddings, placed: PlacedNodes, some: NDArray[np.bool_]) ->
 def _tests(
     tree: LabelTree, nodes: PlacedNodes, vectors: Embeddings, *, gallery: Side, prefix: str
 ) -> Iterator[NodeTest]:
-    """Yield a test for each depth at which there are nodes, coarse to fine; the gallery's labels
-    are cut at that depth, below which a node says nothing. `prefix`: what goes before the tests'
-    names, which are those of levels."""
+    """Yield a test for each depth that has nodes, coarse to fine. The gallery's labels are cut at
+    that depth. `prefix`: put before the name of the level to make the test's name."""
     # the paths of all nodes that have a vector
     given = set()
     for path, depth in zip(nodes.labels.tolist(), nodes.depths.tolist(), strict=True):
@@ -268,13 +276,13 @@ def _tests(
     for depth in np.unique(nodes.depths).tolist():
         here = nodes.of(nodes.depths == depth)
         paths = here.labels[:, :depth]
-        # how many levels of each path are known, which only partial labels ask for: all
+        # all levels of each path are known, which has to be stated under partial labels only
         known = None if gallery.known is None else np.full(len(paths), depth, np.uint8)
         rows: Any = SelectedRows(vectors.vectors, here.rows)
         asked = Side(rows, paths, ignore=None, known=known)
         names = _names_along(tree, paths)
-        # a node's id is the path of names to it, "Birds > Owl"
-        # ("" below its depth, which is cut off)
+        # a node's id is the path of names to it, "Birds > Owl". Below its depth names are "", hence
+        # names[:depth]
         ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]
         yield NodeTest(
             name=prefix + tree.levels[depth - 1],
@@ -286,14 +294,14 @@ def _tests(
                 ids=np.array(ids, dtype=object),
             ),
             classes=tuple(map(text_array, names)),
-            # whether the node above has a vector, too: the consistency compares their lists
+            # whether the parent has a vector, too: consistency compares both lists
             has_parent=np.array([tuple(path[:-1]) in given for path in paths.tolist()]),
         )
 
 
 def _names_along(tree: LabelTree, paths: Labels) -> list[list[str]]:
-    """The names along the paths (n, m) to nodes of depth m: for every level of the tree a list (n,)
-    of names, "" below level m, so that tests of all depths have the same columns."""
+    """Return the names along the paths (n, m) to nodes of depth m: for every level of the tree a
+    list of n names, "" below level m. So the tests of all depths have the same columns."""
     names = [[""] * len(paths) for _ in tree.levels]
     for level, column in enumerate(paths.T):
         of_level = tree.names[level]
@@ -302,8 +310,8 @@ def _names_along(tree: LabelTree, paths: Labels) -> list[list[str]]:
 
 
 def _cut_side(side: Side, depth: int) -> Side:
-    """The gallery under the tree that is cut at a depth, 1 … L: the labels of all paths end there,
-    and are known no further. `ignore` is dropped: no node is in a group with items."""
+    """Cut the labels of a gallery at a depth, 1 … L; they are known at most to that depth. `ignore`
+    is dropped, since a node is in no ignore group."""
     known = None if side.known is None else np.minimum(side.known, np.uint8(depth))
     more = side.more
     if more is not None:
@@ -313,8 +321,8 @@ def _cut_side(side: Side, depth: int) -> Side:
 
 
 def _of_edges(measured: Measurement, test: NodeTest, conditions: Conditions) -> Measurement:
-    """The measurement without the consistency, NaN, of nodes whose parent has no vector: it
-    compares the lists of the two ends of an edge."""
+    """Set consistency to NaN for nodes whose parent has no vector: it compares the lists of a node
+    and its parent."""
     values = measured.values.copy()
     for row, name in enumerate(conditions.metrics):
         if name.base == CONSISTENCY:

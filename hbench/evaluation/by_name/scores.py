@@ -1,10 +1,10 @@
-"""Scores of naming: how far the path that a reader gives to a picture agrees with its true paths.
+"""Scores of naming: how well the path that a reader gives to a picture agrees with its true paths.
 
-A_t are the nodes of a true path without the root, as far as it is known; A_p those of the reader
-down to the same level, for of a finer one nobody knows whether it is right: hP = |A_p ∩ A_t| /
-|A_p|, hR = |A_p ∩ A_t| / |A_t|, hF1 their harmonic mean, each of one picture. Strict values are of
-the picture's first path, lenient ones of the path that fits best. `hops`: the edges between the
-reader's node at that level and the last known one of the truth.
+Let A_t be the nodes of a true path, without the root, down to the last known one, and A_p the nodes
+of the reader's path down to the same level (nobody knows whether finer ones are right). For each
+picture hP = |A_p ∩ A_t| / |A_p|, hR = |A_p ∩ A_t| / |A_t|, and hF1 is their harmonic mean. Strict
+values compare with the picture's first true path, lenient ones with the path that fits best.
+`hops` is the number of edges between the reader's node at that level and the last known true node.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ HIERARCHICAL = ("hP", "hR", "hF1")
 def scores_of(
     tree: LabelTree, nodes: Nodes, labels: Labels, items: NDArray[np.int64], known: Known
 ) -> dict[str, Values]:
-    """The values (N,) of a reader's nodes (N, L), by name: whether each level is right, hP, hR and
-    hF1 (hierarchical precision, recall and their mean, of the nodes of a path), and hops, the edges
-    of the tree between the finest node and the truth.
+    """Score a reader's nodes: {value: (N,), of the pictures}. The values are the accuracy at each
+    level, hP, hR and hF1 (hierarchical precision, recall and F1), and hops.
 
     Args:
-        tree: of the labels.
-        nodes: what the reader says.
-        labels: every true path (E, L), the first ones of the pictures before all others.
-        items: the picture that each true path belongs to (E,).
+        tree: the label tree.
+        nodes: the reader's nodes (N, L).
+        labels: the true paths (E, L): the first path of each picture, then all further ones.
+        items: the picture of each true path (E,).
         known: how many levels of each true path are known (E,).
     """
     depth = tree.depth
@@ -43,7 +42,7 @@ def scores_of(
     number = len(nodes)
     scores = {}
     for level, name in enumerate(tree.levels):
-        # the first `number` paths are the pictures' first ones
+        # the first `number` rows are the first paths of the pictures
         correct = np.where(is_known[:number, level], same[:number, level], np.nan)
         scores[f"accuracy/{name}"] = correct.astype(np.float64)
 
@@ -54,12 +53,12 @@ def scores_of(
         for measure, values in zip(HIERARCHICAL, of_paths, strict=True):
             scores[f"{measure}, lenient"] = _best_of(values, items, number)
 
-    # hops lead from the finest node, so its own path counts here, whatever nodes the reader gives
-    # at the levels above
+    # hops start at the reader's finest node, so they use the tree's path to it. The reader's nodes
+    # at the levels above may be others
     shared = np.cumprod((tree.paths[nodes[:, -1]] == labels[:number]) & is_known[:number], axis=1)
     common = shared.sum(axis=1)
-    # The reader's path is cut at the last known level of the truth. From there it has as many edges
-    # up to the last common node as the truth has down from it, hence 2
+    # the reader's path is cut at the last known level of the truth, so it has as many edges below
+    # the last common node as the truth has: hence the factor 2
     scores["hops"] = 2.0 * (known[:number] - common)
     return _where_known(scores, known[:number])
 
@@ -67,23 +66,28 @@ def scores_of(
 def scores_of_path(
     levels: Sequence[str], nodes: Nodes, labels: Labels, items: NDArray[np.int64], known: Known
 ) -> dict[str, Values]:
-    """The values (N,), by name, of the answers to N items: `nodes` (N, L), paths that may end
-    early, BELOW from there on. They are accuracies at the `levels`, hierarchical precision, recall
-    and F1, and where the path ends.
+    """Score answers that may end early: {value: (N,), of the items}. The values are the accuracy at
+    each level, hierarchical precision, recall and F1, hops, "too shallow" (the answer is right but
+    ends above the known truth) and "too deep" (it goes on where the truth ends).
 
-    `labels` (E, L), `items` (E,), `known` (E,): the true paths, the item that each belongs to, and
-    to how many levels it is known; the first N are the items' first ones, and of several the best
-    one counts as "lenient". "too shallow": the path ends right, but above what is known; "too
-    deep": it goes on below a truth that ends there. An answer without any node has no hP.
+    An answer without any node has no hP. For items with several true paths, "lenient" values
+    compare with the path that fits best.
+
+    Args:
+        levels: their names, coarse to fine.
+        nodes: the answers (N, L), BELOW after the end of a path.
+        labels: the true paths (E, L): the first path of each item, then all further ones.
+        items: the item of each true path (E,).
+        known: how many levels of each true path are known (E,).
     """
     number = len(nodes)
     is_known = np.arange(1, nodes.shape[1] + 1) <= known[:, None]
     said = nodes != BELOW
-    # right from the top on: cumprod ends at the first level that differs
+    # whether the answer is right at a level and all above: cumprod is 0 from the first error on
     same = np.cumprod((nodes[items] == labels) & is_known & said[items], axis=1).astype(bool)
     common = same.sum(axis=1)
-    # (E,): nodes of the answer that can be judged: nobody knows whether one below the known end of
-    # the truth is right
+    # (E,): the number of nodes of the answer that can be judged. Nobody knows whether nodes below
+    # the known end of the truth are right
     of_path = np.minimum(said.sum(axis=1)[items], known)
 
     scores = {}
@@ -100,15 +104,14 @@ def scores_of_path(
 
 
 def _where_known(scores: dict[str, Values], known: Known) -> dict[str, Values]:
-    """The scores with NaN for the items of which nothing is known; `known` (N,): the levels of the
-    first true path of each."""
+    """Set the scores to NaN for items of unknown truth. `known` (N,): the number of known levels of
+    each item's first true path."""
     return {name: np.where(known > 0, values, np.nan) for name, values in scores.items()}
 
 
 def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values]:
-    """hP, hR and hF1 (E,), hierarchical precision, recall and their harmonic mean, of answered
-    paths with `of_path` (E,) nodes, of which `common` (E,) are right, against true paths with
-    `known` (E,) nodes. A path without a node has no hP, and its NaN is no warning."""
+    """Compute hP, hR and hF1 (E,) of answers with `of_path` (E,) nodes, of which `common` (E,) are
+    right, against true paths with `known` (E,) nodes. An answer without nodes has the hP NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.where(of_path > 0, common / of_path, np.nan)
         return dict(
@@ -121,12 +124,12 @@ def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values
 
 
 def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dict[str, Values]:
-    """How paths end, (N,) each: hops, the edges of the tree from the path's end up to where the
-    truth branches off, and down to its end; too shallow, right but above the truth's end; too deep,
-    below a truth that ends there.
+    """Compute values on the ends of answers, (N,) each. hops: the edges from the end of the answer
+    up to where the truth branches off, and down to the end of the truth. too shallow: the answer is
+    right, but ends above the truth. too deep: the answer goes on where the truth ends.
 
-    In nodes: `common` of path and truth, `of_path` as far as the truth is known, `known` of the
-    truth, `lengths` of the whole paths.
+    All arguments are numbers of nodes, (N,): `common` to answer and truth, `of_path` of the answer
+    down to the last known level, `known` of the truth, `lengths` of the whole answers.
     """
     ends_right = common == of_path
     values = {
@@ -138,18 +141,17 @@ def _of_ends(common: Known, of_path: Known, known: Known, lengths: Known) -> dic
 
 
 def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
-    """The largest value of each picture, (`number`,), which is by the true path that fits best, of
-    values (E,) by all true paths, NaN where it has none by any; `items` (E,): the picture that each
-    path belongs to."""
+    """Take the largest value of each picture over its true paths: (`number`,), NaN if all are NaN.
+    `values` (E,): by true path. `items` (E,): the picture of each path."""
     best = np.full(number, np.nan)
-    np.fmax.at(best, items, values)  # a path without a value is none that fits
+    np.fmax.at(best, items, values)  # fmax ignores NaN
     return best
 
 
 def _hierarchical(both: NDArray[np.int64], known: Known) -> tuple[Values, ...]:
-    """hP, hR and hF1 (E,), hierarchical precision, recall and their harmonic mean, of paths of
-    which `both` (E,) nodes are right, of `known` (E,) true ones. The reader has a node at every
-    level, so as many of its nodes count, and hP equals hR."""
+    """Compute hP, hR and hF1 (E,) of paths with a node at every level, of which `both` (E,) are
+    right. `known` (E,): the number of true nodes. As many of the reader's nodes are compared, so
+    hP equals hR."""
     precision = both / np.maximum(known, 1)
     recall = both / np.maximum(known, 1)
     total = precision + recall

@@ -1,5 +1,5 @@
-"""Names the items of a dataset by one of three sources: the vectors of its nodes, neighbours, or a
-table of predictions; and scores the readers.
+"""Names the items of a dataset from one of three sources (the vectors of its nodes, neighbours, or
+a table of predictions), and scores the names.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def name(
     Masses are sums of shares over the classes below a node. Shares come from one of three sources:
     the vectors of names (`nodes`), neighbours with labels (`gallery`), or a table of predictions.
 
-    Of names, three readers stand beside each other (hbench.evaluation.by_name.naming): `each`, the
-    best node of every level; `sum`, softmax(scale · cosine) of the finest nodes, summed upwards;
-    `down`, the best child of the best child. A node without a vector scores as the best of its
-    children.
+    For the vectors of names three readers are compared (hbench.evaluation.by_name.naming): `each`
+    takes the best node of every level; `sum` adds softmax(scale · cosine) of the finest nodes
+    upwards; `down` takes the best child at each step from the root. A node without a vector has the
+    score of its best child.
 
     Args:
         pictures: an embedding file of the test's queries, or, with `ids`, vectors (N, D); without
@@ -77,15 +77,15 @@ def name(
         dataset: a name, a folder, a table, or what `hbench.load` returns, of one test.
         nodes: an embedding file whose ids are names of nodes, or the paths to them; or vectors by
             such a name, a dictionary.
-        gallery: an embedding file of items that the dataset has labels of, in any split; an item is
-            never its own neighbour.
+        gallery: an embedding file of items that have a label in any split of the dataset. An item
+            is never its own neighbour.
         predictions: a table of predictions, in place of `pictures`.
         ids: (N,), of vectors in memory.
-        items: the ids of those that are named, in place of the test's queries: with the labels that
-            any split has of them, or without one, such as new pictures, which no score counts.
-        scale: of the cosines in `sum`, more than 0. Default: 100, as CLIP has it.
+        items: the ids of the items to name, in place of the test's queries. They may have a label
+            in any split, or none, such as new pictures, which do not count in scores.
+        scale: the factor of cosines in the reader `sum`, above 0. Default: 100, as in CLIP.
         k: how many neighbours have a share. Default: 10.
-        sharpness: τ of their weights exp(τ · (cosine − 1)). Default: 20.
+        sharpness: τ in the weights exp(τ · (cosine − 1)) of neighbours. Default: 20.
         unit: what intervals are taken over: the classes of a level, or "query". Default: the
             finest.
 
@@ -106,7 +106,7 @@ def name(
             found=f"{k}, {sharpness}",
         )
     _refuse_sources(nodes, gallery, predictions)
-    # the dataset with a test whose queries are the items that are named
+    # a dataset with a test whose queries are the items to be named
     asked = asked_of(dataset, items)
     if nodes is None and gallery is None:
         given = pictures if predictions is None else predictions
@@ -116,7 +116,7 @@ def name(
         source = joined(as_ids(ids, "ids"), as_vectors(source, "vectors"))
     if items is not None:
         source = rows_of_items(_as_embeddings(source, "pictures"), items)
-    # this checks the vectors against the test; of the metric nothing is computed here
+    # checks that the vectors fit the test; the metric is required, but not computed
     examined = examine(as_submission(source), asked.data, Settings(metrics="R@1", unit=unit))
     if nodes is None:
         return asked.naming(
@@ -126,8 +126,8 @@ def name(
 
 
 def _as_embeddings(given: Any, what: str) -> Embeddings:
-    """Embeddings, read where the path of a file is given; `what` names them in the error. Raises
-    UsageError for anything else."""
+    """Return embeddings, read from a file if its path was given. `what`: what the error message
+    calls them. Raises UsageError for anything else."""
     source = embedding_files.read(Path(given)) if isinstance(given, str | Path) else given
     if not isinstance(source, Embeddings):
         raise UsageError(
@@ -139,7 +139,7 @@ def _as_embeddings(given: Any, what: str) -> Embeddings:
 
 
 def _refuse_sources(*sources: object) -> None:
-    """Raise UsageError for more than one source of shares."""
+    """Raise UsageError if more than one source of shares is given."""
     if sum(source is not None for source in sources) > 1:
         raise UsageError(
             "names, neighbours and predictions are three sources of the same masses",
@@ -150,12 +150,15 @@ def _refuse_sources(*sources: object) -> None:
 def _name_by_neighbours(
     examined: Examined, labelled: Dataset, given: Any, *, k: int, sharpness: float
 ) -> NamedPictures:
-    """Name items by their k nearest neighbours in a gallery, with the labels that a dataset has of
-    them; `given`: a file of it, or what was read from one. `sharpness`: of their weights
-    exp(sharpness · (cosine − 1))."""
+    """Name items by their k nearest neighbours in a gallery.
+
+    `examined`: the vectors of the items. `labelled`: the dataset with the neighbours' labels.
+    `given`: the gallery, a file or embeddings. `sharpness`: τ in the weights exp(τ · (cosine − 1)).
+    """
     manifest = test_of(examined.data)
     embedded = examined.submission.embeddings("naming").queries
-    # by name, so that the order of a file's rows moves no bit; `of` undoes it
+    # work in the order of the ids, so that the order of a file's rows does not change any bit.
+    # `of` below restores the order of the test
     order = order_of_names(manifest)
     items = manifest.items[manifest.query][order]
     numbering = Numbering(manifest.tree)
@@ -191,7 +194,7 @@ def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPi
     numbering = Numbering(manifest.tree)
     climb, remarks = climb_of_predictions(read_as, manifest, numbering)
     unit = unit or manifest.levels[-1]
-    # major and minor version: a patch changes no number
+    # without the patch version: a patch release changes no score
     short = ".".join(__version__.split(".")[:2])
     signature = f"{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{short}"
     return _naming_of_climb(
@@ -201,8 +204,8 @@ def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPi
 
 @dataclass(frozen=True)
 class Source:
-    """Where masses come from: the name of the reader, its climbs, the names of their nodes, and
-    what is said about them."""
+    """A source of masses. `reader`: its name. `climb`: the masses along the items' paths.
+    `numbering`: the names of the nodes. `signature`, `warnings`: of the resulting scores."""
 
     reader: str
     climb: Climb
@@ -212,14 +215,14 @@ class Source:
 
 
 def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPictures:
-    """The names of a test's queries along the paths of the largest shares, and their scores, with
-    intervals over the classes of the level `unit`, or over items for "query"."""
+    """Score the names that a source gives to a test's queries. `unit`: the level whose classes
+    intervals are taken over, or "query" for the items themselves."""
     units = units_of(queries_of("test", manifest), unit)
     # {name of the value, such as hF1: values (Q,)}
     values = scores_of_path(manifest.levels, source.climb.nodes, *truth_of(manifest))
     means = summarise(np.stack(list(values.values())), [order_of_names(manifest)], units)
     nodes = source.climb.nodes
-    # a path may end early: its mass is that of its last node
+    # a path may end early, so the mass of its last node is the one at index ends − 1
     ends = (nodes != BELOW).sum(axis=1)
     masses = np.where(ends > 0, source.climb.masses[np.arange(len(ends)), ends - 1], 0.0)
     texts = [source.numbering.text(path) for path in nodes.tolist()]

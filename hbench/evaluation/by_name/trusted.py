@@ -1,5 +1,5 @@
-"""Answers as deep as a promise holds: a threshold set on some classes, and what comes of it on
-others.
+"""Answers items as deep in the tree as a promise holds: sets a threshold on some classes, and
+measures the answers on others.
 """
 
 from __future__ import annotations
@@ -30,16 +30,23 @@ from hbench.trust.outcomes import (
 from hbench.trust.parts import in_first_half
 from hbench.trust.thresholds import Promise, answers_of, threshold_for
 
-POINTS = 300  # of a line, at most: an eye sees no fewer
-FIXED = (0.8, 0.6, 0.4)  # thresholds in use, of the finest level and the ones above
+POINTS = 300  # the most points of a curve: more look the same
+FIXED = (0.8, 0.6, 0.4)  # thresholds in common use: for the finest level, and for those above
 
 
 @dataclass(frozen=True)
 class NamedItems:
-    """What is known of N items that are named: their ids, `items` (N,); the masses on their paths
-    with whether each node is right, `judged`; whether some right path of an item is known,
-    `has_truth` (N,); the unit of each, `units` (N,), such as its class; the names of the nodes,
-    `numbering`; the names of the levels; and the `table` of the naming, with the whole paths."""
+    """N named items, with all that thresholds are set and measured on.
+
+    Attributes:
+        items: (N,), the ids.
+        judged: the masses along the items' paths, and whether each node is right.
+        has_truth: (N,), whether a right path of each item is known.
+        units: (N,), the unit of each item, such as its class.
+        numbering: the names of the nodes.
+        levels: the names of the levels.
+        table: the naming, with the whole paths.
+    """
 
     items: NDArray[np.object_]
     judged: JudgedClimb
@@ -52,27 +59,29 @@ class NamedItems:
 
 @dataclass(frozen=True)
 class Trusted:
-    """Answers at a threshold, and how good they are on classes on which it was not set.
+    """The answers at a threshold, and how good they are on classes on which it was not set.
 
     Attributes:
-        target: the share that is to be right of what is said.
+        target: the share of answers that should be right.
         unit: what the promise is made over: a level's classes, or "query".
-        items: ids (N,), in the order of the naming.
-        threshold: set on all that was calibrated on: for new items; inf where nothing passes.
-        halves: the thresholds of the two halves of the classes, each set on the other one; () where
-            a part was chosen to calibrate on.
-        promise: `units`, how many were there, and `needed`, how many would do without an error.
-        levels: of every answer (N,), 1 … L, and 0 where nothing is said.
-        nodes: the paths of the answers (N,); "" where nothing is said.
-        masses: of the answers (N,); 1 where nothing is said.
-        right: whether each is right (N,); False where nobody knows, or nothing is said.
-        known: whether the truth of each answer is known (N,).
-        outcome: of the items that no threshold was set on: `said`, `right_of_said`, `risk`,
+        items: (N,), the ids, in the order of the naming.
+        threshold: set on all items that were calibrated on, for new items; inf: nothing passes.
+        halves: the thresholds of the two halves of the classes, each set on the other half; () if
+            items were chosen to calibrate on.
+        promise: with `units`, the number of units it was set on, and `needed`, the number that
+            would be enough without any error.
+        levels: (N,), the level of each answer, 1 … L; 0 without an answer.
+        nodes: the paths of the answers (N,); "" without an answer.
+        masses: (N,), of the answers; 1 without an answer.
+        right: (N,), whether each answer is right; False without an answer, or if nobody knows.
+        known: (N,), whether the truth of each answer is known.
+        outcome: of the items on which no threshold was set: `said`, `right_of_said`, `risk`,
             `coverage`, `by_level`.
-        interval: of the share right, 95 %, over units; NaN with fewer than two.
+        interval: the 95 % interval of the share of right answers, over units; NaN with fewer than
+            two units.
         curve: risk against coverage of these items.
-        fixed: the outcome of the thresholds in use, .8, .6 and .4, beside it.
-        unlabelled: what is said of the items of which nothing is known; None without any.
+        fixed: the outcome of these items with the common thresholds .8, .6 and .4.
+        unlabelled: the outcome of the items of unknown truth; None if there are none.
         naming: the table of the whole paths, from which the answers were cut.
     """
 
@@ -97,7 +106,7 @@ class Trusted:
 
     @property
     def said(self) -> float:
-        """The share of the measured items of which something is said; NaN if none is measured."""
+        """The share of the measured items that got an answer; NaN if no item is measured."""
         return self.outcome.said
 
     @property
@@ -107,18 +116,18 @@ class Trusted:
 
     @property
     def right_of_said(self) -> float:
-        """The share that is right of what is said; NaN where nothing is."""
+        """The share of answers that are right; NaN without any answer."""
         return self.outcome.right_of_said
 
     @property
     def risk(self) -> float:
-        """The share of all measured items whose answer is wrong; to say nothing is not wrong."""
+        """The share of the measured items whose answer is wrong. No answer is not wrong."""
         return self.outcome.risk
 
     @property
     def coverage(self) -> float:
-        """The mean over the measured items of 1 − log2 leaves / log2 F: `leaves` fine classes lie
-        below the answer, F below the root. 1 for a fine class, 0 for nothing said."""
+        """The mean over the measured items of 1 − log2 n / log2 F, where n fine classes are below
+        the answer and F below the root: 1 for a fine class, 0 without an answer."""
         return self.outcome.coverage
 
     @property
@@ -129,19 +138,16 @@ class Trusted:
 
     @property
     def by_level(self) -> dict[str, tuple[int, float]]:
-        """By level, how many items are answered there, and the share of them that is right."""
+        """{level: (number of answers that end there, share of them that is right)}."""
         return _by_level(self.outcome, self.level_names)
 
     @property
     def remark(self) -> str:
-        """In words, what is promised, or why nothing is."""
+        """A sentence on what is promised, or why nothing is."""
         return in_words(self.target, self.unit, self.promise)
 
     def document(self) -> dict[str, Any]:
-        """What `--json` has under `trust`: the target, the threshold (and those of the two halves),
-        how many units it was set on and how many are needed, the shares of the answers, the same by
-        fixed thresholds, and of items without a label. NaN and inf become null.
-        """
+        """Return the document that `--json` has under the key `trust`. NaN and inf become null."""
         return {
             "target": self.target,
             "unit": self.unit,
@@ -158,25 +164,26 @@ class Trusted:
         }
 
     def _unlabelled_document(self) -> dict[str, Any] | None:
-        """What is said of the items of which nothing is known; None without any."""
+        """The part of the document on items of unknown truth; None if there are none."""
         if self.unlabelled is None:
             return None
         document = _outcome_document(self.unlabelled, self.level_names)
         return {name: document[name] for name in ("said", "coverage", "by_level")}
 
     def _points(self) -> list[list[float]]:
-        """Coverage and risk along the curve, as pairs, at POINTS places at most."""
+        """Return at most POINTS pairs of coverage and risk along the curve."""
         _, coverage, risk = self.curve.thinned(POINTS)
         points: list[list[float]] = np.stack([coverage, risk], axis=1).tolist()
         return points
 
     def table(self) -> pa.Table:
-        """item, answer, answer_level, mass, promised, then the whole path and its mass, and the
-        level down to which several readers agree: a row of every item."""
+        """Make a table with a row for every item: item, answer, answer_level, mass, promised, then
+        the whole path with its mass, and the level down to which several readers agree."""
         said = self.levels > 0
         names = np.array(["", *self.level_names], dtype=object)
         promised = [f"{self.target:g}" if here else "" for here in said.tolist()]
-        # two masses: that of the answer, and that of the end of the whole path
+        # {column of the naming: column here}; "mass" is that of the answer here, so the mass of the
+        # whole path is renamed
         whole = {"path": "path", "mass": "path_mass", "agreed_to": "agreed_to"}
         given = {
             name: self.naming[own] for own, name in whole.items() if own in self.naming.column_names
@@ -198,10 +205,10 @@ class Trusted:
 
 
 def in_words(target: float, unit: str, promise: Promise) -> str:
-    """What is promised of answers by a threshold, in a sentence, or why nothing is.
+    """Say in a sentence what a threshold promises, or why nothing is promised.
 
-    `target`: the share of what is said that is to be right; `unit`: a level whose classes it is
-    promised for, or "query".
+    `target`: the share of answers that should be right. `unit`: the level whose classes the promise
+    is made over, or "query".
     """
     of = "items" if unit == "query" else f"classes ({unit})"
     if math.isfinite(promise.threshold):
@@ -222,19 +229,18 @@ def in_words(target: float, unit: str, promise: Promise) -> str:
 
 
 def _json(value: float) -> float | None:
-    """A number as JSON has it: null for what is not finite."""
+    """Convert a number for JSON: None, which becomes null, unless it is finite."""
     return value if math.isfinite(value) else None
 
 
 def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int, float]]:
-    """{name of a level: (how many answers end there, the share of them that is right)}; `levels`:
-    the names of all, coarse to fine."""
+    """Return {level: (number of answers that end there, share of them that is right)}. `levels`:
+    the names of all levels, coarse to fine."""
     return {levels[each.level - 1]: (each.items, each.right) for each in outcome.by_level}
 
 
 def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, Any]:
-    """An outcome as JSON has it: shares, and by the name of a level the answers that end there;
-    `levels`: the names of all, coarse to fine."""
+    """Convert an outcome for JSON. `levels`: the names of all levels, coarse to fine."""
     by_level = {
         level: {"items": items, "right": _json(right)}
         for level, (items, right) in _by_level(outcome, levels).items()
@@ -249,21 +255,24 @@ def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, An
 
 
 def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, unit: str) -> Trusted:
-    """Set a threshold of mass on some items, and answer every item by the deepest node whose mass
-    reaches it.
+    """Set a threshold on some items, and answer every item by the deepest node on its path whose
+    mass reaches the threshold.
 
-    A unit is what is drawn anew when the promise is kept: a class (its items err together), or a
-    single item. `target`: the share of what is said that is to be right. `calibrate`: the items to
-    set the threshold on, as a mask (N,) or ids. Where it is None, the units are cut in halves, and
-    each half is answered by the threshold that was set on the other. `unit`: what the promise calls
-    its units, such as "species". Raises as `NamedPictures.trust`.
+    The promise holds for new units: classes, whose items err together, or single items. Raises the
+    errors of `NamedPictures.trust`.
+
+    Args:
+        named: the items.
+        target: the share of answers that should be right.
+        calibrate: the items to set the threshold on, as a mask (N,) or ids. None: the units are
+            split into halves, each of which is answered with the threshold set on the other.
+        unit: what the promise calls its units, such as "species".
     """
     _refuse_target(target)
     has_truth = named.has_truth
     if calibrate is None:
-        # every labelled item is measured, by the threshold that was set on the half that it is not
-        # in. The threshold for new items is set on all labelled items; it also answers the items
-        # without a label
+        # A labelled item is measured with the threshold that was set on the other half. New items,
+        # and items without a label, are answered with a threshold set on all labelled items
         chosen = has_truth
         halves, thresholds = _thresholds_of_halves(named, target, has_truth)
         promise = threshold_for(*_of(named, chosen), target)
@@ -279,23 +288,23 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
 
 
 def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit: str) -> Trusted:
-    """Set a threshold on other items, with labels, and answer `named` down to where it lets pass.
+    """Set a threshold on other items, with labels, and answer the items of `named` with it.
 
-    `target`: the share of what is said that is to be right; `unit`: how the promise calls the
-    units. Raises as `NamedPictures.trust`.
+    `target`: the share of answers that should be right. `unit`: what the promise calls its units.
+    Raises the errors of `NamedPictures.trust`.
     """
     _refuse_target(target)
     promise = threshold_for(*_of(others, others.has_truth), target)
     thresholds = np.full(len(named.items), promise.threshold)
-    # an item of both has set the threshold, and does not judge it
+    # an item that is in both was used to set the threshold, so it is not measured
     is_other = ~np.isin(named.items.astype(str), others.items.astype(str))
     tested = named.has_truth & is_other
     return _answer_at(named, tested, thresholds, _Setting(target, unit, promise, halves=()))
 
 
 def _refuse_target(target: float) -> None:
-    """Raise UsageError for a target, the share that is to be right, outside of 0 … 1; 0 promises
-    nothing, and 1 nobody can promise."""
+    """Raise UsageError unless the target, the share of answers that should be right, is between 0
+    and 1: 0 promises nothing, and 1 cannot be promised."""
     if not 0 < target < 1:
         raise UsageError(
             "the target is no share", expected="more than 0, less than 1", found=f"{target}"
@@ -304,7 +313,9 @@ def _refuse_target(target: float) -> None:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What a threshold was set for, on what, and the thresholds of the halves."""
+    """How the threshold was set. `target`: the share of answers that should be right. `unit`: what
+    the promise is made over. `promise`: the threshold for new items. `halves`: the thresholds of
+    the two halves of the units, or ()."""
 
     target: float
     unit: str
@@ -315,22 +326,25 @@ class _Setting:
 def _answer_at(
     named: NamedItems, tested: NDArray[np.bool_], thresholds: Values, setting: _Setting
 ) -> Trusted:
-    """The answers to N items at `thresholds` (N,), one for each item: the finest node whose mass
-    reaches the threshold, and none for inf; of halves each has the threshold of the other, and that
-    of `setting.promise` is reported. They are measured on the `tested` items, a mask (N,),
-    alone: on the others the threshold may have been set, or their truth is not known."""
+    """Answer N items, each by the finest node whose mass reaches its threshold, and measure the
+    answers.
+
+    `tested` (N,): the items to measure on; the others were used to set the threshold, or their
+    truth is unknown. `thresholds` (N,): one for each item, inf for no answer. `setting`: how they
+    were set; its promise has the threshold that is reported.
+    """
     judged = named.judged
     levels = judged.climb.levels_at(thresholds)
-    answers = answers_of(levels, judged.right)  # 1, 0, or NaN: nothing said, or nobody knows
+    answers = answers_of(levels, judged.right)  # (N,): 1 right, 0 wrong, NaN unknown or no answer
     rows = np.arange(len(levels))
-    # (N, L+1): level 0, where nothing is said, has the mass 1
+    # (N, L+1): column 0, for items without an answer, is 1
     masses = np.concatenate([np.ones((len(levels), 1)), judged.climb.masses], axis=1)
     of_tested = judged.of(tested)
     interval = np.full(2, np.nan)
     if tested.any():
-        # numbered from 0 among the tested items
+        # number the units of the tested items from 0
         _, units = np.unique(named.units[tested], return_inverse=True)
-        # [None]: the answers as the values (1, n) of a single metric, which gives one interval
+        # [None] makes the answers the values (1, n) of a single metric, which gives one interval
         (interval,) = mean_intervals(UnitSums.of(answers[tested][None], units.ravel()))
     return Trusted(
         target=setting.target,
@@ -357,10 +371,11 @@ def _answer_at(
 
 
 def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
-    """The paths to the answers at levels (N,), as texts; "" where nothing is said."""
+    """Return the paths to the answers, which end at `levels` (N,), as texts; "" without an
+    answer."""
     nodes = named.judged.climb.nodes
     rows = np.arange(len(nodes))
-    # many items share an answer: the path to each different node is written once
+    # many items share an answer, so the text of each different node is made only once
     own = np.where(levels > 0, nodes[rows, levels - 1], 0).astype(np.int64)
     # a number for each pair of a node and its level, 0 … L
     keys = own * (nodes.shape[1] + 1) + levels
@@ -371,8 +386,8 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
 
 
 def fixed_thresholds(depth: int) -> Values:
-    """The masses (`depth`,) from which a level is trusted in works that fix them, coarse to fine:
-    FIXED has them from the finest level upwards, and levels above its last have the last.
+    """Return the fixed thresholds (`depth`,) in common use, coarse to fine. FIXED has them from the
+    finest level upwards; the last one also holds for all levels above.
 
     >>> fixed_thresholds(4).tolist(), fixed_thresholds(2).tolist()
     ([0.4, 0.4, 0.6, 0.8], [0.6, 0.8])
@@ -382,23 +397,23 @@ def fixed_thresholds(depth: int) -> Values:
 
 
 def _of(named: NamedItems, chosen: NDArray[np.bool_]) -> tuple[Any, Values, Positions]:
-    """What a threshold is set on, of the chosen items (N,): the masses along their paths, whether
-    each node of these is right, and the unit of each item."""
+    """Return what a threshold is set on, for the items in the mask `chosen` (N,): the masses along
+    their paths, whether each node is right, and the unit of each item."""
     return named.judged.climb.of(chosen), named.judged.right[chosen], named.units[chosen]
 
 
 def _thresholds_of_halves(
     named: NamedItems, target: float, has_truth: NDArray[np.bool_]
 ) -> tuple[tuple[float, ...], Values]:
-    """The two thresholds by which the halves of the units are answered, each set on the other half,
-    and the threshold of every item (N,), that of its half.
+    """Split the units into halves and set a threshold on each. Return the thresholds with which the
+    two halves are answered, each set on the other half, and the threshold of every item (N,).
 
-    `target`: the share of what is said that is promised to be right. `has_truth` (N,): the items
-    whose truth is known. Units, such as classes, are never cut: so no threshold is measured on a
-    class that it was set on.
+    `target`: the share of answers that should be right. `has_truth` (N,): the items of known truth.
+    A unit, such as a class, belongs to one half as a whole, so no threshold is measured on a class
+    on which it was set.
     """
     is_first = in_first_half(named.units)
-    thresholds = np.full(len(named.items), np.inf)  # inf: nothing is said
+    thresholds = np.full(len(named.items), np.inf)  # inf: no answer
     halves = []
     for half in (is_first, ~is_first):
         promise = threshold_for(*_of(named, has_truth & ~half), target)
@@ -408,9 +423,9 @@ def _thresholds_of_halves(
 
 
 def _is_to_calibrate(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArray[np.bool_]:
-    """Which of the `items`, ids (N,), a threshold is set on, as a mask (N,); `calibrate` says it as
-    a mask or by their ids. Raises UsageError for a mask of another length, UnknownName for an id
-    that is none of the items'."""
+    """Return the mask (N,) of the items to set the threshold on. `items` (N,): all ids.
+    `calibrate`: the mask, or ids. Raises UsageError for a mask of another length, UnknownName for
+    an id that is not among the items."""
     given = as_array(calibrate, "calibrate")
     if given.dtype == bool:
         if given.shape != items.shape:
@@ -424,7 +439,7 @@ def _is_to_calibrate(items: NDArray[np.object_], calibrate: ArrayLike) -> NDArra
     chosen = np.zeros(len(items), bool)
     for item in map(str, given.ravel().tolist()):
         if item not in place:
-            # of the known ids, 50 are enough to be listed and compared with the wrong one
+            # 50 of the known ids are enough to list, and to compare with the wrong one
             raise UnknownName("item to calibrate on", item, list(place)[:50])
         chosen[place[item]] = True
     return chosen

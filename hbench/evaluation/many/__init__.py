@@ -1,5 +1,5 @@
-"""Compares many models: which files of a folder to score, which reports are current, which model
-leads by how much.
+"""Compares many models: finds the files of a folder to score and the reports that are up to date,
+and ranks the models with their differences from the best.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ from hbench.records.document import BY_QUERY, Document, Score
 from hbench.records.results import SUFFIX
 from hbench.submissions.embeddings.files import READERS
 
-BESIDE = (BY_QUERY, SUFFIX)  # what an evaluation leaves beside its report
+BESIDE = (BY_QUERY, SUFFIX)  # suffixes of the files that an evaluation writes beside its report
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The embedding files of a folder, by name, without hidden ones and without what an evaluation
-    wrote beside them. Raises SubmissionError where there is none, or two would share a report.
+    """Return the embedding files of a folder, sorted by name, without hidden files and files that
+    an evaluation wrote. Raises SubmissionError if there are none, or if two would share a report.
     """
     if not folder.is_dir():
         raise SubmissionError(f"{folder} is not a folder", expected="a folder of embedding files")
@@ -53,10 +53,10 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def passed_over(folder: Path, files: Collection[Path]) -> list[str]:
-    """The files of a folder that are none of those to score, and not what hbench wrote beside them:
-    a report, values by query, results, ids.
+    """Return the names of the files in a folder that are not to be scored. Files that belong to
+    one of `files`, such as reports, values by query and ids, are left out.
     """
-    stems = {file.stem for file in files}  # what is written beside a file begins with its stem
+    stems = {file.stem for file in files}  # files that are written beside another share its stem
     names = []
     for path in sorted(folder.iterdir()):
         is_hidden = path.name.startswith(".")
@@ -69,8 +69,8 @@ def passed_over(folder: Path, files: Collection[Path]) -> list[str]:
 
 
 def earlier(path: Path, examined: Examined) -> Document | None:
-    """The report at `path` where it is of the very file and dataset that were examined, by their
-    digests, under whichever conditions; None where it is of others, or there is none."""
+    """Read the report at `path` if it is on the same file and dataset, compared by digest, under
+    any conditions. None if it is on others or does not exist."""
     if not path.exists():
         return None
     try:
@@ -79,19 +79,19 @@ def earlier(path: Path, examined: Examined) -> Document | None:
         return None
     subject = examined.subject
     embedding = document.embedding
-    # for vectors in memory there is no file on either side, and None equals None
+    # vectors in memory have no file: None on both sides is equal
     same_file = (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
     return document if same_file and document.dataset_digest == subject.digest else None
 
 
 def finished(path: Path, examined: Examined) -> Document | None:
-    """The report at `path` where it is of this very file, dataset and conditions, holds all metrics
-    that are asked for, and its values by query lie beside it."""
+    """Read the report at `path` if it makes this evaluation unnecessary: it is on the same file,
+    dataset and conditions, has all requested metrics, and its values by query exist. Else None."""
     document = earlier(path, examined)
     if document is None or not path.with_suffix(BY_QUERY).exists():
         return None
     try:
-        # raises where the table is another evaluation's
+        # raises if the table belongs to another evaluation
         reports.read_by_query(path.with_suffix(BY_QUERY), document)
     except SubmissionError:
         return None
@@ -99,20 +99,19 @@ def finished(path: Path, examined: Examined) -> Document | None:
         document.signature == examined.signature()
         and document.unit == examined.conditions.unit
         and set(map(str, examined.conditions.metrics)) <= set(document.scores)
-        # the official values are there, if they are asked for
+        # official values exist if they are requested
         and bool(document.official) >= bool(examined.also)
     )
     return document if same else None
 
 
 def widened(path: Path, examined: Examined) -> Examined:
-    """What is to be measured, with the metrics that the report at `path` has of this file, so that
-    a full report is never replaced by a smaller one.
+    """Add the metrics of an earlier report at `path` on the same file to those to be measured, so
+    that a report is never replaced by one with fewer metrics.
 
-    Raises SubmissionError where the report holds what this evaluation would lose: scores under
+    Raises SubmissionError if the report has content that this evaluation would lose: scores under
     other trees, or first results.
     """
-    # the report there, if it is of this file and dataset, under whichever conditions; else None
     document = earlier(path, examined)
     if document is None:
         return examined
@@ -141,8 +140,8 @@ def widened(path: Path, examined: Examined) -> Examined:
 
 @dataclass(frozen=True)
 class ModelStanding:
-    """A model's report, its score by the main metric, and the paired difference from the best
-    model's, None for the best.
+    """A model in the ranking. `document`: its report. `score`: by the main metric. `behind`: the
+    paired difference from the best model; None for the best.
     """
 
     document: Document
@@ -150,7 +149,7 @@ class ModelStanding:
     behind: Difference | None
 
     def record(self) -> dict[str, Any]:
-        """The model as `--json` has it: its file, scores, and difference from the best."""
+        """Return the document of the model for `--json`."""
         source = self.document.embedding
         return {
             "method": self.document.method,
@@ -164,19 +163,18 @@ class ModelStanding:
 
 
 def main_metric(documents: Collection[Document], preferred: Sequence[str]) -> str:
-    """The metric to rank models by: the first of the preferred ones that most reports have, else
-    the one that most have.
+    """Choose the metric to rank models by: the first of the preferred ones that more than half of
+    the reports have, else the most frequent one.
     """
     counts = Counter(metric for document in documents for metric in document.scores)
-    # more than half of the reports have it
     usual = [name for name in preferred if 2 * counts[name] > len(documents)]
     return usual[0] if usual else counts.most_common(1)[0][0]
 
 
 def not_comparable(documents: Mapping[Path, Document], metric: str) -> dict[Path, ComparisonError]:
-    """The reports, of `documents` by their files, that cannot be ranked with the others, with the
-    reason: those without the metric, and those whose signature (the conditions of an evaluation) is
-    not that of most.
+    """Return {file: reason} of the reports that cannot be ranked with the others: they do not have
+    the metric, or their signature (the conditions of the scores) is not the most frequent one.
+    `documents`: {file: report}.
     """
     usual = Counter(document.signature for document in documents.values()).most_common(1)[0][0]
     return {
@@ -189,16 +187,15 @@ def not_comparable(documents: Mapping[Path, Document], metric: str) -> dict[Path
 
 
 def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStanding]:
-    """The reports, of `documents` by their files, ranked by their score of the metric, best first,
-    by the file's name among equals, undefined scores last; each with its paired difference from the
-    best one, None for that itself.
+    """Rank reports by their score of the metric, best first, and compute the paired difference of
+    each from the best. Equal scores are sorted by file name; undefined scores come last.
 
-    Raises ComparisonError for reports of other queries.
+    `documents`: {file: report}. Raises ComparisonError for reports on different queries.
     """
     paths = sorted(documents, key=lambda path: (-_goodness(documents[path], metric), path.name))
     best = _values(paths[0], documents[paths[0]], metric)
     unit = documents[paths[0]].unit
-    # each a list of one difference: `_values` has one metric
+    # a list of one difference for each report, since `_values` has a single metric
     differences = [
         differences_of(_values(path, documents[path], metric), best, unit=unit)
         for path in paths[1:]
@@ -211,12 +208,13 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
 
 
 def _values(path: Path, document: Document, metric: str) -> pa.Table:
-    """The values by query that lie beside the report at `path`, of one metric alone."""
+    """Read the values by query that are stored beside the report at `path`, for one metric."""
     table = reports.read_by_query(path.with_suffix(BY_QUERY), document)
     return with_metrics_alone(table, table, [metric])
 
 
 def _goodness(document: Document, metric: str) -> float:
-    """A report's score so that higher is better, distances negated; undefined is the worst."""
+    """Return a report's score with distances negated, so that higher is better; −inf for an
+    undefined score."""
     value = document.scores[metric].value
     return -float("inf") if value is None else goodness(metric, value)

@@ -1,5 +1,5 @@
-"""Writes many models as a table of models and metrics: for people and papers as they read them, for
-programs as they are.
+"""Writes many models as a table of models and metrics: formatted for people and papers, or in full
+precision for programs.
 """
 
 from collections.abc import Sequence
@@ -22,24 +22,23 @@ from hbench.records.shown import (
 from hbench.records.tables import PrintedTable, latex, markdown
 
 PAIRED = ("to the best", "95 % interval", "p (Holm)")
-# of the paired difference, in a CSV
+# the columns of the paired difference in a CSV
 FIELDS = ("difference", "low", "high", "p", "corrected", "queries", "units")
 
 
 def metrics_shown(
     standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
 ) -> list[str]:
-    """The metric that ranks the `standings`, then the others that were asked for, without those R@k
-    that say nothing new: all models have 100 at a smaller k already."""
+    """Return the metric that ranks, then the other requested metrics, without the R@k at which all
+    models reach 100 at a smaller k already."""
     found = [metric, *(name for name in asked if name != metric)]
     return worth_showing(found, [values_of(standing.document.scores) for standing in standings])
 
 
 def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> PrintedTable:
-    """A line per model of the `standings`, best first: its score by the metric that ranks, the
-    paired difference from the best, every other metric that was asked for, the best of each in
-    bold, and the number of doubts, if there are any."""
-    # the metric that ranks, then the others, without those that say nothing new
+    """Make the table for people: a line for each model, best first, with its score by the metric
+    that ranks, the paired difference from the best, the other requested metrics (the best in bold),
+    and the number of doubts, if there are any."""
     names = metrics_shown(standings, metric, asked)
     doubted = any(standing.document.doubts for standing in standings)
     header = ["model", metric, *PAIRED, *names[1:]]
@@ -57,7 +56,7 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
 
     bold = _best_in_bold(standings, metric, names[1:])
     document = standings[0].document
-    # R@k that say nothing new are not among the names, which a note says
+    # a note says if some R@k were left out
     notes = [over_note(document, left_out=len(names) < len({metric, *asked})), document.signature]
 
     return PrintedTable(tuple(header), lines, notes, bold)
@@ -66,9 +65,9 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
 def _best_in_bold(
     standings: Sequence[ModelStanding], metric: str, others: Sequence[str]
 ) -> list[list[int]]:
-    """For the line of every model (of the `standings`), the numbers of the columns in which it is
-    best: of the metric that ranks, in column 1 beside the model's name, and of the others, behind
-    its difference."""
+    """Return, for the line of each model, the indices of the columns in which the model is best.
+    The metric that ranks is column 1, after the model's name; the others follow the columns of the
+    difference."""
     first_of_others = 2 + len(PAIRED)
     columns = {metric: 1}
     columns |= {name: column for column, name in enumerate(others, start=first_of_others)}
@@ -81,12 +80,12 @@ def _best_in_bold(
 
 
 def name_of(standing: ModelStanding) -> str:
-    """A model's name; empty where its report has none."""
+    """Return a model's name; "" if its report has none."""
     return standing.document.method or ""
 
 
 def _behind(metric: str, standing: ModelStanding) -> tuple[str, str, str]:
-    """The cells of the columns PAIRED: the difference from the best, its interval, and p."""
+    """Return the cells of the columns PAIRED: the difference from the best, its interval, and p."""
     gap = standing.behind
     if gap is None:
         return "best", "", ""
@@ -96,9 +95,9 @@ def _behind(metric: str, standing: ModelStanding) -> tuple[str, str, str]:
 
 
 def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
-    """The models, by their place in the `standings`, with the best value of the metric `name` as it
-    is printed: rounded, so that several may have it. No model where all have it, for bold would say
-    nothing."""
+    """Return the indices of the models with the best value of the metric `name`. Values are
+    compared as they are printed, rounded, so there may be several. Empty if all models have the
+    best value: bold would tell nothing."""
     values = [
         standing.document.scores[name].value if name in standing.document.scores else None
         for standing in standings
@@ -112,9 +111,9 @@ def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
 
 
 def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> str:
-    """A line per model of the `standings`, best first: its name and file, every metric that was
-    asked for, and the paired difference from the best by the metric that ranks; fractions in full
-    precision, empty where there is none."""
+    """Make the table for programs, as CSV: a line for each model, best first, with its name and
+    file, all requested metrics in full precision, and the paired difference from the best by the
+    metric that ranks. Missing values are empty."""
     names = [metric, *(name for name in asked if name != metric)]
     rows: list[list[Any]] = []
     for standing in standings:
@@ -142,8 +141,8 @@ def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
 def models_as_text(
     standings: Sequence[ModelStanding], metric: str, asked: Sequence[str], *, form: str
 ) -> str:
-    """The models of the `standings` as a text in a `form`: "csv", for programs, or a table as
-    "markdown" or "latex"; `metric` ranks them, `asked` are the metrics that are shown."""
+    """Write the models as a text. `form`: "csv", "markdown" or "latex". `metric`: ranks the models.
+    `asked`: the metrics that are shown."""
     if form == "csv":
         return as_csv(standings, metric, asked)
     content = table(standings, metric, asked)

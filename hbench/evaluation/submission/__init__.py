@@ -1,5 +1,4 @@
-"""Submissions: a file, arrays or a ranking become one, whose problems on a dataset are listed and
-whose tests are measured."""
+"""Submissions: what a user submits for scoring, embeddings or a ranking, as files or as arrays."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ Submission = EmbeddingSubmission | RankingSubmission
 
 
 def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submission:
-    """The embeddings or the ranking in a file, told apart by its content.
+    """Read a file of embeddings or of a ranking; its content tells which.
 
-    `ids`: the file with the ids of one that has vectors alone; `movable`: the evaluation may put
-    the vectors into another order in place, since nobody reads them afterwards.
+    `ids`: the file of ids for a file that has only vectors. `movable`: whether the evaluation may
+    reorder the vectors in place, because nobody uses them afterwards.
     """
     if path.is_file():
         refuse_for_embeddings(path)
         refuse_predictions(path)
-    # formats of vectors without ids, such as .npy, hold no ranking
+    # formats of vectors without ids, such as .npy, cannot hold a ranking
     if path.suffix.lower() not in VECTORS_ALONE and run_files.kind_of(path) == "ranking":
         return RankingSubmission(run_files.read(path))
     return EmbeddingSubmission(embedding_files.read(path, ids=ids), movable=movable)
@@ -36,8 +35,8 @@ def read(path: Path, *, ids: Path | None = None, movable: bool = False) -> Submi
 def as_submission(
     given: str | Path | Embeddings | tuple[Embeddings, Embeddings] | Ranking | Submission,
 ) -> Submission:
-    """The submission that is `given` as the path of a file, or as what was read from one; a pair is
-    queries and gallery. Raises UsageError for anything else.
+    """Convert the path of a file, or what was read from one, to a submission. A pair of embeddings
+    is queries and gallery. Raises UsageError for anything else.
     """
     if isinstance(given, str | Path):
         return read(Path(given))

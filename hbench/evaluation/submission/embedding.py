@@ -36,24 +36,24 @@ from hbench.submissions.problems import SubmissionProblem
 from hbench.tree import Labels
 from hbench.tree.partial import is_partial, known_levels
 
-HIGHEST_BIT = 128  # of a byte
+HIGHEST_BIT = 128  # the value of the highest bit in a byte
 
 
 class EmbeddingSubmission:
-    """Embeddings of the queries and of the gallery, from one file or from a file each.
+    """Embeddings of the queries and of the gallery, from one file or from two.
 
-    `queries`, `gallery`: the same object where one file has all; `parts`: that one, or both.
-    `movable`: evaluation may reorder and scale an array in memory in place, since nobody uses it
-    afterwards.
+    `queries`, `gallery`: the same object if one file has both. `parts`: the objects, one or two.
+    `movable`: whether the evaluation may reorder and scale arrays in place, because nobody uses
+    them afterwards.
     """
 
-    understood: tuple[Understood, ...] = ()  # a file of vectors is what its suffix says
+    understood: tuple[Understood, ...] = ()  # nothing to report: the suffix determines the format
 
     def __init__(
         self, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False
     ) -> None:
-        """`gallery`: None where one file has both sides; `parts`: the files, one or two; `movable`:
-        whether their vectors may be put into another order in memory."""
+        """Keep the embeddings. `gallery`: None if `queries` also has the items of the gallery.
+        `movable`: whether arrays in memory may be reordered and scaled in place."""
         self.movable = movable
         self.queries = queries
         self.gallery = queries if gallery is None else gallery
@@ -61,8 +61,8 @@ class EmbeddingSubmission:
 
     @property
     def source(self) -> SubmittedFile:
-        """The file or files, for the report's head; of two files, the digest of their digests.
-        What cannot differ, such as the dimension, is that of the queries' file."""
+        """Describe the file or files for the report's head. Two files get the digest of their
+        digests; values that cannot differ, such as the dimension, are those of the first file."""
         joined = hashlib.sha256("".join(part.sha256 for part in self.parts).encode()).hexdigest()
         return SubmittedFile(
             file=" + ".join(part.source for part in self.parts),
@@ -115,35 +115,34 @@ class EmbeddingSubmission:
         return [*problems, *embedding_files.problems_between(self.queries, self.gallery)]
 
     def without_zeros(self) -> EmbeddingSubmission:
-        """The submission without its zero vectors, whose items count as left out."""
+        """Return the submission without its zero vectors, whose items count as left out."""
         return EmbeddingSubmission(
             *(part.without_zeros() for part in self.parts), movable=self.movable
         )
 
     def _are_swapped(self, asked: set[str], ranked: set[str]) -> bool:
-        """Whether the items that a dataset asks for are all in the file of the gallery, and those
-        that are ranked in the file of the queries, while they do not fit as they were given."""
+        """Whether the two files were most likely swapped: the file of the gallery has all queries,
+        the file of the queries has all gallery items, and the files do not fit as given. `asked`,
+        `ranked`: the ids of the dataset's queries and gallery items."""
         of_queries = set(self.queries.ids)
         of_gallery = set(self.gallery.ids)
         fit = asked <= of_queries and ranked <= of_gallery
         return not fit and asked <= of_gallery and ranked <= of_queries
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
-        """The doubts that vectors raise before they are scored, such as identical rows, one
-        sentence each."""
+        """Return the doubts about the vectors, such as identical rows, one sentence each."""
         return doubts_of(self.queries, self.gallery, data)
 
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """Which of the metrics `names` the submission can give, and remarks on the others: vectors
-        give all. (A ranking that is cut cannot, and raises for impossible ones that were `chosen`:
-        both kinds of submissions are asked in the same way.)"""
+        """Return the metrics that can be computed, and remarks on the others. Vectors give all
+        metrics; the method has the signature of the one for rankings, which may not."""
         return tuple(names), []
 
     def refuse_partial(self, data: Dataset) -> None:
-        """Raise SubmissionError where partial labels cannot score the submission: positives that
-        are listed pair by pair have a level of their own, which no label leaves open."""
+        """Raise SubmissionError if the submission cannot be scored under partial labels: levels
+        that are listed pair by pair do not come from labels."""
         if data.lists:
             raise SubmissionError(
                 "partial labels are scored by embeddings alone",
@@ -152,9 +151,9 @@ class EmbeddingSubmission:
             )
 
     def refuse_bits(self) -> None:
-        """Raise UsageError for bytes that may be packed bits: nothing but the user knows."""
+        """Raise UsageError for vectors of bytes that may be packed bits: only the user knows."""
         for part in self.parts:
-            # packed bits set the highest bit of some bytes; counts seldom are so large
+            # packed bits set the highest bit of some bytes; numbers are seldom that large
             if part.dtype == "uint8" and float(part.vectors.max(initial=0)) >= HIGHEST_BIT:
                 raise UsageError(
                     f"the bytes (uint8) in {part.source} may be packed bits or numbers",
@@ -164,22 +163,23 @@ class EmbeddingSubmission:
                 )
 
     def embeddings(self, purpose: str) -> EmbeddingSubmission:
-        """Return the submission itself: it holds vectors. (A ranking raises SubmissionError, which
-        names the purpose.)
+        """Return the submission itself, since it has vectors. (A ranking raises SubmissionError,
+        which names the `purpose`.)
         """
         return self
 
     def jobs(
         self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None
     ) -> dict[str, Job]:
-        """The jobs of the dataset's tests, by name, each with how a worker of a cluster makes it
-        again from the files. `also`: the name of a second protocol; `memory`: bytes to hold."""
-        # the job of a test may move the vectors, which several tests share
+        """Make the jobs of the dataset's tests: {test: job}. Each job has a function `rebuild`, by
+        which a cluster's worker makes it again from the files. `also`: the name of a second
+        protocol. `memory`: the most bytes held beyond the embeddings."""
+        # a job that reorders the vectors would spoil them for the dataset's other tests
         movable = self.movable and len(data.tests) == 1
         of_all = partial(build_job, conditions=conditions, also=also, memory=memory)
         jobs = {}
         for name, test in data.tests.items():
-            # positives that are listed pair by pair, as in revisited Oxford, in place of labels
+            # such a test lists its positives pair by pair, as revisited Oxford does, without labels
             if name in data.lists:
                 lists = pair_labels.lists_of(
                     data.lists[name], test.items[test.query], test.items[test.gallery]
@@ -187,8 +187,8 @@ class EmbeddingSubmission:
                 build = partial(of_all, test=test, names=None, lists=lists)
             else:
                 build = partial(of_all, test=test, names=data.labels_by_name(test))
-            # a worker calls `build` with the files that it read; `movable` stays False there, since
-            # jobs of one worker share them
+            # a worker calls `build` with the files that it has read. `movable` is False there,
+            # since the jobs of a worker share these
             jobs[name] = replace(build(self.parts, movable=movable), rebuild=build)
         return jobs
 
@@ -204,17 +204,23 @@ def build_job(
     lists: QueryLists | None = None,
     movable: bool = False,
 ) -> Job:
-    """The job of one test from embeddings: the `parts` are those of all items, or of the queries
-    and of the gallery. A cluster's workers make the same job from the files that they read.
+    """Make the job of one test from embeddings. A cluster's workers make the same job from the
+    files that they have read.
 
-    `also`: the name of a second protocol; `memory`: bytes that ranking may hold, None for the
-    usual; `names` (N, L): the labels by name, where they form no tree; `lists`: what each query's
-    positives are, where no label says so; `movable`: whether the vectors may be reordered in place.
+    Args:
+        parts: the embeddings of all items, or those of the queries and those of the gallery.
+        test: the manifest.
+        conditions: the conditions of the scores.
+        also: the name of a second protocol; None: there is none.
+        memory: the most bytes held beyond the embeddings; None: the default.
+        names: (N, L), the labels by name; None if they form a tree.
+        lists: the positives of each query; None if labels tell them.
+        movable: whether the vectors may be reordered in place.
     """
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:
-        # `all_pairs`: the evaluators of judged lists keep the item that is ranked last. Means are
-        # summed in the order of the ids, as those of a ranking are
+        # all_pairs=True keeps the item ranked last, as released evaluators for listed positives
+        # do. Means are summed in the order of the ids, as for a ranking
         by_id = np.argsort(test.items[test.query].astype(str))
         job = job_of(
             retrieval,
@@ -236,20 +242,21 @@ def retrieval_of(
     *,
     movable: bool = False,
 ) -> Retrieval:
-    """A manifest's test as arrays; nothing is copied, rows are read when their block is ranked,
-    `movable` ones perhaps moved.
+    """Make the arrays of a manifest's test. Vectors are not copied: their rows are read when their
+    block is ranked.
 
-    Where the queries are the whole gallery they are ranked among themselves; a query is never in
-    its own list.
+    If queries and gallery are the same items, the queries rank each other. A query is never in its
+    own list. `gallery`: None if `queries` has the vectors of both. `movable`: whether vectors may
+    be reordered in place.
     """
-    # the rows of the manifest that ask, and those that are ranked
+    # the rows of the manifest that are queries, and those in the gallery
     asked = np.flatnonzero(manifest.query)
     ranked = np.flatnonzero(manifest.gallery)
     side = _side(manifest, queries, asked, movable)
-    # from one file, and all items ask: ranked among themselves, each without itself
+    # one file, and every gallery item is a query: the queries rank each other
     if gallery is None and np.array_equal(asked, ranked):
         return Retrieval(side, gallery=None, self_rows=None, ids=manifest.items[asked])
-    # from an item of the manifest to its row in the gallery, −1 for what is not there
+    # maps a row of the manifest to its row in the gallery, −1 if it is not there
     position = np.full(len(manifest), -1)
     position[ranked] = np.arange(len(ranked))
     return Retrieval(
@@ -261,15 +268,14 @@ def retrieval_of(
 
 
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], movable: bool) -> Side:
-    """The queries or the gallery: these items (n,), positions in a manifest, with their vectors out
-    of a file, found by id. `movable`: whether the vectors may be reordered in place."""
-    rows = embedding_files.align(source, manifest.items[items])  # (n,): of the file's vectors
+    """Make the queries or the gallery: items (n,), given by rows of the manifest, and their vectors
+    in `source`, found by id. `movable`: whether the vectors may be reordered in place."""
+    rows = embedding_files.align(source, manifest.items[items])  # (n,): rows of the vectors
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
     more = None if manifest.more is None else manifest.more.of(items)
     known: NDArray[np.uint8] | None = None
-    # some paths end early: how many levels of each class are known, and so of each item, by its
-    # class at the finest level
+    # if some paths end early: the number of known levels of each item, found by its finest class
     if is_partial(manifest.tree):
         of_class = known_levels(manifest.tree)
         known = of_class[manifest.labels[items, -1]]

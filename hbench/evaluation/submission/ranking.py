@@ -1,5 +1,5 @@
 """A submission of rankings, the lists that a system returned: its source, its problems on a
-dataset, and how it measures a test.
+dataset, and the measurement of its tests.
 
 >>> ranking = RankingSubmission(
 ...     Ranking(
@@ -56,8 +56,8 @@ class RankingSubmission:
 
     @property
     def understood(self) -> tuple[Understood, ...]:
-        """What the file of the lists was taken for, in sentences; they begin with the file's name,
-        which `Understood` states by itself."""
+        """How the file of the lists was understood, in sentences. Its name at their beginning is
+        removed, since `Understood` prints it anyway."""
         prefix = f"{self.ranking.source}: "
         return tuple(
             Understood(self.ranking.source, text.removeprefix(prefix))
@@ -66,7 +66,7 @@ class RankingSubmission:
 
     @property
     def source(self) -> SubmittedFile:
-        """The file of the lists, for the report's head; `items`: the number of lists."""
+        """Describe the file of the lists for the report's head; `items` is the number of lists."""
         return SubmittedFile(
             file=self.ranking.source,
             sha256=self.ranking.sha256,
@@ -75,32 +75,33 @@ class RankingSubmission:
 
     @property
     def content(self) -> str:
-        """The sha256 of the lists, the same for any format of file and order of its rows."""
+        """The sha256 of the lists. It does not depend on the format or the order of the rows."""
         return self.ranking.content
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
-        """Everything that is wrong with the lists for a dataset, each problem once although several
-        tests may have it; mere remarks have `fatal` False. `cosine` is of vectors, not of lists."""
+        """Find everything that is wrong with the lists for a dataset. A problem of several tests is
+        returned once; mere remarks have `fatal` False. `cosine` matters for vectors only."""
         known = data.known_items
         tests = data.tests.values()
         of_tests = (run_levels.problems(self.ranking, manifest, known=known) for manifest in tests)
         return list(dict.fromkeys(problem for problems in of_tests for problem in problems))
 
     def doubts(self, data: Dataset) -> tuple[str, ...]:
-        """The doubts before the lists are scored: of lists alone only that the dataset's training
-        set shares items with a test."""
+        """Return the doubts about the scores. For lists there is only one: that the dataset's
+        training set shares items with a test."""
         return tuple(trained_on(data))
 
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """Which of the metrics `names` the lists can give for a dataset, and remarks on the others:
-        full lists give all. `chosen`: whether somebody named these metrics; then SubmissionError is
-        raised for impossible ones."""
+        """Return the metrics that the lists can give for a dataset, and remarks on the others. Full
+        lists give all. `chosen`: whether the user named these metrics: if so, SubmissionError is
+        raised for those that are impossible."""
         tests = data.tests.values()
         if all(run_levels.is_full(self.ranking, test) for test in tests):
             return tuple(names), []
-        # lists that lack a positive are cut: then it matters how long they are, and which are none
+        # some positive is not in its list, so lists are truncated: their depth decides, and queries
+        # without a list are named
         missing = [
             query
             for test in tests
@@ -111,11 +112,12 @@ class RankingSubmission:
     def feasible(
         self, names: Sequence[MetricName], *, chosen: bool, missing: Sequence[str] = ()
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """Which of the metrics `names` lists of this depth, the length of the longest, can give:
-        those cut at k, k up to the depth; and a remark on the others, in whose place mAP and NDCG
-        are cut at the depth. `missing`: the queries without a list.
+        """Return the metrics that truncated lists can give, those with a cut up to the depth (the
+        length of the longest list), and a remark on the others. In place of the others come mAP and
+        NDCG cut at the depth.
 
-        Raises SubmissionError where none is possible, or impossible ones were `chosen` by name.
+        `chosen`: whether the user named the metrics. `missing`: the queries without a list. Raises
+        SubmissionError if no metric is possible, or if an impossible one was `chosen`.
         """
         depth = self.ranking.depth
         # a metric without a cut that needs no full ranking is possible at any depth
@@ -127,7 +129,7 @@ class RankingSubmission:
             return tuple(possible), []
         if chosen or not possible:
             better = "a list for every query" if missing else "embeddings, or longer lists"
-            if not missing and depth > 0:  # else shorter metrics would not help
+            if not missing and depth > 0:  # otherwise a smaller cut would not help
                 better += f"; or ask for what lists of {depth} can give: --metrics mAP@{depth}"
             raise SubmissionError(
                 f"a ranking of depth {depth} cannot give {left_out}",
@@ -139,16 +141,16 @@ class RankingSubmission:
                 fix=f"submit {better}",
             )
 
-        # in place of AP and NDCG, which need the whole list; by a dict, so that a metric that is
-        # possible anyway does not come twice
+        # these replace AP and NDCG, which need the whole list. A dict removes duplicates, where one
+        # of them was among the metrics already
         best = [MetricName("mAP", cut=depth), MetricName("NDCG@", cut=depth)]
         return tuple(dict.fromkeys([*best, *possible])), [
             f"a ranking of depth {depth} cannot give {left_out}"
         ]
 
     def refuse_partial(self, data: Dataset) -> None:
-        """Raise SubmissionError: under partial labels items are left out of each list, which only
-        vectors can be ranked for."""
+        """Raise SubmissionError: under partial labels items of unknown level are left out of the
+        lists, which is supported for embeddings only."""
         raise SubmissionError(
             "partial labels are scored by embeddings alone",
             expected="an embedding file",
@@ -156,10 +158,10 @@ class RankingSubmission:
         )
 
     def refuse_bits(self) -> None:
-        """Do nothing: lists hold no vectors whose bytes could be packed bits."""
+        """Do nothing: lists have no vectors whose bytes could be packed bits."""
 
     def embeddings(self, purpose: str) -> NoReturn:
-        """Raise SubmissionError, which names the purpose: lists hold no vectors."""
+        """Raise SubmissionError, which names the `purpose`: lists have no vectors."""
         raise SubmissionError(
             f"{purpose} needs vectors",
             expected="an embedding file",
@@ -169,16 +171,17 @@ class RankingSubmission:
     def jobs(
         self, data: Dataset, conditions: Conditions, also: str | None, memory: int | None
     ) -> dict[str, Job]:
-        """No jobs: the engine has nothing to rank, since the lists are ranked already."""
+        """Return no jobs: the lists are ranked already, so the engine has nothing to do."""
         return {}
 
     def measured(
         self, data: Dataset, name: str, conditions: Conditions, also: str | None
     ) -> Measurement:
-        """Measure the lists on the test called `name`, as those of vectors are measured: the level
-        of each item comes from the pairs that were judged, where the test lists some, else from the
-        labels. `also`: a second protocol, by its name, which is measured beside that of the
-        conditions."""
+        """Measure the lists on the test called `name`.
+
+        The level of an item comes from the pairs that the test lists, if it lists any, else from
+        the labels. `also`: the name of a second protocol, whose values are computed as well.
+        """
         manifest = data.tests[name]
         ranking = self.ranking
         if name in data.lists:
@@ -188,17 +191,17 @@ class RankingSubmission:
         else:
             sequences = run_levels.levels_of(ranking, manifest, ties=conditions.ties)
 
-        # (N, L): the labels by name, None where names form a tree. Where they do not, a name may
-        # stand for several nodes: queries of such names are also measured by name, as released
-        # evaluators measure them
+        # (N, L): the labels by name, None if names form a tree. Otherwise some names stand for
+        # several nodes, and queries with such names are also measured by name, as the released
+        # evaluators do
         names = data.labels_by_name(manifest)
         named = (
             None
             if names is None
             else run_levels.named_levels_of(ranking, manifest, names, ties=conditions.ties)
         )
-        # the protocols of released evaluators drop the item that is ranked last, unless the queries
-        # are the gallery themselves; the evaluators of judged lists drop nothing either
+        # released evaluators drop the item ranked last, unless the queries are the gallery; those
+        # for listed positives drop nothing
         drops_last = name not in data.lists and not np.array_equal(manifest.query, manifest.gallery)
         return _measured(
             sequences, data, name, conditions, also=also, named=named, all_pairs=not drops_last
@@ -206,7 +209,7 @@ class RankingSubmission:
 
 
 def _judged(data: Dataset, name: str) -> list[pair_labels.Judged]:
-    """The items that a test lists for each of its queries, with their levels."""
+    """Return the items that a test lists for each of its queries, with their levels."""
     manifest = data.tests[name]
     return pair_labels.judged(
         data.lists[name], manifest.items[manifest.query], manifest.items[manifest.gallery]
@@ -223,12 +226,18 @@ def _measured(
     named: dict[int, NamedSequences] | None = None,
     all_pairs: bool = True,
 ) -> Measurement:
-    """The measurement of a test's level sequences, one for each query of the test called `name`.
+    """Compute all metrics from the level sequences of a test, one for each query.
 
-    `also`: the name of a second protocol; `named`: {query: its sequence by name}, of the queries
-    whose names stand for several nodes of the tree, None where there are none; `all_pairs`: whether
-    protocols of released evaluators keep the item that is ranked last, as they do where the queries
-    are their own gallery.
+    Args:
+        sequences: of the queries, in the manifest's order.
+        data: the dataset.
+        name: of the test.
+        conditions: the conditions of the scores.
+        also: the name of a second protocol; None: there is none.
+        named: {query: its sequences by name}, for queries with names that stand for several nodes;
+            None: no query has such a name.
+        all_pairs: whether protocols of released evaluators keep the item ranked last, as they do
+            where the queries are their own gallery.
     """
     manifest = data.tests[name]
     names = data.labels_by_name(manifest)
@@ -239,6 +248,6 @@ def _measured(
         also=protocols[also] if also else None,
         names=None if names is None else names[manifest.query],
     )
-    # means are summed in the order of the ids, whatever that of the lists
+    # means are summed in the order of the ids, so that the order of the lists does not matter
     by_id = np.argsort(manifest.items[manifest.query].astype(str))
     return measured_sequences(sequences, scorers, canonical=by_id, named=named)

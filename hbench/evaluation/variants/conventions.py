@@ -1,8 +1,8 @@
-"""Finds the conventions that give somebody's number: what people mean by one name of a metric.
+"""Finds the conventions under which an evaluation gives a number that somebody printed.
 
-Two papers print other numbers of the same vectors without an error in either: one keeps the query
-in its own list, one averages over classes, one ranks by dot product. Every convention here is one
-change of the plain evaluation; which of them was made nobody can see in a number.
+Two papers can print different numbers for the same vectors although neither has an error: one keeps
+the query in its own list, another averages over classes, or ranks by dot product. A convention here
+is a change of hbench's plain evaluation. A number alone does not show which of them was made.
 
 >>> printed = PrintedValue.parse("69.0")
 >>> printed.is_given_by(0.68960), printed.is_given_by(0.6894), printed.is_given_by(0.6906)
@@ -44,21 +44,21 @@ from hbench.records.report import Report
 NUMBER = re.compile(r"[0-9]*\.?[0-9]+")
 SIMILARITIES = ("cosine", "dot", "l2")
 TIES = ("pessimistic", "optimistic")
-ALPHAS = (2, 3, 5)  # exponents of the relevance that are trained with; metrics have 1
+ALPHAS = (2, 3, 5)  # exponents of the relevance that losses use; metrics have 1
 QUERIES_ALONE = "the queries are ranked among themselves, without the gallery"
 EVERYTHING = "all items of the test are asked, and ranked among themselves"
 NEAREST = 3
-SAME = 1e-9  # values that differ by less are printed alike
-# whether one of k results is right, or which share of all right items is among them
+SAME = 1e-9  # values that differ by less count as equal
+# two metrics called recall: whether one of k results is right; the share of right items among them
 RECALLS = ("R", "TR")
 PRECISIONS = ("AP", "H-AP", "wAP")  # of full lists
-# bases of metrics that go by each other's names: mean average precision, cut or not
+# metrics that are often called by each other's names, such as the variants of mAP
 RELATIVES = (("AP", "mAP@R", "mAP@10", "mAP@100", "P@R"), ("H-AP", "wAP"), ("ASI", "NDCG"))
 
 
 class PrintedValue(NamedTuple):
-    """A number as somebody prints it: `value`, and one unit of its last digit; `is_fraction`: it is
-    no percentage."""
+    """A number that somebody printed. `value`: the number. `unit`: one unit of its last digit.
+    `is_fraction`: whether it is a fraction rather than a percentage."""
 
     value: float
     unit: float
@@ -66,36 +66,37 @@ class PrintedValue(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PrintedValue:
-        """Read a number: up to 1 and with a point it is a fraction, else percent. Raises UsageError
-        for what is none."""
+        """Parse a number: with a decimal point and at most 1 it is a fraction, else a percentage.
+        Raises UsageError for other texts."""
         if not NUMBER.fullmatch(text):
             raise UsageError(
                 f"{text!r} is no printed value", expected="digits and a point, such as 69.0"
             )
         decimal = Decimal(text)
         exponent = decimal.as_tuple().exponent
-        # always an int here: only NaN and infinity, which NUMBER refuses, have other exponents
+        # an int except for NaN and infinity, which the pattern NUMBER refuses
         unit = 10.0 ** (exponent if isinstance(exponent, int) else 0)
         return cls(float(decimal), unit, "." in text and decimal <= 1)
 
     def of(self, value: float, factor: int = 100) -> float:
-        """A value of hbench in the unit of the print: times `factor`, 100 for percent, unless a
-        fraction was printed."""
+        """Convert a value of hbench to the unit of the printed number: multiply it by `factor`, 100
+        for percent, unless a fraction was printed."""
         return value if self.is_fraction else factor * value
 
     def is_given_by(self, value: float, factor: int = 100) -> bool:
-        """Whether a value is printed so, rounded to the last digit; `factor`: see `of`."""
-        # a billionth more, for half a unit itself may come out larger by the rounding of floats
+        """Whether a value, rounded to the last digit, prints this number. `factor`: see `of`."""
+        # the tolerance covers rounding errors in the difference
         return abs(self.of(value, factor) - self.value) <= self.unit / 2 * (1 + 1e-9)
 
     def is_cut_from(self, value: float, factor: int = 100) -> bool:
-        """Whether a value is printed so, its further digits cut off; `factor`: see `of`."""
+        """Whether a value, truncated after the last digit, prints this number. `factor`: see
+        `of`."""
         return 0 <= self.of(value, factor) - self.value < self.unit * (1 - 1e-9)
 
 
 class Convention(NamedTuple):
-    """One reading of a metric: what it changes of the plain evaluation, the options of `hbench
-    evaluate` that give it, "" where no options do, and the value."""
+    """A convention. `changes`: what it changes in the plain evaluation. `options`: the options of
+    `hbench evaluate` that give it, "" if there are none. `value`: of the metric."""
 
     changes: tuple[str, ...]
     options: str
@@ -103,11 +104,11 @@ class Convention(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The changes in a line."""
+        """The changes as one line of text."""
         return ", ".join(self.changes) or "as hbench evaluates it"
 
     def record(self) -> dict[str, str | float]:
-        """The fields as JSON has them."""
+        """Return the fields for JSON."""
         return {"convention": self.words, "options": self.options, "value": self.value}
 
 
@@ -123,21 +124,22 @@ def tried(
         given: the vectors.
         data: the dataset.
         metric: the metric, of one level.
-        report: measures what was examined (hbench.evaluation.examination.Examined) and reports.
+        report: measures an examined submission (hbench.evaluation.examination.Examined).
 
     Raises:
         UsageError: bytes that may be packed bits.
     """
     if data.protocol.similarity != "hamming":
-        given.refuse_bits()  # every similarity below is named, and none would ask
-    vectors = EmbeddingSubmission(*given.parts)  # evaluated many times: not moved in place
+        # checked here, since all evaluations below name a similarity and would not check it
+        given.refuse_bits()
+    vectors = EmbeddingSubmission(*given.parts)  # not movable, since it is evaluated many times
     yield from _by_settings(vectors, data, metric, report)
     if "relevance" in metrics[metric.base].takes:
         yield from _by_exponents(vectors, data, metric, report)
     if len(given.parts) > 1:
-        return  # the sides may be of unlike models, which nobody ranks together
-    # whether a query's own item is in its list can only be changed where the gallery has it; where
-    # some tests are of this kind and some of the other, no one change applies to all
+        return  # queries and gallery may come from different models: do not rank them together
+    # Whether a query is in its own list can be changed only if the gallery has it. If this holds
+    # for some tests only, no change applies to all of them
     among = [_among_themselves(test) for test in data.tests.values()]
     if all(among):
         yield from _by_lists(vectors, data, metric)
@@ -151,22 +153,22 @@ def _by_settings(
     metric: MetricName,
     report: Callable[[Examined], Report],
 ) -> Iterator[Convention]:
-    """The values of the metric under conventions that the evaluator has options for: similarities,
-    ties, protocols, means, and other metrics of the same name. `report` measures."""
+    """Yield the conventions that the evaluator has options for: similarities, ties, protocols,
+    means, and other metrics of the same name. `report`: measures an examined submission."""
     names = _relatives(metric, data.levels)
     own = data.protocol.similarity
-    # other similarities only where all of them mean something for these vectors
+    # try other similarities only if all of them are meaningful for these vectors
     for similarity in dict.fromkeys([own, *(SIMILARITIES if own in SIMILARITIES else ())]):
         for ties in TIES:
             for protocol in ("paper", "official"):
                 settings = Settings(names, protocol, ties, similarity)
                 try:
-                    # the vectors were doubted once, in the report that is explained
+                    # doubts about the vectors are in the report that is to be explained
                     made = report(examine(given, data, settings, doubted=False))
                 except UsageError:
                     if protocol == "paper":
                         raise
-                    continue  # no released evaluator here, or one that lacks a metric
+                    continue  # there is no released evaluator, or it does not have a metric
                 options = []
                 if similarity != own:
                     options.append(f"--similarity {similarity}")
@@ -174,7 +176,7 @@ def _by_settings(
                     options.append(f"--ties {ties}")
                 if protocol != "paper":
                     options.append(f"--protocol {protocol}")
-                # a convention for each mean, and for each metric of the same name, of this report
+                # several conventions: one for each mean, and for each metric of the same name
                 yield from _of_report(made, metric, data.levels, options)
 
 
@@ -184,8 +186,8 @@ def _by_exponents(
     metric: MetricName,
     report: Callable[[Examined], Report],
 ) -> Iterator[Convention]:
-    """The metric by other exponents of the relevance, such as that of the loss: two H-AP of SupRank
-    Tab. V fit α = 3. `report` measures."""
+    """Yield the metric with other exponents of the relevance, such as that of a loss: two values of
+    H-AP in SupRank's Tab. V fit α = 3. `report`: measures an examined submission."""
     for alpha in ALPHAS:
         settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
         value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
@@ -196,9 +198,9 @@ def _by_exponents(
 def _of_report(
     report: Report, metric: MetricName, levels: Sequence[str], options: Sequence[str]
 ) -> Iterator[Convention]:
-    """Yield the values of one evaluation: the metric, its means over classes, and its relatives,
-    metrics that go by the same name. `levels`: coarse to fine; `options`: those of `hbench
-    evaluate` that the evaluation had beside the metric."""
+    """Yield the conventions of one evaluation: the metric, its means over classes, and the metrics
+    that are called by the same name. `levels`: coarse to fine. `options`: the options of `hbench
+    evaluate` for this evaluation, without --metrics."""
     changed = tuple(option.removeprefix("--") for option in options)
     for name, value in report.scores.items():
         is_asked = name == str(metric)
@@ -213,13 +215,13 @@ def _of_report(
 
 
 def _by_other_name(name: str, metric: MetricName) -> Changes:
-    """The change, in words, of taking the metric called `name` for the one that was asked for."""
+    """The change, in words, of computing the metric `name` in place of the requested one."""
     return (f"{name} by the name of {metric}",)
 
 
 def _over_classes(report: Report, name: str, level: str) -> float:
-    """The mean of a metric over the classes of a level, each the mean of its queries: large classes
-    count no more than small ones. NaN where no query has a value. `name`: of the metric."""
+    """Return the mean over the classes of a level of each class's mean over its queries, so that
+    large classes have no larger weight. NaN if no query has a value. `name`: of the metric."""
     values = report.values[name]  # (Q,)
     asked = ~np.isnan(values)
     _, classes = np.unique(report.table[CLASS + level].to_pylist(), return_inverse=True)
@@ -229,9 +231,9 @@ def _over_classes(report: Report, name: str, level: str) -> float:
 
 
 def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
-    """The metric, itself at other levels, and others that go by its name."""
+    """Return the metric, the same metric at other levels, and metrics called by the same name."""
     names = [str(metric)]
-    # AP# and ASI/ are other metrics than AP and ASI, and stay at their level
+    # AP# and ASI/ are different metrics from AP and ASI, and are tried at their own level only
     if "level" in metrics[metric.base].takes and not metric.base.endswith(("#", "/")):
         names += [str(replace(metric, level=level).at(levels)) for level in levels]
     if metric.base in RECALLS:
@@ -245,40 +247,38 @@ def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
 
 
 def _among_themselves(test: Manifest) -> bool:
-    """Whether the queries of a test are its gallery: then each is in its own list, or is not."""
+    """Whether the queries of a test are its gallery, so that a query could be in its own list."""
     return np.array_equal(test.query, test.gallery)
 
 
 def _by_lists(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """Yield the values of the metric when lists are made in another way, each with what was changed
-    in words (Convention): somebody's number may be one of them.
+    """Yield the conventions that change a query's list: the query is in its own list, the first
+    result is missing, or the list ends after 1,000 results; and the centring of vectors.
 
-    The query may stand in its own list, or its first result may be missing there, or the list may
-    end after 1,000 results. The vectors may have been centred, too. `tried` calls this only where
-    the queries of every test are its gallery.
+    The queries of every test have to be its gallery.
     """
-    # by what is changed, in words: the values (Q,) of each test
+    # {changes in words: the values (Q,) of each test}
     found: dict[Changes, list[Values]] = {}
-    # the metric itself, and others that go by its name
+    # the metric itself, and metrics called by the same name
     formulas = _formulas(metric, data.levels)
     for test in data.tests.values():
-        # means of precisions count what is cut off as 0; other metrics are not tried on cut lists
+        # only means of precisions are tried on truncated lists, where missing positives add 0
         of_test = by_other_lists(
             test, given.queries, formulas, is_precision=metric.base in PRECISIONS
         )
         for changes, values in of_test.items():
             found.setdefault(changes, []).append(values)
-    # means over all queries; no option of `hbench evaluate` gives any of them
+    # no option of `hbench evaluate` gives any of these
     yield from _without_options(found)
 
 
 def _by_splits(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
-    """Yield the conventions of who is ranked, for tests whose queries have a gallery of their own:
-    the queries, or all items of the test, among themselves."""
+    """Yield the conventions that rank other items, for tests with a separate gallery: the queries
+    among themselves, or all items of the test among themselves."""
     found: dict[Changes, list[Values]] = {}
     formula = _formulas(metric, data.levels)[()]  # the metric itself, with nothing changed
     for test in data.tests.values():
@@ -290,18 +290,18 @@ def _by_splits(
 
 
 def _without_options(found: Mapping[Changes, Sequence[Values]]) -> Iterator[Convention]:
-    """Yield conventions that no option of the evaluation gives, by what they change: their value is
-    the mean over the queries of all tests. `found`: the values (Q,) of each test."""
+    """Yield conventions for which `hbench evaluate` has no options. Their value is the mean over
+    the queries of all tests. `found`: {changes: the values (Q,) of each test}."""
     for changes, values in found.items():
         yield Convention(changes, options="", value=float(np.nanmean(np.concatenate(values))))
 
 
 def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formula]:
-    """Functions of a level sequence, by what they change: () the metric's own, and those of other
-    metrics that go by its name, at its level. `levels`: coarse to fine."""
+    """Return {changes: function of a level sequence}: () is the metric itself; the others are
+    metrics called by the same name, at the same level. `levels`: coarse to fine."""
     formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
     for text in _relatives(metric, levels):
-        # metrics at another level are left out: that is one more change, which options give already
+        # metrics at other levels are left out here, since options of `hbench evaluate` give them
         other = MetricName.parse(text).at(levels)
         if other.base != metric.base and other.level == metric.at(levels).level:
             formulas[_by_other_name(text, metric)] = other.bind(levels, named_relevance("alpha"))
@@ -309,8 +309,8 @@ def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formul
 
 
 class Explained(NamedTuple):
-    """What was found: the conventions that print the value, rounded or, if none does so, cut; and
-    the nearest of the others."""
+    """The result of the search. `fitting`: the conventions that print the value. `is_cut`: whether
+    they print it truncated rather than rounded. `nearest`: the nearest of the others."""
 
     fitting: list[Convention]
     is_cut: bool
@@ -318,26 +318,26 @@ class Explained(NamedTuple):
 
 
 def explained(printed: PrintedValue, conventions: Sequence[Convention], metric: str) -> Explained:
-    """Part the conventions into those that print a value to its last digit, rounded or, if none
-    does, cut off, the fewest changes first, and the nearest of the others. `metric`: its name,
-    which says whether values are printed in percent."""
+    """Find the conventions that print a number to its last digit, the fewest changes first, and the
+    nearest of the others. Values are rounded or, if no rounded value fits, truncated. `metric`: its
+    name, which tells whether values are printed in percent."""
     factor = factor_of(metric)
     known = [each for each in conventions if not math.isnan(each.value)]
-    # a further change that does not move the value explains nothing
+    # leave out conventions with a change that does not affect the value
     known = [each for each in known if not _changes_nothing_more(each, known)]
     known.sort(key=lambda each: len(each.changes))
     rounded = [each for each in known if printed.is_given_by(each.value, factor)]
     cut = [] if rounded else [each for each in known if printed.is_cut_from(each.value, factor)]
     fitting = rounded or cut
-    # the others by how far they are from the print
+    # sort the others by their distance from the printed number
     others = [each for each in known if each not in fitting]
     others.sort(key=lambda each: abs(printed.of(each.value, factor) - printed.value))
     return Explained(fitting, bool(cut), others[:NEAREST])
 
 
 def _changes_nothing_more(convention: Convention, others: Sequence[Convention]) -> bool:
-    """Whether one of the `others` gives the same value with fewer of the convention's changes: so
-    the rest of them changes nothing, such as the order of ties where there are none."""
+    """Whether one of the `others` gives the same value with a subset of the convention's changes,
+    so that the remaining changes have no effect, such as the order of ties without any ties."""
     own = set(convention.changes)
     return any(
         set(other.changes) < own and abs(other.value - convention.value) < SAME for other in others

@@ -1,8 +1,8 @@
-"""Values of a metric by lists that hbench does not make: the query stays in its own list, the first
-result is dropped, the list ends early, the vectors are taken from their mean.
+"""Computes metrics for lists that hbench itself does not make: with the query in its own list,
+without the first result, truncated, or of centred vectors.
 
-No option of an evaluation gives these. Each is a change of the level sequence that the evaluation
-itself ranks, so that nothing is ranked again but the vectors from their mean.
+No option of an evaluation gives these. All but the last are changes of the level sequence, so that
+only centred vectors have to be ranked again.
 
 >>> sequence = LevelSequence(np.array([1, 3]), np.array([2, 1], np.uint8), np.array([2, 1, 1]))
 >>> for changed in (kept_as_hit, kept_as_miss, without_first):
@@ -30,8 +30,8 @@ from hbench.metrics.level_sequence import LevelSequence
 from hbench.metrics.protocols import ScoreQuery
 from hbench.submissions.embeddings import Embeddings, align
 
-TREC_DEPTH = 1000  # results of a query in a run, beyond which trec_eval's callers list none
-NEVER = 2**60  # a rank at which a positive adds nothing to a mean of precisions
+TREC_DEPTH = 1000  # the usual number of results of a query in a TREC run
+NEVER = 2**60  # a rank so high that a positive adds nothing to a mean of precisions
 CUT_SHORT = "lists end after 1,000 results, and what is missing counts"
 CENTRED = "cosine of vectors from their mean"
 HIT = "the query is kept in its own list as a hit"
@@ -43,8 +43,8 @@ Formula = Callable[[LevelSequence], float]
 
 
 def kept_as_hit(sequence: LevelSequence) -> LevelSequence:
-    """The sequence of a list in which the query itself stands first, since a vector is nearest to
-    itself, and counts as right: a positive of the finest level."""
+    """Put the query itself first in its list, since a vector is nearest to itself, as a positive of
+    the finest level."""
     finest = len(sequence.counts) - 1
     ranks = np.append(1, sequence.ranks + 1)
     levels = np.append(np.uint8(finest), sequence.levels)
@@ -53,33 +53,33 @@ def kept_as_hit(sequence: LevelSequence) -> LevelSequence:
 
 
 def kept_as_miss(sequence: LevelSequence) -> LevelSequence:
-    """The sequence of a list in which the query itself stands first, since a vector is nearest to
-    itself, and counts as wrong: an item of level 0, behind which all others move one rank down."""
+    """Put the query itself first in its list, since a vector is nearest to itself, as an item of
+    level 0: all positives move one rank down."""
     counts = _with_items(sequence, level=0, number=1)
     return LevelSequence(sequence.ranks + 1, sequence.levels, counts, sequence.tied)
 
 
 def without_first(sequence: LevelSequence) -> LevelSequence:
-    """The sequence of a list without its first result, as tools have it that take this for the
-    query, although the query was left out before."""
+    """Remove the first result from a list. Tools do so that take it for the query, although the
+    query was left out before."""
     has_first = len(sequence.ranks) > 0 and sequence.ranks[0] == 1
     first_level = int(sequence.levels[0]) if has_first else 0
-    left = slice(int(has_first), None)  # without the first positive, if that was the first result
+    left = slice(int(has_first), None)  # drops the first positive if it has rank 1
     counts = _with_items(sequence, level=first_level, number=-1)
     return LevelSequence(sequence.ranks[left] - 1, sequence.levels[left], counts, sequence.tied)
 
 
 def _with_items(sequence: LevelSequence, level: int, number: int) -> NDArray[np.int64]:
-    """The counts (L + 1,) by level of a sequence's list if that had a `number` of items more of a
-    level, 0 … L; less, if it is negative."""
+    """Return the level counts (L + 1,) of a sequence with `number` more items of a level, 0 … L; a
+    negative number removes items."""
     counts = sequence.counts.copy()
     counts[level] += number
     return counts
 
 
 def cut_short(sequence: LevelSequence) -> LevelSequence:
-    """The sequence of a list that ends after 1,000 results, as runs of TREC do, for an average
-    precision: positives beyond still count, but at a rank so high that they add nothing."""
+    """Truncate a list after 1,000 results, as TREC runs are, for average precision: later positives
+    still count in the divisor, but at a rank so high that they add nothing."""
     return sequence._replace(ranks=np.where(sequence.ranks <= TREC_DEPTH, sequence.ranks, NEVER))
 
 
@@ -94,22 +94,25 @@ def among_themselves(
     *,
     centred: bool = False,
 ) -> dict[Changes, Values]:
-    """The values (n,) of the chosen items of a test (N,) by every formula, each ranked by cosine in
-    a list of all others; `centred`: with the mean of their vectors taken off."""
+    """Rank the chosen items among themselves by cosine, and return {changes: values (n,)}.
+
+    `chosen` (N,): the mask of these items among those of the test. `formulas`: {changes: function
+    of a level sequence}. `centred`: subtract the mean of their vectors first.
+    """
     items = np.flatnonzero(chosen)
-    # a copy: the ranker may reorder vectors in place
+    # copied, since the ranker may reorder vectors in place
     vectors: Any = np.array(embeddings.vectors[align(embeddings, test.items[items])])  # (n, D)
     if centred:
         vectors = vectors - vectors.mean(axis=0, dtype=np.float64)
     ranker = Ranker(Side(vectors, test.labels[items]))
     scorers = [_without_number(formula) for formula in formulas.values()]
     measured = measure(Job(ranker, scorers))
-    # in the order of sums, so that a mean does not depend on the order of the items
+    # in canonical order, so that a mean does not depend on the order of the items
     return dict(zip(formulas, measured.values[:, measured.canonical], strict=True))
 
 
 def _without_number(formula: Formula) -> ScoreQuery:
-    """A formula as the engine calls it, with the number of the query, which it does not need."""
+    """Adapt a formula to the engine, which also passes the position of the query."""
     return lambda _query, sequence: formula(sequence)
 
 
@@ -120,20 +123,20 @@ def by_other_lists(
     *,
     is_precision: bool,
 ) -> dict[Changes, Values]:
-    """The values (Q,) of a test whose queries are its gallery, by every convention of lists, and
-    of vectors from their mean, which are ranked anew, too.
+    """Compute {changes: values (Q,)} for a test whose queries are its gallery, under every
+    convention of this module.
 
-    `formulas`: by what is changed of the metric, () for itself. `is_precision`: whether it is a
-    mean of precisions at the ranks of the positives, such as AP.
+    `formulas`: {changes of the metric, () for itself: function of a level sequence}.
+    `is_precision`: whether the metric is a mean of precisions at the ranks of positives, such as
+    AP.
     """
     by_lists = {
         (*changes, words): _of_changed(formula, changed)
         for words, changed in OTHER_LISTS.items()
         for changes, formula in formulas.items()
     }
-    # Where a list is cut after TREC_DEPTH results, the positives behind still count in a mean of
-    # precisions, with 0. What a cut means for other metrics is not settled, so that they are not
-    # tried; and a list of fewer items is not cut.
+    # A truncated list is tried for means of precisions only: there the missing positives count as
+    # 0, while conventions for other metrics differ. Shorter lists are not truncated.
     if is_precision and test.query.sum() - 1 > TREC_DEPTH:
         by_lists[(CUT_SHORT,)] = _of_changed(formulas[()], cut_short)
     centred = {(*changes, CENTRED): formula for changes, formula in formulas.items()}
@@ -142,5 +145,5 @@ def by_other_lists(
 
 
 def _of_changed(formula: Formula, change: Callable[[LevelSequence], LevelSequence]) -> Formula:
-    """The formula of a changed list."""
+    """Return the formula applied to a changed list."""
     return lambda sequence: formula(change(sequence))

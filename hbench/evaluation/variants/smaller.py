@@ -1,9 +1,9 @@
-"""Scores the same vectors at smaller sizes: fewer coordinates, fewer bits a coordinate.
+"""Scores the same vectors at smaller sizes: with fewer coordinates, or fewer bits per coordinate.
 
-The first coordinates are what nets of nested vectors (Matryoshka) are trained for; principal
-components, fitted on other vectors, are what any net can be cut by. Bits: 32 and 16 are floats; 8
-are whole numbers −127 … 127, of which the largest of each vector is one end; 1 is the sign, ranked
-by the number of signs that differ.
+Keeping the first coordinates is meant for nets that were trained for it (Matryoshka); principal
+components, fitted on other vectors, work for any net. 32 and 16 bits are floats. 8 bits are whole
+numbers −127 … 127, scaled so that the largest coordinate of a vector is ±127. 1 bit is the sign;
+such vectors are ranked by the number of signs that differ.
 
 >>> VectorSize(64, 8).bytes, str(VectorSize(64, 1)), str(VectorSize(64, 32, is_rotated=True))
 (64, '64 × 1 bit', '64 components × 32 bits')
@@ -34,14 +34,14 @@ from hbench.submissions.embeddings import Embeddings
 
 BITS = (32, 16, 8, 1)
 STORED_BITS = {"float64": 64, "float16": 16, "bfloat16": 16, "int8": 8, "uint8": 8}
-SIGN = 1  # bits of a coordinate of which the sign alone is kept
-CUTTABLE = ("cosine", "dot", "l2")  # similarities that mean something without some coordinates
-LARGEST = 127  # of whole numbers of 8 bits that have an opposite
+SIGN = 1  # bits of a coordinate of which only the sign is kept
+CUTTABLE = ("cosine", "dot", "l2")  # similarities that stay meaningful without some coordinates
+LARGEST = 127  # the largest whole number of 8 bits whose negative also fits into 8 bits
 
 
 class VectorSize(NamedTuple):
-    """The size of a vector: its coordinates, and the bits of each; `is_rotated`: they are principal
-    components."""
+    """The size of a vector. `dims`: the number of coordinates. `bits`: per coordinate.
+    `is_rotated`: whether the coordinates are principal components."""
 
     dims: int
     bits: int
@@ -49,20 +49,22 @@ class VectorSize(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """What one vector takes, in whole bytes."""
+        """The bytes of one vector, rounded up."""
         return -(-self.dims * self.bits // 8)
 
     def __str__(self) -> str:
-        """The size as people read it: "64 × 8 bits", "64 components × 32 bits"."""
+        """Format the size for people: "64 × 8 bits", "64 components × 32 bits"."""
         unit = "bit" if self.bits == SIGN else "bits"
         components = " components" if self.is_rotated else ""
         return f"{self.dims}{components} × {self.bits} {unit}"
 
 
 class Components(NamedTuple):
-    """Principal components of other vectors, such as those of the training set: their mean (D,) and
-    axes (D, D), the widest first; `of_directions`: vectors are scaled to length 1 before, since
-    cosine knows no lengths."""
+    """Principal components of other vectors, such as those of the training set.
+
+    `mean` (D,). `axes` (D, D): a column for each axis, by falling variance. `of_directions`:
+    whether vectors are first scaled to length 1, for cosines, which do not depend on lengths.
+    """
 
     mean: NDArray[np.float64]
     axes: NDArray[np.float64]
@@ -70,18 +72,18 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, vectors: NDArray[Any], *, of_directions: bool) -> Components:
-        """The principal components of vectors (N, D), in float64; with `of_directions` those of the
-        vectors at length 1."""
+        """Fit the principal components of vectors (N, D) in float64. `of_directions`: scale the
+        vectors to length 1 first."""
         rows = (
             unit_vectors(vectors, np.float64) if of_directions else np.asarray(vectors, np.float64)
         )
         mean = rows.mean(axis=0)
         _, axes = np.linalg.eigh(np.cov(rows - mean, rowvar=False))
-        return cls(mean, axes[:, ::-1], of_directions)  # eigh has the narrowest axis first
+        return cls(mean, axes[:, ::-1], of_directions)  # eigh returns the smallest variance first
 
     def rotated(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        """The vectors (N, D) as coordinates (N, D) along the principal axes, that of the largest
-        variance first; scaled to length 1 before, where the axes are those of directions."""
+        """Return the coordinates (N, D) of vectors (N, D) along the principal axes, the one with
+        the largest variance first."""
         rows = (
             unit_vectors(vectors, np.float64)
             if self.of_directions
@@ -93,9 +95,12 @@ class Components(NamedTuple):
 
 @dataclass(frozen=True)
 class SmallerScore:
-    """The scores at one size. `differences`: from the scores of the whole vectors, by metric; empty
-    for the whole vectors themselves. `lost`: by level, the share of the queries whose first result
-    was right with the whole vectors and is wrong at this size; `gained`: the other way round."""
+    """The scores at one size.
+
+    `differences`: from the scores of the whole vectors, one for each metric; empty for the whole
+    vectors themselves. `lost`: (level, share of the queries whose first result is right with the
+    whole vectors but wrong at this size). `gained`: the same for wrong and then right.
+    """
 
     size: VectorSize
     report: Report
@@ -104,7 +109,7 @@ class SmallerScore:
     gained: tuple[tuple[str, float], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """The scores of this size as `--json` has them."""
+        """Return the document of this size for `--json`."""
         return {
             "size": str(self.size),
             "dims": self.size.dims,
@@ -122,12 +127,12 @@ class SmallerScore:
 def sizes_of(
     whole: VectorSize, dims: Sequence[int], bits: Sequence[int], *, with_components: bool
 ) -> list[VectorSize]:
-    """The sizes to try, the largest first, each once: all numbers of coordinates in `dims` with all
-    `bits` per coordinate, and, `with_components`, the same of principal components. The `whole`
-    size of the vectors as they are is not among them.
+    """Return the sizes to try, the largest first: every number of coordinates in `dims` with every
+    number of `bits`, and, `with_components`, the same of principal components. `whole`: the size of
+    the vectors themselves, which is left out.
 
-    Raises UsageError for more coordinates than there are, and for other bits than floats, bytes and
-    signs have.
+    Raises UsageError for more coordinates than the vectors have, and for a number of bits that is
+    not in BITS or above that of the vectors.
     """
     if wrong := [each for each in dims if not 1 <= each <= whole.dims]:
         raise UsageError(
@@ -143,7 +148,7 @@ def sizes_of(
             found=", ".join(map(str, wrong)),
         )
     kinds = (False, True) if with_components else (False,)
-    # where no number is named, it is that of the whole vectors
+    # without a given number of coordinates, or of bits, take that of the whole vectors
     sizes = {
         VectorSize(each, kept, is_rotated)
         for is_rotated in kinds
@@ -154,23 +159,23 @@ def sizes_of(
 
 
 def whole_size(given: EmbeddingSubmission) -> VectorSize:
-    """The size of the vectors as their files have them; with the larger type where queries and
+    """Return the size of the vectors as they are stored: the larger one if the types of queries and
     gallery differ, and 32 bits for types that are read as float32."""
     bits = max(STORED_BITS.get(part.dtype, 32) for part in given.parts)
     return VectorSize(given.queries.dim, bits)
 
 
 def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
-    """The `vectors` (N, D) with the first coordinates of a size alone, and at the precision of its
-    bits: floats (N, dims), or the packed signs, uint8 (N, bytes).
+    """Keep the first coordinates of vectors (N, D) at the precision of a size: floats (N, dims), or
+    packed signs, uint8 (N, bytes).
     """
     cut = np.asarray(vectors[:, : size.dims])
-    if size.bits == SIGN:  # 8 coordinates a byte, which are ranked by the bits that differ
+    if size.bits == SIGN:  # 8 signs in a byte, to be ranked by the number of bits that differ
         return np.packbits(cut > 0, axis=1)
     if size.bits == 8:
-        # the largest coordinate of each vector is ±127: no other vector decides how it is rounded
+        # scale each vector by its own largest coordinate, so that it does not depend on others
         largest = np.abs(cut).max(axis=1, keepdims=True).astype(np.float64)
-        step = np.where(largest > 0, largest, 1) / LARGEST  # a vector of zeros stays zero
+        step = np.where(largest > 0, largest, 1) / LARGEST  # avoids 0/0 for a vector of zeros
         return (np.rint(cut / step) * step).astype(np.float32)
     return cut.astype(np.float16 if size.bits == 16 else np.float32)
 
@@ -178,8 +183,8 @@ def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
 def smaller(
     given: EmbeddingSubmission, size: VectorSize, components: Components | None
 ) -> EmbeddingSubmission:
-    """The same submission with vectors of another size; `components`: the axes along which they are
-    cut, if the size is one of principal components."""
+    """Return the submission with its vectors at another size. `components`: the principal
+    components, if the size is one of these."""
 
     def of_part(part: Embeddings) -> Embeddings:
         """The queries or the gallery with smaller vectors."""
@@ -195,8 +200,8 @@ def smaller(
 
 
 def default_metrics(levels: Sequence[str]) -> list[str]:
-    """The metrics that are shown unless a user says which: H-AP, and R@1, whether the first result
-    is right, at each of the `levels`, finest first."""
+    """Return the metrics that are shown by default: H-AP, and R@1 at each of the `levels`, finest
+    first."""
     return ["H-AP", *(f"R@1/{level}" for level in reversed(levels))]
 
 
@@ -214,15 +219,15 @@ def score_smaller(
     Args:
         given: the submission, of vectors.
         data: the dataset.
-        settings: of the evaluation; signs are ranked by hamming, the rest by these.
+        settings: of the evaluation. Signs are ranked by the similarity "hamming" in any case.
         sizes: the sizes to try (`sizes_of`).
-        components: the principal components, where a size is of these.
-        report: measures what was examined (hbench.evaluation.examination.Examined) and reports.
+        components: the principal components, if some size is one of these.
+        report: measures an examined submission (hbench.evaluation.examination.Examined).
 
     Raises:
         UsageError: a similarity whose vectors cannot be cut.
     """
-    # not movable: an evaluation that may reorder its vectors would leave others for the next size
+    # a new submission is not movable: reordering vectors in place would spoil the next size
     vectors = EmbeddingSubmission(*given.embeddings("a smaller size").parts)
     if settings.metrics is None:
         settings = replace(settings, metrics=default_metrics(data.levels))
@@ -250,16 +255,16 @@ Shares = tuple[tuple[str, float], ...]
 
 
 def changes(whole: Report, made: Report, levels: Sequence[str]) -> tuple[Shares, Shares]:
-    """By level (`levels`, coarse to fine), the share of the queries whose first result is right in
-    the report on the `whole` vectors and wrong in the one `made` on smaller vectors; and the share
-    of the queries for which it is the other way round."""
+    """Compare the first results of the `whole` vectors and of smaller ones (`made`). Return, for
+    each level, the share of queries whose first result was right and became wrong, and the share
+    for which it was wrong and became right. `levels`: coarse to fine."""
     lost = []
     gained = []
     for level in levels:
         name = str(MetricName.parse(f"R@1/{level}").at(levels))  # R@1 of the finest has no level
         if name not in whole.values:
             continue
-        before = whole.values[name]  # (Q,), 1, 0, or NaN where the query is not asked
+        before = whole.values[name]  # (Q,): 1, 0, or NaN if it is undefined
         after = made.values[name]
         asked = ~np.isnan(before) & ~np.isnan(after)
         if asked.any():
@@ -269,7 +274,7 @@ def changes(whole: Report, made: Report, levels: Sequence[str]) -> tuple[Shares,
 
 
 def losses_in_words(score: SmallerScore) -> str:
-    """What a size costs, level by level, in a sentence.
+    """Say in a sentence what a size costs, level by level.
 
     "64 × 32 bits: of 100 queries 3.1 lose the species (1.2 gain it), 0.2 the order (0.1)".
     """

@@ -1,13 +1,13 @@
-"""Scores embeddings under other trees over the same fine classes, in the ranking pass of the
+"""Scores embeddings under other trees with the same fine classes, in one ranking pass with the
 dataset's own tree.
 
-To test what a hierarchy is worth, the same embeddings are scored under a tree of another source
-(WordNet, Wikidata), and under a shuffled control: the dataset's tree with its fine classes
-permuted, whose levels say nothing about the images. Metrics of the finest level are the same under
-every tree, so only those that go by all levels are shown.
+To test what a hierarchy is worth, the same embeddings are scored under a tree from another source
+(WordNet, Wikidata), and under a shuffled control: the dataset's tree with permuted fine classes,
+whose levels say nothing about the images. Metrics of the finest level are the same under every
+tree, so only metrics of all levels are shown.
 
-The products are taken once. Each tree ranks its own positives from them: of a row of scores only
-positives are ever sorted, so there is no order of all items to share.
+Similarities are computed once. Each tree ranks its own positives from them: only the positives of a
+row are ever sorted, so there is no order of all items that trees could share.
 """
 
 import hashlib
@@ -45,13 +45,20 @@ from hbench.tree.names import class_rows
 from hbench.tree.partial import NO_CLASS
 
 SHUFFLED = "shuffled"
-BY_LEVEL = ("AP#", "ASI/")  # what always names a level, and has no cut
+BY_LEVEL = ("AP#", "ASI/")  # metrics whose name always states a level
 
 
 @dataclass(frozen=True)
 class OtherTree:
-    """A tree by the name that a report has for it: `paths` gives the path of each fine class of a
-    test's own tree, int32 (C, L'), by its id. `source` is a digest of the tree's file, or the seed.
+    """Another tree over the fine classes of a dataset.
+
+    Attributes:
+        name: what reports call it.
+        source: a digest of the tree's file, or the seed.
+        levels: returns the names of its levels, from a test's own tree.
+        paths: returns the paths in this tree of the fine classes of a test's own tree, int32
+            (C, L').
+        read: how the tree's file was understood; None without a file.
     """
 
     name: str
@@ -61,17 +68,17 @@ class OtherTree:
     read: Understood | None = None
 
     def labels(self, manifest: Manifest) -> Labels:
-        """The labels (N, L') of a test's items under this tree, by their fine class."""
+        """Return the labels (N, L') of a test's items under this tree."""
         labels: Labels = self.paths(manifest.tree)[manifest.labels[:, -1]]
         return labels
 
 
 def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
-    """The trees in words: files, and `shuffled` or `shuffled:SEED`, separated by commas; `edges`:
-    the columns of a list of edges.
+    """Parse the option `--trees`: files, `shuffled` and `shuffled:SEED`, separated by commas.
+    `edges`: the columns of parent and child in files that list edges.
 
-    Raises DataError, TreeError or UsageError for a file that holds no tree, UsageError for a seed
-    that is not a number.
+    Raises DataError, TreeError or UsageError for a file without a tree, UsageError for a seed that
+    is no number.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     trees = [
@@ -88,14 +95,14 @@ def parse(text: str, edges: Sequence[str] = ()) -> list[OtherTree]:
 
 
 def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
-    """The tree of a file, whose leaves are the dataset's fine classes; `edges`: of a table with a
-    parent and a child in each row the names of these two columns, or none."""
+    """Read the tree in a file, whose leaves are the dataset's fine classes. `edges`: the columns of
+    parent and child in a table of edges; empty for other files."""
     names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table(path) else ()))
     tree, _ = names.tree()
 
     def paths(own: LabelTree) -> Labels:
-        """The paths of the dataset's fine classes in the file, by their names. Raises TreeError for
-        classes that the file lacks."""
+        """Find the paths of the dataset's fine classes in the file, by name. Raises TreeError for
+        classes that the file does not have."""
         missing = sorted(set(own.names[-1]) - {*tree.names[-1], NO_CLASS})
         if missing:
             raise TreeError(
@@ -105,10 +112,10 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
                 fix=_why_missing(missing, tree),
             )
         rows = {row[-1]: row for row in class_rows(tree)}
-        # the class of distractors is in no file: it is alone at every level
+        # no file has the class of distractors: it gets a node of its own at every level
         rows[NO_CLASS] = (NO_CLASS,) * tree.depth
-        # numbered by name, as a dataset's own tree is: the file's order of nodes would move the
-        # last bits of a mean
+        # number nodes by name, like a dataset's own tree: the order of nodes in the file would
+        # change the last bits of a mean
         of_classes = [rows[name] for name in own.names[-1]]
         _, labels = LabelTree.from_names(of_classes, levels=tree.levels)
         return labels
@@ -118,8 +125,9 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
 
 
 def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
-    """What to do about the `missing` classes, which are not leaves of a tree, as an error's advice;
-    names that are leaves once their underscores are blanks show a file that was written for Newick.
+    """Advise what to do about classes that are not among the leaves of a tree (`missing`). If they
+    are leaves once their underscores become blanks, the file was read as Newick, where unquoted
+    underscores are blanks.
     """
     leaves = set(tree.names[-1])
     if all("_" in name and name.replace("_", " ") in leaves for name in missing):
@@ -134,8 +142,8 @@ def _why_missing(missing: Sequence[str], tree: LabelTree) -> str:
 
 
 def _shuffled(word: str) -> OtherTree:
-    """The dataset's own tree with its fine classes exchanged at random: a tree of the same shape
-    that means nothing. `word`: "shuffled", seed 0, or "shuffled:SEED"."""
+    """Make the dataset's own tree with its fine classes permuted at random: a tree of the same
+    shape without a meaning. `word`: "shuffled", with the seed 0, or "shuffled:SEED"."""
     _, _, text = word.partition(":")
     if not (text or "0").isdecimal():
         raise UsageError(
@@ -146,12 +154,13 @@ def _shuffled(word: str) -> OtherTree:
     seed = int(text or "0")
 
     def paths(own: LabelTree) -> Labels:
-        """The paths (C, L) of the fine classes of a test's own tree once they are exchanged."""
-        # drawn in the order of the names, so that no numbering of classes matters
+        """Return the paths (C, L) of the fine classes of a test's own tree after the
+        permutation."""
+        # permute in the order of the names, so that the numbering of classes does not matter
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
-        if NO_CLASS in own.names[-1]:  # distractors are of no class under any tree
+        if NO_CLASS in own.names[-1]:  # distractors stay without a class
             by_name = by_name[by_name != own.names[-1].index(NO_CLASS)]
-        # (C,): the class whose path each class takes
+        # (C,): the class whose path each class gets
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
         paths_by_class = own.paths[np.argsort(own.paths[:, -1])]
@@ -173,12 +182,21 @@ def report_under(
     execute: Execute = on_threads,
     on_test: OnTest | None = None,
 ) -> Report:
-    """The report with the scores under other trees, from one ranking pass: scores of pairs do not
-    depend on the tree. `memory`: bytes that ranking may hold, None for the usual.
+    """Report the scores of a submission, also under other trees, from one ranking pass.
 
-    Ignored items and queries are the dataset's own. Raises TreeError for a fine class that a tree
-    lacks, UsageError for what other trees cannot score: rankings, listed positives, partial labels,
-    released evaluators, no metric of all levels.
+    Queries, gallery and ignored items do not depend on the tree.
+
+    Args:
+        examined: the submission.
+        trees: the other trees.
+        memory: the most bytes held beyond the embeddings; None: the default.
+        execute: computes the blocks.
+        on_test: called with the name of a test; returns a function for progress.
+
+    Raises:
+        TreeError: a fine class that a tree does not have.
+        UsageError: rankings, listed positives, partial labels, released evaluators, or no metric of
+            all levels: other trees cannot score these.
     """
     jobs = jobs_under(examined, trees, memory=memory)
     measurements = measure_tests(examined, jobs, execute=execute, on_test=on_test)
@@ -203,13 +221,13 @@ def report_under(
 def jobs_under(
     examined: Examined, trees: Sequence[OtherTree], *, memory: int | None = None
 ) -> dict[str, Job]:
-    """{test: the job that ranks it, with a view of the labels for each of the other `trees`}.
-    `memory`: bytes that ranking may hold. Raises as `report_under` does."""
+    """Make {test: job}, each job with a view for each of the other `trees`. `memory`: the most
+    bytes held beyond the embeddings. Raises the errors of `report_under`."""
     _refuse_unfit(examined)
     tests = examined.data.tests
     views = {}
     for name, test in tests.items():
-        labels = [tree.labels(test) for tree in trees]  # raises for unfit trees before any work
+        labels = [tree.labels(test) for tree in trees]  # raises before any work for unfit trees
         views[name] = partial(
             _views, test=test, trees=trees, conditions=examined.conditions, labels=labels
         )
@@ -221,8 +239,8 @@ def jobs_under(
 
 
 def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
-    """The job with more views, other labels of the same queries and scores; they are made from its
-    ranker, also where the job is made again in another process."""
+    """Add views to a job: other labels for the same queries and similarities. `views` makes them
+    from the job's ranker, also when another process makes the job again."""
     rebuild = None if job.rebuild is None else partial(_rebuilt, build=job.rebuild, views=views)
     return replace(job, others=views(job.ranker), rebuild=rebuild)
 
@@ -230,9 +248,9 @@ def _with_views(job: Job, views: Callable[[Ranker], Sequence[View]]) -> Job:
 def _rebuilt(
     parts: Any, *, build: Callable[[Any], Job], views: Callable[[Ranker], Sequence[View]]
 ) -> Job:
-    """The job with its views, made in another process from the embeddings read there (`parts`) by
-    the function that makes the job alone (`build`). A function of the module, since what travels to
-    a cluster must be found by its name."""
+    """Make a job and its views again in another process. `parts`: the embeddings that were read
+    there. `build`: makes the job without views. This is a function of the module, not a closure, so
+    that it can be pickled for a cluster."""
     job = build(parts)
     return replace(job, others=views(job.ranker))
 
@@ -245,8 +263,8 @@ def _views(
     conditions: Conditions,
     labels: Sequence[Labels],
 ) -> list[View]:
-    """The views of a test's ranker under each of the `trees`; `labels`: for each of them those of
-    the test's items (N, L'), as that tree has them."""
+    """Make the views of a test under each of the `trees`. `labels`: for each tree the labels
+    (N, L') of the test's items."""
     views = []
     for tree, of_items in zip(trees, labels, strict=True):
         of_tree = _conditions_under(conditions, tree.levels(test.tree))
@@ -254,14 +272,14 @@ def _views(
         ranked = of_items[test.gallery]
         scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
         view = View.of_labels(ranker, (asked, ranked), scorers, conditions.ties)
-        # the text by which kept blocks know what they are of: two trees may have equal metrics
+        # this text tells kept blocks of different trees apart: two trees may have equal metrics
         words = f"{','.join(map(str, of_tree.metrics))} {tree.name} {tree.source}"
         views.append(replace(view, conditions=words))
     return views
 
 
 def _refuse_unfit(examined: Examined) -> None:
-    """Raise UsageError for what other trees cannot score, as `report_under` lists it."""
+    """Raise UsageError for everything that other trees cannot score: see `report_under`."""
     conditions = examined.conditions
     graded = any(map(is_graded, conditions.metrics))
     words = conditions.words
@@ -275,9 +293,9 @@ def _refuse_unfit(examined: Examined) -> None:
 
 
 def _conditions_under(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
-    """The conditions under a tree of other levels: the metrics of all levels, then the others at
-    its finest, so that sums go up to the same cuts as under the dataset's own tree, and values
-    under equal trees have equal bits."""
+    """Adapt conditions to a tree of other levels. The metrics are those of all levels, then the
+    others at the finest level. The latter are kept so that sums extend to the same cuts as under
+    the dataset's own tree, and values under equal trees have equal bits."""
     of_level = {
         replace(name, level=None)
         for name in conditions.metrics
@@ -285,28 +303,28 @@ def _conditions_under(conditions: Conditions, levels: tuple[str, ...]) -> Condit
     }
     metrics = (*_graded(conditions), *sorted(of_level, key=str))
     for name in metrics:
-        name.bind(levels)  # raises for parameters that do not fit these levels, such as weights
+        name.bind(levels)  # raises for parameters that do not fit the levels, such as weights
     return replace(conditions, levels=levels, metrics=metrics)
 
 
 def _graded(conditions: Conditions) -> tuple[MetricName, ...]:
-    """The metrics that go by all levels: the others are the same under every tree."""
+    """Return the metrics of all levels; the others are the same under every tree."""
     return tuple(name for name in conditions.metrics if is_graded(name))
 
 
 def _scores_under(
     report: Report, tree: OtherTree, conditions: Conditions, found: Mapping[str, Measurement]
 ) -> UnderTree:
-    """The scores under another tree, `found` as {test: measurement}, and their paired differences
-    to those under the dataset's own tree, which the report has."""
+    """Summarise the scores under another tree, and their paired differences from the scores under
+    the dataset's own tree, which are in `report`. `found`: {test: measurement under the tree}."""
     names = list(map(str, _graded(conditions)))
-    # (M, Q), of the metrics that go by all levels; the tests follow each other as in the table
+    # (M, Q): the metrics of all levels, for the queries in the order of the report's table
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit
     scores = summarise(
         values, [measured.canonical for measured in found.values()], units_of(report.table, unit)
     )
-    # two tables of the same queries, with the values under the other tree and under the own
+    # two tables of the same queries: with the values under the other tree, and under the own
     theirs = report.table
     own = report.table
     for name, column in zip(names, values, strict=True):
