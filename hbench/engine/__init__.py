@@ -1,3 +1,3 @@
-"""The exact ranking engine: it values every query against the whole gallery, at about the cost of
-the matrix product.
+"""The exact ranking engine. It computes every query's metrics against the whole gallery, at about
+the cost of the matrix product.
 """

@@ -1,8 +1,9 @@
-"""Says what is evaluated, a test whose queries are ranked and measured, and who computes it.
+"""Jobs: a `Job` is what is evaluated, and an `Execute` is the function that computes it.
 
-A `Job` is one test with its scorers. The values of a query depend on its block alone. So who
-computes which block, and when, changes nothing: an `Execute` takes a job and the numbers of its
-blocks, and yields each block's values, in any order.
+A `Job` is one test, whose queries are ranked, together with its scorers. The values of a query
+depend only on the block to which the query belongs. It therefore makes no difference who computes
+a block, or when: an `Execute` takes a job and the numbers of some of its blocks, and yields each
+block's values, in any order. These are the executors:
 
 * `hbench.engine.executors.threads.on_threads`: in this process, the default;
 * `hbench.engine.executors.kept_blocks.kept_in`: each finished block is kept in a folder and not
@@ -33,8 +34,8 @@ class Values(NamedTuple):
 
     `values` (M, n): the M metrics, NaN where undefined. `first_level` (n,): the level of the item
     ranked first. `tied` (n,): whether another order of equal scores would give other levels.
-    `counts` (n, L + 1): the items of each list by level, from 0. `others`: those under the job's
-    other views, in their order.
+    `counts` (n, L + 1): how many items of each level, from 0 to L, a query's list has. `others`:
+    the results of the same queries under the job's other views, in the order of `Job.others`.
     """
 
     values: NDArray[np.float64]
@@ -47,15 +48,20 @@ class Values(NamedTuple):
     def empty(
         cls, metrics: int, counts: NDArray[np.int64], others: tuple[Values, ...] = ()
     ) -> Values:
-        """Values of n queries before anything is computed: NaN for each of the `metrics`.
-        `counts` (n, L+1): the items in each query's list by level; `others`: for other views."""
+        """Values of n queries before anything is computed: every metric is NaN.
+
+        Args:
+            metrics: the number of metrics.
+            counts: (n, L + 1), how many items of each level a query's list has.
+            others: the empty values of the same queries under other views.
+        """
         n = len(counts)
         return cls(
             np.full((metrics, n), np.nan), np.zeros(n, np.uint8), np.zeros(n, bool), counts, others
         )
 
     def of(self, queries: slice) -> Values:
-        """The values of some of the queries, under every view; views into the same arrays."""
+        """The values of some of the queries, under every view. The arrays are not copied."""
         return Values(
             self.values[:, queries],
             self.first_level[queries],
@@ -65,8 +71,8 @@ class Values(NamedTuple):
         )
 
     def put(self, at: NDArray[np.int64], found: Values) -> None:
-        """Write the values that were `found` for n queries into these arrays, in place and under
-        every view; `at` (n,): the position here of each of the n queries."""
+        """Copy the values `found` for n queries into these arrays, under every view. `at` (n,):
+        the position of each of the n queries in these arrays."""
         self.values[:, at] = found.values
         self.first_level[at] = found.first_level
         self.tied[at] = found.tied
@@ -77,11 +83,11 @@ class Values(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What items mean to the queries, and what is computed of it: a `ranker`, which arranges the
-    rows of scores, and scorers.
+    """What items mean to the queries, as a `ranker`, and the `scorers` that compute the metrics.
 
-    `conditions`: everything else that affects the values, as text. `canonical` (Q,): the order in
-    which values are summed.
+    `conditions`: everything else that affects the values, as text. `canonical` (Q,): the positions
+    of the queries in the order in which their values are summed for a mean, which decides the last
+    bits of the mean; None for the order in which `ranker` ranks them.
     """
 
     ranker: Ranker
@@ -99,13 +105,17 @@ class View:
     ) -> View:
         """The view of the ranker's queries and scores under other labels, such as another tree.
 
-        `labels`: those of the queries (Q, L') and of the gallery (G, L'), in input order, coarse
-        to fine; their finest classes must be the ranker's. `scorers`: the metrics, in order.
-        `ties` orders equal scores by level.
+        Args:
+            ranker: ranks the same queries under the dataset's own labels.
+            labels: the labels of the queries (Q, L') and of the gallery (G, L'), in input order,
+                coarse to fine. Their finest classes must be those of the ranker.
+            scorers: the metrics, in order.
+            ties: makes the keys by which equal scores are ordered, one for each level.
         """
         of_queries, of_gallery = labels
-        # means are summed in the order of these labels, which gives the bits of an evaluation under
-        # them alone; lexsort sorts by its last key first, so the levels are reversed: coarse first
+        # Means are summed in the order of these labels, so that they equal, to the bit, those of an
+        # evaluation under these labels alone. lexsort sorts by its last key first, so the levels
+        # are reversed to make the coarsest one the first criterion.
         asked = ranker.queries
         coarse_first = of_queries[asked].T[::-1]
         return cls(
@@ -115,20 +125,21 @@ class View:
         )
 
     def nothing(self, queries: int) -> Values:
-        """Values of this many queries before anything is computed, NaN and zeros: a kept block
-        must have their shapes and types."""
+        """Values of this many queries before anything is computed: NaN and zeros. A kept block is
+        used only if its arrays have these shapes and types."""
         return Values.empty(len(self.scorers), np.zeros((queries, self.ranker.depth + 1), np.int64))
 
 
 @dataclass(frozen=True)
 class Job(View):
-    """A view of a test, the dataset's own, and who computes it.
+    """A test to be computed: its view under the dataset's own labels, and what executors need.
 
-    `rebuild`: recreates the job in another process, from the embeddings that were read there.
-    `by_name`: the labels by name, where a scorer goes by them and they form no tree. `top`: where
-    the first results of every query are kept, by the executors that see whole rows of scores
-    in this process (threads, cards). `others`: more views of the same queries and scores, whose
-    values are found in the same pass.
+    `rebuild`: recreates the job in another process, from the embeddings that were read there; None
+    if that is not possible. `by_name`: the labels by name, for scorers that compare names where the
+    names form no tree; None elsewhere. `top`: where the first results of every query are kept,
+    None if nobody needs them; only executors that compute whole rows of scores in this process
+    (threads, cards) fill it. `others`: more views of the same queries and scores, whose values are
+    computed in the same pass.
     """
 
     rebuild: Callable[[Any], Job] | None = None
@@ -137,8 +148,8 @@ class Job(View):
     others: Sequence[View] = ()
 
     def nothing(self, queries: int) -> Values:
-        """Values of this many queries under all views before anything is computed, NaN and zeros:
-        a kept block must have their shapes and types."""
+        """Values of this many queries under all views before anything is computed: NaN and zeros.
+        A kept block is used only if its arrays have these shapes and types."""
         return (
             super()
             .nothing(queries)
@@ -147,8 +158,8 @@ class Job(View):
 
     @property
     def digest(self) -> str:
-        """sha256, as hex digits, of everything the values depend on: kept blocks and those of a
-        cluster are used only where their digest is this one."""
+        """sha256, as hex digits, of everything that the values depend on. Blocks from a folder or
+        from a cluster are used only if they were computed for a job of the same digest."""
         names = "" if self.by_name is None else f" {self.by_name.digest}"
         words = f"{self.ranker.digest} {len(self.scorers)} {self.conditions}{names}"
         for view in self.others:

@@ -1,9 +1,9 @@
-"""Ranking: vectors and labels become one level sequence per query, the one heavy step of every
-evaluation.
+"""Ranking: turns vectors and labels into one level sequence per query, which is the only heavy step
+of an evaluation.
 
-The gallery has one canonical order (path, then vector content), and so have the queries; items
-whose vectors are exactly equal share one score, whatever BLAS makes of them. So a level sequence
-does not depend on the order of the items.
+Queries and gallery are put into a canonical order: by path, then by the content of the vectors.
+Items whose vectors are exactly equal get one score, even if BLAS rounds their products differently.
+So a level sequence does not depend on the order of the items in the input.
 
 >>> vectors = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
 >>> ranker = Ranker(Side(vectors, np.array([[0, 0], [0, 1], [1, 2]])))
@@ -50,24 +50,23 @@ class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
     Order: `queries` (Q,), `columns` (G,): the input positions of queries and gallery items in
-    canonical order. `copies`, `originals` (n,): columns whose vector is that of an earlier column,
-    and those earlier columns, whose scores the copies get. `left_out(first, last)`: two arrays of
-    pairs, a query, counted from `first`, and a column that is not in its list. `sizes` (Q,): how
-    many items each list has before anything is left out. `mutual`: whether the queries are the
-    gallery, and each leaves only itself out of its list. `scores`: multiplies the vectors by
-    blocks.
+    canonical order. `copies`, `originals` (n,): columns whose vector equals that of an earlier
+    column, and these earlier columns, whose scores the copies get. `left_out(first, last)`: two
+    arrays of pairs: a query, counted from `first`, and a column that is not in its list. `sizes`
+    (Q,): how many items a list has before anything is left out. `mutual`: whether the queries are
+    the gallery, and each leaves only itself out. `scores`: multiplies the vectors by blocks.
 
-    Levels: `depth`: L, of the tree. `starts`, `ends` (Q, L): the columns where the items of level
-    ≥ l lie side by side; under partial labels the level is the lowest that is possible. `known`
-    (Q,): how many levels of a query are known, None where labels are not partial. `coded`: starts
-    and ends (Q, K − 1) by code (hbench.metrics.readings), of which each is written over those
-    before it; without partial labels a code is a level. `tie_key` (L + 1,), `code_ties` (K,): keys
-    by level and by code, by which equal scores are ordered, lower first.
+    Levels: `depth`: L, of the tree. `starts`, `ends` (Q, L): from where to where the columns of the
+    items of level ≥ l are; under partial labels the level is the lowest possible one. `known` (Q,):
+    how many levels of a query are known, None where labels are not partial. `coded`: starts and
+    ends (Q, K − 1) by code (hbench.metrics.readings), the ranges of items that get this code unless
+    a later range gives them another; without partial labels a code is a level. `tie_key` (L + 1,),
+    `code_ties` (K,): keys by level and by code that order equal scores, lower first.
 
-    Where the ranges lie in rearranged rows: `arrange`: how rows of scores, which are in the order
-    of `columns`, become rows in which the ranges lie; None where they do already. `listed`: the
-    lists of positives that it moves behind the gallery; `order` (G,): how it puts the columns of
-    another ranker's finished rows. Both None elsewhere.
+    Rearranged rows: `arrange`: a function that turns rows of scores in the order of `columns` into
+    rows in which the ranges hold; None where they hold without it. It uses one of two arrays, None
+    if it does not: `listed`, the lists of positives that are moved behind the gallery, or `order`
+    (G,), which sorts the columns of another ranker's finished rows.
     """
 
     def __init__(
@@ -77,18 +76,18 @@ class Ranker:
         *,
         self_rows: NDArray[np.int64] | None = None,  # (Q,): the query's own gallery row, or −1
         similarity: Similarity = cosine,
-        tie_key: Ties = pessimistic,  # of the number of levels: in what order equal scores come
+        tie_key: Ties = pessimistic,  # (number of levels) → keys that order equal scores
         memory: int | None = None,  # bytes that may be held, None for the default
     ) -> None:
         """Put both sides into canonical order, by labels and content, so that the order of the
-        input changes nothing; find where the items of each level lie, and what is left out.
+        input changes nothing. Find the ranges of the levels, and which items are left out.
 
-        `gallery`: None where the queries are ranked among themselves; `self_rows`: not used then,
-        and None where no query is in the gallery. `memory` bounds what is held beyond the vectors
-        and labels.
+        `gallery`: None if the queries are ranked among themselves; `self_rows` is not used then. It
+        is None if no query is in the gallery. `memory` bounds what is held beyond the vectors and
+        labels.
         """
-        # every item is asked and ranked, and leaves out itself alone: similarities are symmetric.
-        # Groups that are ignored, and items of several paths, need whole rows of scores
+        # True where half of the products may serve for all: every item is query and gallery item.
+        # With ignore groups, or items of several paths, whole rows of scores are needed.
         self.mutual = gallery is None and queries.ignore is None and queries.more is None
         ranked = queries if gallery is None else gallery
         own_rows = np.arange(len(queries.labels)) if gallery is None else self_rows
@@ -102,46 +101,43 @@ class Ranker:
         self.queries = (
             self.columns if ranked is queries else canonical_order(queries.labels, query_keys)
         )
-        # columns whose vector is that of an earlier column, and those earlier ones
         self.copies, self.originals = duplicates(ranked.vectors, self.columns, keys)
         self.left_out = left_out_of(
             queries, ranked, asked=self.queries, columns=self.columns, self_rows=own_rows
         )
         self.sizes = np.full(len(self.queries), len(self.columns))
-        # (Q,), how many levels of each query are known: set below where labels are partial
-        self.known: NDArray[np.uint8] | None = None
-        # set where the positives are no range of the canonical order: how rows are rearranged, by
-        # which lists; `order` by `relabelled` alone
+        self.known: NDArray[np.uint8] | None = None  # (Q,): set below where labels are partial
+        # set where the positives are no ranges of the canonical order; `order` only by `relabelled`
         self.arrange: Arrange | None = None
         self.listed: ListedItems | None = None
         self.order: NDArray[np.int64] | None = None
         # under partial labels two codes per level are ranked, which must fit into a byte
         if queries.known is not None and ranked.known is not None:
             self._refuse_too_deep_for_codes()
-        # Either method sets `starts`, `ends`, `coded` and `code_ties`. With several paths of an
-        # item no order has the items of each level side by side, so rows are arranged by lists
+        # Either method sets `starts`, `ends`, `coded` and `code_ties`. If items have several paths,
+        # no order has the items of each level side by side: rows are then arranged by lists.
         if queries.more is None and ranked.more is None:
             self._take_ranges(queries, ranked, tie_key)
         else:
             self._take_paths(queries, ranked, tie_key)
 
-        # bytes of the tables above, which are not left for the scores: about five int64 for each
-        # query and item, and the ranges
+        # bytes of the arrays above, which are subtracted from the memory for the scores: about five
+        # int64 for each query and item, and the ranges
         tables = 5 * 8 * (len(self.queries) + len(self.columns))
         tables += self.starts.nbytes + self.ends.nbytes
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         left = None if memory is None else memory - tables
         query_rows, gallery_rows = similarity(queries.vectors, ranked.vectors)
-        # where both sides are one object, its rows are moved to the order of the columns, so that
-        # no block copies them; they come back as they are if the caller did not allow that
+        # Where both sides are one object, its rows are moved into the order of the columns, so that
+        # no block has to copy them. They stay as they are if the caller did not allow that.
         if query_rows is gallery_rows:
             query_rows = gallery_rows = gallery_rows.reordered_in_place(self.columns)
         self.scores = Scores((query_rows, gallery_rows), self.queries, self.columns, left)
 
     def _refuse_too_deep_for_codes(self) -> None:
-        """Raise TreeError where the codes of partial labels do not fit into a byte: two for each
-        level, "of this level" and "may be finer", but one for the finest. MOST_LEVELS is the
-        largest uint8, which bounds codes as it does levels."""
+        """Raise TreeError if the codes of partial labels do not fit into a byte. Each level has two
+        codes, "of this level" and "may be finer", except the finest, which has one. MOST_LEVELS is
+        the largest uint8, which bounds codes as it bounds levels."""
         if 2 * self.depth - 1 > MOST_LEVELS:
             raise TreeError(
                 "the tree is too deep for partial labels",
@@ -150,11 +146,11 @@ class Ranker:
             )
 
     def _take_ranges(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Set the ranges of the levels where each item has one path: in canonical order, that is by
-        path, the items that share at least l levels with a query lie side by side, from column
-        starts[query, l − 1] to ends[query, l − 1]. Under partial labels also those of the codes.
+        """Set the ranges of the levels, where each item has one path. In canonical order (by path),
+        the items that share at least l levels with a query are side by side, from column
+        starts[query, l − 1] to ends[query, l − 1]. Under partial labels, also set those of codes.
 
-        `tie_key`: makes, of a number of levels, the key of each by which equal scores are ordered.
+        `tie_key`: from a number of levels to the keys that order equal scores, one per level.
         """
         self.starts, self.ends = level_ranges(
             queries.labels[self.queries], gallery.labels[self.columns]
@@ -166,12 +162,11 @@ class Ranker:
             self._code(queries, gallery, tie_key)
 
     def _take_paths(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Set the lists of positives where items have several paths: then no order of the gallery
-        has the items of each level side by side, and they are listed for each query. Sets `known`
-        under partial labels, and what `_take_lists` sets.
+        """List the positives of each query, where items have several paths: no order of the gallery
+        has the items of each level side by side then. Sets `known` under partial labels, and all
+        that `_take_lists` sets.
 
-        `tie_key`: makes, of the highest code, the key of each code by which equal scores are
-        ordered.
+        `tie_key`: from the highest code to the keys that order equal scores, one per code.
         """
         asked = queries.paths(self.queries)
         lists = PathLists(asked, gallery.paths(self.columns), self.left_out)
@@ -181,46 +176,47 @@ class Ranker:
         self._take_lists(lists, tie_key(lists.counts.shape[1] - 1))
 
     def _take_lists(self, lists: PositiveLists, code_ties: NDArray[np.uint8]) -> None:
-        """Rank by lists of positives, and of what is left out, in place of ranges of the gallery.
+        """Rank by lists of positives and of left-out items, in place of ranges of the gallery.
 
-        Rows of scores are then arranged: each query's positives are moved behind the gallery, where
-        those of a code (a level, or under partial labels one of two codes of a level) are a range
-        from `starts` to `ends`. `code_ties` (K,): the key of each of K codes by which equal scores
-        are ordered. Sets all that goes by ranges: `listed`, `coded`, `starts` and `ends`, `sizes`,
-        `left_out` and `arrange`.
+        Rows of scores are then rearranged: each query's positives are moved behind the gallery.
+        There, those of a code (a level, or under partial labels one of two codes of a level) are a
+        range from `starts` to `ends`. `code_ties` (K,): the keys that order equal scores, one per
+        code. Sets `listed`, `coded`, `starts`, `ends`, `sizes`, `left_out` and `arrange`.
         """
         self.listed = ListedItems(lists, len(self.columns), is_partial=self.known is not None)
         self.coded = (self.listed.starts, self.listed.ends)
         self.code_ties = code_ties
         self.starts, self.ends = self.coded
-        # of the codes of one level the lower one, 2l − 1 in column 2l − 2, has all of its items
+        # of the two codes of level l, the range of the lower one, 2l − 1, holds all items of the
+        # level; it is in column 2l − 2
         if self.known is not None:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
-        self.sizes = lists.counts.sum(axis=1)  # (Q,): what is left out is not counted there
-        self.mutual = False  # half of the products cannot be arranged: whole rows are
-        # arranging the rows leaves these items out: nothing is left to be masked
+        self.sizes = lists.counts.sum(axis=1)  # (Q,): the counts are without left-out items
+        self.mutual = False  # only whole rows of scores can be rearranged
+        # rearranging the rows gives left-out items −inf: `mask` has nothing to do
         none = self.columns[:0]
         self.left_out = lambda _first, _last: (none, none)
         self.arrange = self._arranged_by_lists
 
     def _arranged_by_lists(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
-        """Rows (n, G + P) of scores (n, G), of the queries from `first` on in canonical order, with
-        their P positives moved behind the gallery. Before that, copies of a vector get the score of
-        the first one, since BLAS may round equal products differently."""
-        assert self.listed is not None  # `_take_lists` has set both
+        """Rearrange the rows of scores (n, G) of the queries from `first` on in canonical order:
+        (n, G + P), with up to P positives of a query moved behind the gallery. Before that, copies
+        of a vector get the score of the first one, as BLAS may round equal products differently."""
+        assert self.listed is not None  # `_take_lists` sets it
         scores[:, self.copies] = scores[:, self.originals]
         return self.listed.arranged(scores, first)
 
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Set the ranges by code for partial labels, where the label of an item may end above the
-        finest level: code 2l − 1 holds the items of level ≥ l, code 2l those of level l that may be
-        finer. Each range is written over those before. Sets `known` (Q,), `coded` and `code_ties`,
-        and takes from `starts` and `ends` what a query cannot ask for.
+        """Set the ranges by code under partial labels, where the path of an item may end above the
+        finest level. Code 2l − 1 has the range of the items of level ≥ l, code 2l that of the items
+        of level l that may be finer; an item has the last code whose range holds it. Sets `known`
+        (Q,), `coded` and `code_ties`. In `starts` and `ends`, empties the ranges of the levels at
+        which a query is not known.
         """
-        assert queries.known is not None  # both sides are partial, or this is not called
+        assert queries.known is not None  # the caller has checked both
         assert gallery.known is not None
         self.known = queries.known[self.queries]
-        # starts and ends, (Q, L − 1) each: an item known to the finest level cannot be finer
+        # starts and ends, (Q, L − 1) each: items of the finest level cannot be finer
         unknown = unknown_ranges(
             queries.labels[self.queries],
             gallery.labels[self.columns],
@@ -229,14 +225,14 @@ class Ranker:
             known_of_queries=self.known,
             known_of_gallery=gallery.known[self.columns],
         )
-        # (Q, L): below the level to which a query is known no item is a positive: empty ranges
+        # (Q, L): no item is a positive at a level at which the query is not known: empty ranges
         beyond = np.arange(1, self.depth + 1) > self.known[:, None]
         self.starts, self.ends = (
             np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends)
         )
         # starts and ends (Q, 2L − 1) by code: odd codes are levels, even ones "may be finer"
         starts, ends = np.zeros((2, len(self.starts), 2 * self.depth - 1), np.int64)
-        # code c stands in column c − 1: odd codes in 0, 2, …
+        # code c is in column c − 1: odd codes are in columns 0, 2, …
         starts[:, ::2], ends[:, ::2] = self.starts, self.ends
         starts[:, 1::2], ends[:, 1::2] = unknown
         self.coded = (starts, ends)
@@ -247,12 +243,11 @@ class Ranker:
         """sha256 of the rows as they are multiplied, the label tree, what is left out, the ties
         policy, and the shapes of blocks.
 
-        −0.0 counts as 0.0. Taken only where parts of an evaluation are kept or sent.
+        −0.0 counts as 0.0. Computed only where blocks are kept in a folder or sent by a cluster.
         """
         # the shape of a block decides the last bits of its scores
         digest = hashlib.sha256(f"{self.scores.block_size} {self.tie_key.tolist()}".encode())
-        # rows are read in canonical order, so that the order of the input changes nothing; once
-        # where both sides are the same rows
+        # rows are read in canonical order, so that the order of the input changes nothing
         sides = [(self.scores.gallery_rows, self.columns)]
         if self.scores.query_rows is not self.scores.gallery_rows:
             sides.append((self.scores.query_rows, self.queries))
@@ -262,7 +257,7 @@ class Ranker:
                 numbers = rows.read(order[start : start + ROWS_AT_ONCE])
                 digest.update((numbers + rows.dtype.type(0)).data)  # −0.0 + 0.0 is 0.0
         listed = () if self.listed is None else self.listed.lists.arrays
-        # the label tree enters as the ranges of the codes; what is left out as pairs of all queries
+        # the ranges of the codes stand for the label tree; then the left-out pairs of all queries
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -274,52 +269,48 @@ class Ranker:
 
     @property
     def pessimistic(self) -> bool:
-        """Whether among equal scores the lower level comes first, or the higher one."""
+        """Whether, among equal scores, the lower level comes first; else the higher level does."""
         return bool(self.tie_key[0] < self.tie_key[-1])
 
     def rows(self, block: int) -> NDArray[np.int64]:
-        """The positions, in the order of the input, of the queries of block number `block`."""
+        """The input positions of the queries of block number `block`."""
         return self.scores.rows(block)
 
     def level_counts(self, first: int, last: int) -> NDArray[np.int64]:
-        """Count the items of every level, (n, L+1), in the lists of the queries from `first` to
-        `last` in canonical order; level 0 counts items that share no level. `sizes` (Q,): how many
-        items each list has before any is left out; `starts`, `ends` (Q, L): the columns from and to
-        which the items of level ≥ l lie.
-        """
+        """Count the items of each level, from 0 to L, in the lists of the queries from `first` to
+        `last` in canonical order; (n, L + 1)."""
         # pairs of a query, counted from `first`, and the column that it leaves out
         rows, columns = self.left_out(first, last)
         starts = self.starts[first:last]
         ends = self.ends[first:last]
-        # items that share at least l levels lie in a range, and none more than all: differences of
-        # neighbouring counts are those of exactly l
+        # Ranges give the numbers of items of level ≥ l. The difference of two neighbouring numbers
+        # is that of exactly level l. Column 0: all items; column l: level ≥ l; the last one stays
+        # 0, as no item has a level above L.
         at_least = np.zeros((last - first, self.depth + 2), np.int64)
-        # column 0: all items; column l: level ≥ l; the last one stays 0
         at_least[:, 0], at_least[:, 1:-1] = self.sizes[first:last], ends - starts
         counts: NDArray[np.int64] = at_least[:, :-1] - at_least[:, 1:]
-        # an item that is left out lies in the ranges of all levels up to its own: (n, L)
+        # (pairs, L): a left-out item is in the ranges of levels 1 … l, so their number is its level
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         levels_left_out = inside.sum(axis=1)
-        # .at: a query may leave out several items of one level
+        # .at counts each pair, also where a query leaves out several items of one level
         np.subtract.at(counts, (rows, levels_left_out), 1)
         return counts
 
     def counts_by_code(self, first: int, last: int) -> NDArray[np.int64]:
-        """Count the items of every code in the lists of the queries from `first` to `last` in
-        canonical order; (n, L+1) where codes are levels. Under partial labels (n, 2L): code 0, then
-        2l − 1, surely of level l, and 2l, which may be finer, by turns."""
+        """Count the items of each code in the lists of the queries from `first` to `last` in
+        canonical order: (n, L + 1) where codes are levels. Under partial labels (n, 2L): code 0,
+        then by turns 2l − 1, surely of level l, and 2l, of level l or finer."""
         counts = self.level_counts(first, last)
         if self.known is None:  # labels are not partial: codes are levels
             return counts
         rows, columns = self.left_out(first, last)
-        # every second range of `coded` is that of the items that may be finer than their level, of
-        # levels 1 … L − 1: (n, L − 1)
+        # (n, L − 1): every second range of `coded` holds the items of level l that may be finer
         starts, ends = (bounds[first:last, 1::2] for bounds in self.coded)
         unknown = ends - starts
         # an item that is left out of a list is not counted
         inside = (starts[rows] <= columns[:, None]) & (columns[:, None] < ends[rows])
         np.subtract.at(unknown, rows, inside.astype(np.int64))
-        # items that may be finer have a code of their own: they are taken off their level's count
+        # items that may be finer have a code of their own, so they are subtracted from their level
         counts[:, 1:-1] -= unknown
         coded = np.zeros((len(counts), 2 * self.depth), np.int64)
         coded[:, 0], coded[:, 1::2], coded[:, 2::2] = counts[:, 0], counts[:, 1:], unknown
@@ -328,9 +319,8 @@ class Ranker:
     def mask(self, scores: NDArray[np.floating], first: int) -> None:
         """Finish rows of scores (n, G) in place, of the queries from `first` on in canonical order.
 
-        Items with equal vectors get equal scores, which BLAS does not promise: each of the columns
-        `copies` (m,) gets the score of the first column with its vector, in `originals` (m,). What
-        is left out of a query's list, such as the query itself, gets −inf."""
+        Items that are left out of a query's list, such as the query itself, get −inf. Items with
+        equal vectors get equal scores, which BLAS does not guarantee."""
         if len(self.copies):
             scores[:, self.copies] = scores[:, self.originals]
         scores[self.left_out(first, first + len(scores))] = -np.inf
@@ -339,12 +329,12 @@ class Ranker:
         self, scores: NDArray[np.floating], first: int
     ) -> Iterator[tuple[int, NDArray[np.floating]]]:
         """Yield finished rows of the scores (n, G) of the queries from `first` on in canonical
-        order, some at a time, with the place of the first of them among the n.
+        order, some at a time, each time with the place of the first of them among the n.
 
-        In a finished row what is left out has −inf, and the items of each code (a level, or under
-        partial labels one of two per level) lie side by side.
+        In a finished row, left-out items have −inf, and the items of each code (a level, or under
+        partial labels one of two per level) are side by side.
         """
-        if self.arrange is None:  # the ranges of the codes lie in the rows as they are
+        if self.arrange is None:  # the items of each code are side by side already
             self.mask(scores, first)
             yield 0, scores
             return
@@ -356,25 +346,23 @@ class Ranker:
     def sequence_of_codes(
         self, query: int, row: NDArray[np.floating], counts: NDArray[np.int64]
     ) -> LevelSequence:
-        """The level sequence of one query, with codes for levels: of the `query` with this number
-        in canonical order, by its finished `row` of scores (G,), and the `counts` (K,) of the items
-        in its list by code.
+        """The level sequence of one query, with codes in place of levels. `query`: its number in
+        canonical order; `row` (G,): its finished scores; `counts` (K,): the items in its list by
+        code.
         """
         codes = np.zeros(len(row), np.uint8)
-        # (Q, K − 1) each; a range is written over those before: an item has the last code whose
-        # range holds it
         starts, ends = self.coded
-        # code 0 stands for distractors, which have no range
+        # an item has the last code whose range holds it; distractors, code 0, have no range
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
             codes[start:end] = code
-        # items that are left out of the list have a score of −inf; code 0 makes none a positive
+        # left-out items are in the ranges, too; with score −inf and code 0 they are ignored
         _, left_out = self.left_out(query, query + 1)
         codes[left_out] = 0
         return level_sequence(row, codes, counts, self.code_ties)
 
     def block(self, block: int) -> Iterator[LevelSequence]:
-        """Yield the level sequence of each query of a block, in the order of `rows(block)`; under
-        partial labels by code, two for each level, in place of levels."""
+        """Yield the level sequence of each query of a block, in the order of `rows(block)`. Under
+        partial labels, sequences have codes, two for each level, in place of levels."""
         scores = self.scores.whole(block)
         first = block * self.scores.block_size
         counts = self.counts_by_code(first, first + len(scores))
@@ -384,66 +372,65 @@ class Ranker:
 
     def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> Ranker:
         """A ranker of the same queries, blocks and scores under other labels, those of the queries
-        (Q, L') and the gallery (G, L'), whose finest classes are the same.
+        (Q, L') and the gallery (G, L'). Their finest classes must be the same.
 
-        The new ranker takes rows of scores that this one's `mask` finished, and puts their columns
-        in the order of the new labels. Items of one class keep their order, by content, so that all
-        are in the order that a ranker made of the new labels would have.
+        The new ranker takes rows of scores that this ranker's `mask` has finished, and sorts their
+        columns by the new labels. Items of one class keep their order, which is by content, so the
+        result is the order of a ranker that is made from the new labels.
 
-        `tie_key`: makes, of a number of levels, the key of each by which equal scores are ordered.
+        `tie_key`: from a number of levels to the keys that order equal scores, one per level.
         """
         other = self._without_digest()  # a copy: it shares every array that is not set below
-        # lexsort takes its last key first: the coarsest level; it is stable
+        # lexsort is stable, and sorts by its last key first, which is the coarsest level here
         order = np.lexsort(gallery[self.columns].T[::-1])
-        # its inverse: from a column of this ranker to the column of the other
+        # the inverse of `order`: from a column of this ranker to the column of the other
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
 
         def left_out(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-            """As `left_out` of this ranker, with the columns of the other."""
+            """The pairs that this ranker's `left_out` gives, with the columns of the other."""
             rows, columns = self.left_out(first, last)
             return rows, place[columns]
 
         other.depth = queries.shape[1]
         other.columns = self.columns[order]
-        other.left_out = left_out  # still asked for: its items are not counted in the lists
+        other.left_out = left_out  # needed to count the items of a list
         other.known = None  # other trees are refused for partial labels
         # without partial labels a code is a level: keys and ranges by code are those by level
         other.tie_key = other.code_ties = tie_key(other.depth)
         other.starts, other.ends = other.coded = level_ranges(
             queries[self.queries], gallery[other.columns]
         )
-        # the scores of copies and of what is left out were written by `mask`: only the columns have
-        # to be put in order
+        # `mask` has written the scores of copies and of left-out items: only the columns have to be
+        # sorted
         other.order = order
         other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other
 
     def _without_digest(self) -> Ranker:
-        """A copy that shares all arrays and computes a digest of its own: the kept one of this
-        ranker would be copied, too, and be wrong once the copy is changed."""
+        """A copy that shares all arrays but computes its own digest. A copied digest would be wrong
+        once the copy is changed."""
         other = copy.copy(self)
         other.__dict__.pop("digest", None)
         return other
 
     def of_lists(self, lists: QueryLists) -> Ranker:
-        """A ranker of the same queries, blocks and scores whose levels are those that a benchmark
-        lists for pairs of query and item, and not those of labels. `lists`: in input order.
+        """A ranker of the same queries, blocks and scores whose levels are not those of labels, but
+        those that a benchmark lists for pairs of query and item. `lists`: in input order.
         """
-        other = self._without_digest()  # which was of the labels
-        other.known = None  # a judged pair has one level: no label is partial
+        other = self._without_digest()
+        other.known = None  # a judged pair has one known level
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
-        # lists are of codes, a level and whether it is known; here a code is a level, and so is
-        # what orders ties of codes
+        # codes are levels here, so keys by level order equal scores by code
         other._take_lists(pairs, self.tie_key)
         return other
 
     def columns_of(
         self, queries: NDArray[np.int64], places: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The gallery items (n,), as positions in the input, that stand at these `places` (n,) of
-        the finished rows of these `queries` (n,), numbers in canonical order. Where positives are
-        listed they have been moved behind the gallery; elsewhere a place is a column.
+        """The input positions (n,) of the gallery items at `places` (n,) of the finished rows of
+        `queries` (n,), which are numbers in canonical order. A place is a column, except where
+        positives are listed: these have been moved behind the gallery.
         """
         columns = places if self.listed is None else self.listed.columns(queries, places)
         items: NDArray[np.int64] = self.columns[columns]

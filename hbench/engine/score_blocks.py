@@ -1,9 +1,10 @@
-"""Computes the scores: the matrix product of queries and gallery in canonical order, in pieces
-whose shapes the data decide.
+"""Computes the scores: the matrix product of queries and gallery in canonical order, piece by
+piece.
 
-A block is a fixed number of queries, a chunk a fixed number of gallery items; a piece is one block
-times one chunk, by one thread of BLAS, whose bits depend on the shapes alone. So the scores, bit
-for bit, depend neither on the order of the items nor on the number of threads.
+A block is a fixed number of queries, and a chunk a fixed number of gallery items. A piece is the
+product of one block and one chunk, computed by a single BLAS thread. How BLAS rounds depends on the
+shapes alone, and the shapes follow from the data. So the scores, bit for bit, depend neither on
+the order of the items nor on the number of threads.
 """
 
 from collections.abc import Iterator
@@ -16,29 +17,31 @@ from hbench.core.compiled import available_threads
 from hbench.core.errors import SubmissionError, UsageError
 from hbench.engine.similarity import Rows
 
-BLOCK = 864  # queries multiplied at once, at most: part of what defines the last bits of a score
-BLOCK_STEP = 16  # queries of which blocks are made
-PANEL = 48  # gallery items of which chunks are made
-# bytes of the gallery items multiplied at once, likewise; half of it by blocks that are TURNED
+# the last bits of a score depend on these sizes
+BLOCK = 864  # the most queries that are multiplied at once
+BLOCK_STEP = 16  # the size of a block is a multiple of this
+PANEL = 48  # the number of gallery items in a chunk is a multiple of this
+# the most bytes of gallery items that are multiplied at once; half of it for blocks of up to TURNED
 CHUNK = 8 << 20
-CHUNKS = 32  # that a smaller gallery has, so that threads end together
+CHUNKS = 32  # a smaller gallery is cut into this many chunks, so that threads end together
 TURNED = 192  # queries in a block up to which BLAS is quicker with the gallery on the left
 # BLAS packs the gallery once per block; that costs as much as scoring this many queries
 PACKING = 84
 # bytes of scores per block, unless more memory is allowed: a larger gallery gets fewer queries
 SCORES = 208 << 20
-MEMORY = 300 << 20  # bytes of all that is held here, unless another bound is given
+MEMORY = 300 << 20  # bytes for scores, chunks and a copy of the gallery, unless a bound is given
 
 
 class Scores:
-    """Pieces of the scores (Q, G) of `queries` (Q,) against `columns` (G,), both input positions in
-    canonical order.
+    """Computes the scores (Q, G) of `queries` (Q,) against `columns` (G,) in pieces. Both arrays
+    are input positions, in canonical order.
 
     `query_rows`, `gallery_rows`: the vectors as they are multiplied, in input order, float32 or
-    float64 (`dtype`). `block_size`: the queries of a block. `kept` (G, D): the gallery's vectors in
-    the order of the columns, where they lie there already or are copied, since memory allows it;
-    None where every chunk is gathered anew. `copies`: whether `kept` is such a copy. `spare`:
-    buffers for gathered chunks that no thread uses at present. `memory`: bytes of all that is held.
+    float64 (`dtype`). `block_size`: the number of queries in a block. `kept` (G, D): the gallery's
+    vectors in the order of the columns, either because they are stored in that order or as a copy,
+    if memory allows one; None if every chunk is gathered when it is used. `copies`: whether `kept`
+    is a copy. `spare`: buffers for gathered chunks that no thread uses at present. `memory`: how
+    many bytes may be held.
     """
 
     def __init__(
@@ -50,9 +53,11 @@ class Scores:
     ) -> None:
         """Decide how many queries make a block, and whether the gallery is held in memory.
 
-        `rows`: those of the queries and of the gallery, both in input order; `queries` (Q,) and
-        `columns` (G,): their positions there, in the order in which they are ranked; `memory`: the
-        bytes that may be held, None for the default.
+        Args:
+            rows: the rows of the queries and of the gallery, both in input order.
+            queries: (Q,), the input positions of the queries, in the order of the ranking.
+            columns: (G,), the input positions of the gallery items, in the order of the columns.
+            memory: the bytes that may be held, None for the default.
         """
         ample = max(MEMORY, available_threads() * MEMORY // 4)  # more than four threads get more
         self.queries = queries
@@ -62,13 +67,14 @@ class Scores:
         self.dtype = self.gallery_rows.dtype
         # what is left for a block beside the chunks of the gallery that two threads hold
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
-        # more memory than usual makes larger blocks, of 3/5 of it, for a gallery on disk is read
-        # once per block; the rest is for threads and a copy of the gallery
+        # A gallery on disk is read once per block, so larger blocks are better: if the caller
+        # allows more memory than usual, a block gets up to 3/5 of it. The rest is for the threads
+        # and for a copy of the gallery.
         most = SCORES if memory is None else max(SCORES, memory * 3 // 5)
         self.block_size = block_size(
             len(columns) * self.dtype.itemsize, min(left, most), len(queries)
         )
-        # without a copy, if the rows lie in this order already; else a copy, if it fits
+        # a view, if the rows are stored in this order already; else a copy, if it fits
         self.kept = self.gallery_rows.run(columns)
         self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
         if self.copies:
@@ -82,42 +88,48 @@ class Scores:
 
     @property
     def gallery_bytes(self) -> int:
-        """Bytes of the gallery's vectors, as they are multiplied."""
+        """Bytes of the gallery's vectors in the type in which they are multiplied."""
         return len(self.columns) * self.gallery_rows.width * self.dtype.itemsize
 
     @property
     def gallery_copy_bytes(self) -> int:
-        """Bytes of the copy of the gallery, if one is held here."""
+        """Bytes of the copy of the gallery, 0 if none is held."""
         return self.gallery_bytes if self.copies else 0
 
     @property
     def thread_chunk_bytes(self) -> int:
-        """Bytes of the chunk of the gallery that each thread gathers; 0 where the gallery lies in
-        order already, and chunks are views of it."""
+        """Bytes of the chunk of the gallery that each thread gathers; 0 where `kept` holds the
+        gallery in the order of the columns, as chunks are then views."""
         items = min(len(self.columns), self.chunk_size) if self.kept is None else 0
         return items * self.gallery_rows.width * self.dtype.itemsize
 
     @property
     def chunk_size(self) -> int:
-        """The number of gallery items that are multiplied at once, a multiple of PANEL. The data
-        alone decide, for it is part of what defines the last bits of a score. `block_size`: the
-        queries of a block; `width`: the numbers of a vector."""
-        # bytes: at most what the cache holds; a small gallery is cut into CHUNKS, but not too
-        # small. With few queries the chunk is the left side of the product, and half of it is best
+        """The number of gallery items that are multiplied at once, a multiple of PANEL. It follows
+        from the data alone, not from the number of threads, because the last bits of a score
+        depend on it."""
+        # In bytes: at most as much as the cache holds. A small gallery is cut into CHUNKS chunks,
+        # unless these become too small. In blocks of few queries the chunk is the left factor of
+        # the product, and half the size is fastest.
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
         chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
         items = chunk // (self.gallery_rows.width * self.dtype.itemsize)
         return max(1, items // PANEL) * PANEL
 
     def fitting(self, threads: int, scratch: int) -> tuple[int, int]:
-        """Return how many of `threads`, each with `scratch` bytes of its own, and how many blocks
-        of scores fit in memory at once: one of each at least, since nothing could be computed
-        without; no more blocks than threads. Threads go first: what they leave is for blocks.
+        """Return how many threads, and how many blocks of scores, fit in memory at once.
+
+        At least one of each, since nothing could be computed without, and no more blocks than
+        threads. Threads have priority over blocks: blocks get the memory that the threads leave.
+
+        Args:
+            threads: the most threads that may be used.
+            scratch: the bytes that each thread needs besides its chunk of the gallery.
         """
         per_thread = scratch + self.thread_chunk_bytes
         left = self.memory - self.gallery_copy_bytes
         beside_one_block = left - self.block_bytes
-        # max: views of a kept gallery, with no scratch, take 0 bytes
+        # max, because a thread without scratch whose chunks are views takes 0 bytes
         workers = int(np.clip(beside_one_block // max(per_thread, 1), 1, threads))
         at_once = int(np.clip((left - workers * per_thread) // self.block_bytes, 1, workers))
         return workers, at_once
@@ -137,8 +149,9 @@ class Scores:
         return self.queries[block * self.block_size : (block + 1) * self.block_size]
 
     def block_vectors(self, block: int) -> NDArray[np.floating]:
-        """The vectors (B, D) of a block of `block_size` = B queries. The last one is padded with
-        copies of its last row: BLAS rounds a product of another shape in other places.
+        """The vectors (B, D) of a block of `block_size` = B queries. The last block is filled up to
+        B rows with copies of its last row, because BLAS may round differently in a product of
+        another shape.
         """
         rows = self.rows(block)  # (n,), n ≤ B
         return self.query_rows.read(
@@ -150,9 +163,7 @@ class Scores:
         return np.empty((self.block_size, len(self.columns)), self.dtype)
 
     def whole(self, block: int) -> NDArray[np.floating]:
-        """The scores (n, G) of the n queries of one block, without those of the padding. `chunks`:
-        where pieces of the gallery begin, of which each product is written to its columns of a
-        buffer."""
+        """The scores (n, G) of the n queries of one block, without those of the padding rows."""
         vectors = self.block_vectors(block)
         out = self.buffer()
         for start in self.chunks:
@@ -162,10 +173,10 @@ class Scores:
     def multiply(
         self, vectors: NDArray[np.floating], start: int, out: NDArray[np.floating]
     ) -> None:
-        """Write the scores of a block's `vectors` (B, D) against one chunk of the gallery, that
-        from column `start` on, to its columns of `out` (B, G).
+        """Write the scores of a block's `vectors` (B, D) against one chunk of the gallery, which
+        begins at column `start`, to the chunk's columns of `out` (B, G).
 
-        Raises SubmissionError where one is beyond the largest float.
+        Raises SubmissionError if a score is beyond the largest float.
         """
         with self.chunk(start) as chunk:
             self.multiply_by(chunk, vectors, out[:, start : start + self.chunk_size])
@@ -175,8 +186,8 @@ class Scores:
     ) -> None:
         """Write the scores of a block's `vectors` (B, D) against a `chunk` (n, D) to `out` (B, n).
 
-        Raises SubmissionError where one is beyond the largest float: as infinity it would rank
-        before all others without a word.
+        Raises SubmissionError if a score is beyond the largest float: it would become infinity and
+        silently rank before all others.
         """
         try:
             with np.errstate(over="raise"):
@@ -190,14 +201,13 @@ class Scores:
     @contextmanager
     def chunk(self, start: int) -> Iterator[NDArray[np.floating]]:
         """The vectors (n, D) of the gallery's chunk that begins at position `start` in canonical
-        order; valid only inside of `with`, for the array is used again afterwards (`spare`).
-        `kept`: the gallery in the order of `columns`, None where it must be gathered."""
-        if self.kept is not None:  # the gallery lies in this order: a view is enough
+        order. The array is valid only inside of `with`, as its memory is used again afterwards."""
+        if self.kept is not None:  # the gallery is stored in this order: a view is enough
             yield self.kept[start : start + self.chunk_size]
             return
         try:
             buffer = self.spare.pop()
-        except IndexError:  # rather than looking first, for another thread may take it meanwhile
+        except IndexError:  # no check before: another thread could take the last buffer meanwhile
             buffer = np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
         positions = self.columns[start : start + self.chunk_size]
         yield self.gallery_rows.read(positions, out=buffer[: len(positions)])
@@ -205,7 +215,7 @@ class Scores:
 
 
 def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
-    """The refusal of queries' vectors (n, D) some of whose scores are beyond the largest float."""
+    """The error for query vectors (n, D) some of whose scores are beyond the largest float."""
     return SubmissionError(
         "the products of these vectors overflow",
         expected=f"scores within ±{np.finfo(vectors.dtype).max:.1e}",
@@ -215,11 +225,16 @@ def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
 
 
 def block_size(row: int, memory: int, queries: int) -> int:
-    """Return the number of queries of a block, whose scores take `row` bytes each.
+    """Return the number of queries in a block: a multiple of BLOCK_STEP (16), at most BLOCK.
 
-    At most BLOCK and as many as the memory for them allows, in whole sixteens. Few blocks are good,
-    for each takes the time of PACKING queries more, and so is a last one that is nearly full, for
-    it is padded. Raises UsageError where one query does not fit.
+    Few blocks are good, because each block costs as much as PACKING more queries. A last block that
+    is nearly full is good, because it is padded to the full size. Raises UsageError if not even one
+    query fits; if fewer than 16 fit, the result is the number that fits.
+
+    Args:
+        row: the bytes of the scores of one query.
+        memory: the bytes for the scores of one block.
+        queries: the number of all queries.
     """
     fitting = memory // row  # queries
     if fitting < 1:
@@ -229,7 +244,7 @@ def block_size(row: int, memory: int, queries: int) -> int:
             found=f"{max(memory, 0) / 2**10:,.1f} KB left for them",
             fix="give a larger --max-memory",
         )
-    if fitting < BLOCK_STEP:  # not one sixteen: slower, but better than a refusal
+    if fitting < BLOCK_STEP:  # slower than a multiple of 16, but better than an error
         return int(fitting)
 
     sixteens = max(-(-queries // BLOCK_STEP), 1)  # of all queries, rounded up
@@ -241,5 +256,6 @@ def block_size(row: int, memory: int, queries: int) -> int:
         blocks = -(-sixteens // size)
         return blocks * (size * BLOCK_STEP + PACKING)
 
-    # from the largest that fits to half of it; among equal costs the larger comes first
+    # sizes from the largest that fits down to half of it; min takes the first, that is the largest,
+    # of equal costs
     return BLOCK_STEP * min(range(most, most // 2, -1), key=cost)

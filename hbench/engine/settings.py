@@ -1,9 +1,8 @@
-"""Settings: the conditions of a score besides vectors and labels, chosen in words, resolved to
-functions, quoted as a signature.
+"""Settings: the conditions of a score besides vectors and labels.
 
-`Settings` are the words in which `score`, `evaluate` and the command line choose; `resolve` gives
-the functions of a dataset's levels, `Conditions`; and a `Signature` is the text without which a
-score cannot be quoted:
+`Settings` hold the choices in words, as `score`, `evaluate` and the command line take them.
+`Settings.resolve` turns them into `Conditions`, the functions for the levels of a dataset. A
+`Signature` is the text that states these conditions and is quoted with every score:
 
 >>> conditions = Settings(metrics=["H-AP", "R@1"]).resolve(("genus", "species"))
 >>> text = str(conditions.signature("sop@1", ["test"]))
@@ -29,7 +28,7 @@ from hbench.metrics.names import MetricName, default_metrics, parse_metrics
 from hbench.metrics.protocols import Protocol, paper, protocols
 from hbench.metrics.relevance import Relevance, named_relevance
 
-QUERY = "query"  # the unit for which every query stands alone
+QUERY = "query"  # the unit of intervals in which every query counts for itself
 ALPHA = "alpha"  # the relevance that takes an exponent
 SEVERAL = re.compile(r"labels:several\((\d+)\)")
 
@@ -38,16 +37,17 @@ SEVERAL = re.compile(r"labels:several\((\d+)\)")
 class Words:
     """The choices that a signature quotes, each in the word or number by which it is quoted.
 
-    `similarity`, `ties`, `protocol`: names, the first with its options, such as
-    "lorentz(curvature=1)"; `partial`: whether some labels end above the finest level; `relevance`:
-    alpha=… or a name; `several`: the paths of the item that has most; `queries`: what is asked by
-    name, where no item asks, "" elsewhere; `left_out`: how many items could not be embedded, and a
-    digest of them, "" where all could.
+    `similarity`, `ties`, `protocol`: names, that of the similarity with its options, such as
+    "lorentz(curvature=1)". `partial`: whether some paths of labels end above the finest level.
+    `several`: the largest number of paths that an item has. `queries`: which names are the queries
+    where names, not items, are ranked against the gallery; "" elsewhere. `left_out`: the number of
+    items that could not be embedded, and a digest of them; "" if all could. `relevance`: alpha=… or
+    a name.
     """
 
     similarity: str
     ties: str
-    partial: bool = False  # whether some paths of the labels end early (hbench.tree.partial)
+    partial: bool = False  # see hbench.tree.partial
     several: int = 1
     queries: str = ""
     left_out: str = ""
@@ -56,8 +56,8 @@ class Words:
 
     @property
     def parts(self) -> list[str]:
-        """The parts of a signature that quote these choices, such as `sim:cosine`, in its order.
-        What few evaluations have, such as partial labels, is said only where it is so."""
+        """The parts of a signature that quote these choices, such as `sim:cosine`, in their order.
+        Rare conditions, such as partial labels, have a part only where they apply."""
         parts = [f"sim:{self.similarity}", "self:excluded-by-id", f"ties:{self.ties}"]
         if self.partial:
             parts.append("labels:partial")
@@ -71,8 +71,8 @@ class Words:
 
     @property
     def stripped(self) -> Words:
-        """The same words without space around them: a signature that was typed or pasted may have
-        spaces beside its bars."""
+        """The same words without the space around them: a signature that was typed or pasted may
+        have spaces beside its bars."""
         return replace(
             self,
             similarity=self.similarity.strip(),
@@ -84,33 +84,35 @@ class Words:
 
     @classmethod
     def of_parts(cls, parts: Sequence[str]) -> Words:
-        """The choices that the parts of a signature, such as `sim:cosine`, state; the inverse of
-        `parts`. Raises KeyError where a part is missing that every signature has."""
+        """Read the choices from the parts of a signature, such as `sim:cosine`. This is the inverse
+        of `parts`. Raises KeyError if a part is missing that every signature has."""
         values = _by_key(parts)
-        # queries and left-out are said only where there is something to say; the others always.
-        # The first part that reads labels:several(N), if any
+        # the first part that reads labels:several(N), None if no item has several paths
         several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
         return cls(
             similarity=values["sim"],
             ties=values["ties"],
             partial="labels:partial" in parts,
             several=int(several[1]) if several else 1,
-            queries=values.get("queries", ""),
-            left_out=values.get("left-out", ""),
+            queries=values.get("queries", ""),  # a signature has this part and the next only
+            left_out=values.get("left-out", ""),  # where there is something to state
             relevance=values["rel"],
             protocol=values["protocol"],
         )
 
 
 def _by_key(parts: Iterable[str]) -> dict[str, str]:
-    """The parts of a signature that are `key:value`, by their keys; the last of one key counts."""
+    """The values of the `key:value` parts of a signature, by key. The last part of a key counts."""
     return dict(part.split(":", 1) for part in parts if ":" in part)
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The conditions of a score in words. `dataset` is name@version; `version` hbench's; `tree`:
-    the name and source of another tree than the dataset's."""
+    """The conditions of a score in words.
+
+    `dataset`: name@version. `tests`: the names of the tests that were evaluated. `version`: that of
+    hbench. `tree`: the name and source of the tree, if it is not the dataset's own, else "".
+    """
 
     dataset: str
     tests: tuple[str, ...]
@@ -124,16 +126,15 @@ class Signature:
         return bool(self.words.queries)
 
     def __str__(self) -> str:
-        """The signature as it is quoted: its parts with bars between, the tree only if it is not
-        the dataset's own."""
+        """The signature as it is quoted: its parts with bars between them. The tree is named only
+        if it is not the dataset's own."""
         parts = [self.dataset, "+".join(self.tests), *self.words.parts, f"hbench:{self.version}"]
         return "|".join([*parts, f"tree:{self.tree}"] if self.tree else parts)
 
     @classmethod
     def parse(cls, text: str) -> Signature:
-        """The signature that a text states. Raises UsageError for a text that is not the signature
-        of an evaluation.
-        """
+        """Read a signature from its text, the inverse of `str`. Raises UsageError for a text that
+        is not the signature of an evaluation."""
         # DATASET|TEST+TEST|KEY:VALUE|KEY:VALUE …
         dataset, _, rest = text.partition("|")
         tests, *parts = rest.split("|")
@@ -153,8 +154,8 @@ class Signature:
 
     @property
     def settings(self) -> Settings:
-        """The settings that resolve to these conditions; `alpha=2` of the signature is relevance
-        alpha with exponent 2, and a relevance by name has none."""
+        """The settings that resolve to the conditions of this signature."""
+        # "alpha=2" is relevance alpha with exponent 2; other relevances are a name without exponent
         name, _, exponent = self.words.relevance.partition("=")
         return Settings(
             protocol=self.words.protocol,
@@ -167,10 +168,13 @@ class Signature:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a score is measured by on a tree of these `levels`, coarse to fine: the functions that
-    are computed, and the `words` in which they are quoted. `exponent`: of the relevance alpha.
-    `ties`: from a number of levels to the keys by which equal scores are ordered. `unit`: the level
-    whose classes intervals are taken over, or "query"."""
+    """How a score is computed on a tree with these `levels`, coarse to fine: the functions, and
+    the `words` in which a signature quotes them.
+
+    `exponent`: of the relevance alpha. `ties`: a function of the number of levels that returns the
+    keys by which equal scores are ordered, one for each level. `unit`: what is resampled for
+    confidence intervals: the classes of the level of this name, or single queries for "query".
+    """
 
     levels: tuple[str, ...]
     metrics: tuple[MetricName, ...]
@@ -183,9 +187,8 @@ class Conditions:
     unit: str = QUERY
 
     def signature(self, dataset: str, tests: Iterable[str]) -> Signature:
-        """The text without which a score on the tests of `dataset` (name@version) cannot be
-        quoted."""
-        # major and minor: a patch changes no number
+        """The signature of a score on these tests of `dataset`, which is name@version."""
+        # only major and minor of hbench's version: a patch release changes no value
         version = ".".join(__version__.split(".")[:2])
         return Signature(dataset, tuple(tests), self.words, version=version)
 
@@ -193,8 +196,11 @@ class Conditions:
 @checked_class
 @dataclass(frozen=True)
 class Settings:
-    """The choices in words, as `score` and `evaluate` document them. `similarity` None: cosine, or
-    the dataset's; `metrics` None: the usual ones of the levels; `unit` None: the finest level."""
+    """The choices in words, as `score` and `evaluate` document them.
+
+    None stands for a default. `similarity`: cosine, or the dataset's own. `metrics`: the usual ones
+    for the levels. `unit`: the finest level.
+    """
 
     metrics: str | Sequence[str] | None = None
     protocol: str = "paper"
@@ -213,14 +219,19 @@ class Settings:
         left_out: str = "",
         several: int = 1,
     ) -> Conditions:
-        """The functions that these words stand for on a tree of these levels; `metrics`: parsed
-        ones, in place of the words; `partial`: whether paths may end early; `left_out`: what a
-        query's list leaves out beside itself, in words; `several`: the paths of the item that has
-        most.
+        """Return the functions that these words stand for on a tree with these levels.
 
         Raises UnknownName or UsageError before any work starts.
+
+        Args:
+            levels: the names of the levels, coarse to fine.
+            metrics: metrics that are parsed already, used in place of `self.metrics`.
+            partial: whether paths of labels may end above the finest level.
+            left_out: the items that could not be embedded, as the signature states them.
+            several: the largest number of paths that an item has.
         """
-        # the official protocol computes what the papers' released evaluators do, and no more
+        # the official protocol computes what the papers' released evaluators compute, which handle
+        # neither partial labels nor several paths nor other relevances
         if protocols[self.protocol] is not paper:
             _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
@@ -236,8 +247,8 @@ class Settings:
         similarity_name, similarity = named(
             "cosine" if self.similarity is None else self.similarity
         )
-        # every digit is quoted, so that blocks kept under another alpha are not taken for these; a
-        # whole number as 2, not 2.0
+        # Every digit of alpha is quoted: the words enter the digest of kept blocks, and blocks of
+        # another alpha must not be used. A whole number is quoted as 2, not as 2.0.
         exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
 
         words = Words(
@@ -266,9 +277,11 @@ USUAL = Settings()
 
 
 def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
-    """Raise UsageError for labels that the papers' released evaluators do not know: paths that end
-    early (`partial`), or items that have more than one path (`several`: the most of any item).
-    `protocol`: its name, for the error."""
+    """Raise UsageError for labels that the papers' released evaluators do not handle.
+
+    `protocol`: its name, for the error. `partial`: whether paths end above the finest level.
+    `several`: the largest number of paths that an item has.
+    """
     if partial:
         raise UsageError(
             "protocol `official` does not support partial labels",
@@ -285,8 +298,8 @@ def _refuse_unreleased(protocol: str, *, partial: bool, several: int) -> None:
 
 
 def refuse_other_relevance(relevance: str) -> None:
-    """Raise UsageError for a relevance that the papers' released evaluators do not have: they know
-    alpha alone."""
+    """Raise UsageError for any relevance but alpha, the only one that the papers' released
+    evaluators have."""
     if relevance != ALPHA:
         raise UsageError(
             "the released evaluators know the relevance alpha alone",

@@ -1,9 +1,9 @@
-"""Positives that are not one range of the gallery: each query's own items by level, such as those
-that are listed pair by pair.
+"""Positives that are no range of the gallery but listed for each query, such as positives that a
+benchmark lists pair by pair.
 
 A row of scores is *arranged* for them: the positives are moved behind the gallery, the finest level
-first, and leave their places empty. The items of level ≥ l are then a range, as those of a tree
-are, and the same kernels rank them.
+first, and their old places get −inf. The items of level ≥ l are then a range of the row, as in a
+row of a label tree, so the same kernels can rank them.
 
 >>> from hbench.engine.lists.pairs import PairLists, QueryLists
 >>> pairs = QueryLists(
@@ -23,11 +23,11 @@ Positions = NDArray[np.int64]
 
 
 class PositiveLists(Protocol):
-    """What an item means to a query, query by query, in their canonical order and by column of a
-    row of scores.
+    """Lists of positives and of left-out items, one of each per query. Queries are given by their
+    number in canonical order, items by their column in a row of scores.
 
-    `counts` (Q, K): the items by code, those of no level first, without what is left out; a code is
-    a level, but under partial labels (hbench.metrics.readings).
+    `counts` (Q, K): how many items of each code a query's list has, without left-out items. A code
+    is a level, except under partial labels (hbench.metrics.readings); code 0 is a distractor.
     """
 
     counts: Positions
@@ -40,12 +40,17 @@ class PositiveLists(Protocol):
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that the lists say, as arrays, of which the ranker's digest is made."""
+        """The content of all lists, as arrays, which enter the ranker's digest."""
 
 
 class RowArrangement(NamedTuple):
-    """Where n rows of scores are rearranged: `width` places behind the gallery; the positives by
-    row, place among these and column; all that leaves its place empty by row and column."""
+    """How n rows of scores are rearranged, as index arrays.
+
+    `width`: the number of places behind the gallery. `rows`, `places`, `columns` (pairs,): the row
+    of each positive, its new place, counted from the end of the gallery, and its old column.
+    `all_rows`, `all_columns`: the rows and columns that get −inf: the positives, then the left-out
+    items.
+    """
 
     width: int
     rows: Positions
@@ -56,41 +61,40 @@ class RowArrangement(NamedTuple):
 
 
 class ListedItems:
-    """Arranges the rows of scores of `size` gallery items by `lists` of positives.
+    """Arranges rows of scores by `lists` of positives; `size` is the number of gallery items.
 
-    `numbers` (Q,): how many positives each query has, which an arranged row has behind the gallery.
-    `starts`, `ends` (Q, K − 1): the range of the items of every code in an arranged row, each
-    written over those before it; code c stands in column c − 1, since code 0, of distractors, has
-    no range.
+    `numbers` (Q,): how many positives each query has. `starts`, `ends` (Q, K − 1): the range of
+    each code in an arranged row; an item has the last code whose range holds it. Code c is in
+    column c − 1, as code 0, of distractors, has no range.
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
-        """`size`: the items of the gallery; `is_partial`: whether a code is not a level, but one of
-        two for each: odd, items of this level, and even, items that may be of a finer one."""
+        """`size`: the number of gallery items. `is_partial`: whether labels are partial. A level
+        then has two codes: an odd one for its items, and an even one for items that may be finer.
+        """
         self.lists = lists
         self.size = size
         positive = lists.counts[:, 1:]  # without code 0, of distractors
-        # (Q, K − 1): items of this code or a higher one, which come first in an arranged row
+        # (Q, K − 1): items of this code or a higher one, which come first in an arranged row; a sum
+        # from the highest code down
         at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
         self.numbers = at_least[:, 0]  # code 1 or higher: all positives
         self.starts = np.full_like(at_least, size)  # positives begin where the gallery ends
         self.ends = size + at_least
-        # a level's range holds all finer items, too; "may be finer" (even) holds its own alone.
-        # Column c is code c + 1, so 1::2 are the even codes
+        # The range of a level also holds all finer items, but that of an even code ("may be finer")
+        # only its own. Column c is code c + 1, so columns 1::2 are the even codes.
         if is_partial:
             self.starts[:, 1::2] += (at_least - positive)[:, 1::2]
 
     @property
     def width(self) -> int:
-        """The positives of the query that has most."""
+        """The largest number of positives of a query."""
         return int(self.numbers.max(initial=0))
 
     def arranged(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
-        """Rows of scores (n, G + P) with each query's positives moved behind the G gallery items
-        (`size`), the highest code first, and −inf in their place; P: the most positives of these
-        queries. `numbers` (Q,): how many each query has.
-
-        `scores` (n, G): of the queries from `first` on in canonical order.
+        """Move each query's positives behind the gallery, the highest code first, and put −inf in
+        their old places. `scores` (n, G): the rows of the queries from `first` on in canonical
+        order. Returns new rows (n, G + P), where P is the most positives of one of these queries.
         """
         width = int(self.numbers[first : first + len(scores)].max(initial=0))  # P
         rows = np.empty((len(scores), self.size + width), scores.dtype)
@@ -99,16 +103,15 @@ class ListedItems:
             positives = self.lists.positives(query)
             row[positives] = -np.inf
             row[self.lists.left_out(query)] = -np.inf
-            # the ranges of the codes lie in these places behind the gallery
+            # from `of_query`, as `row` has −inf in these columns by now
             row[self.size : self.size + len(positives)] = of_query[positives]
-            # what is left of the P places of a query that has fewer positives
+            # a query with fewer than P positives does not fill all places
             row[self.size + len(positives) :] = -np.inf
         return rows
 
     def placed(self, first: int, last: int) -> RowArrangement:
-        """How `arranged` moves the scores of the queries from `first` to `last`, in canonical
-        order: as index arrays, which a card can apply to all rows at once. Rows count from
-        `first`, and places from the end of the gallery."""
+        """How `arranged` moves the scores of the queries from `first` to `last` in canonical order,
+        as index arrays that a card can apply to all rows at once. Rows count from `first`."""
         # the columns of each query, in the order in which they are placed behind the gallery
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]
@@ -126,12 +129,11 @@ class ListedItems:
         )
 
     def columns(self, queries: Positions, places: Positions) -> Positions:
-        """The gallery columns (n,) of the items that stand at these `places` (n,) of arranged rows,
-        in which each query's positives were moved behind the gallery; `queries` (n,): the query of
-        each place, by its number in canonical order. `size`: the items of the gallery, and so the
-        first place behind it.
+        """The gallery columns (n,) of the items at these `places` (n,) of arranged rows. `queries`
+        (n,): the query of each place, by its number in canonical order.
         """
-        # places behind the gallery hold the positives, in their order; others have not moved
+        # places from `size` on, behind the gallery, hold the query's positives in the order of its
+        # list; all other items are in their column
         columns = places.copy()
         for pair in np.flatnonzero(places >= self.size).tolist():
             columns[pair] = self.lists.positives(int(queries[pair]))[places[pair] - self.size]

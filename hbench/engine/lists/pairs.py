@@ -11,8 +11,12 @@ Positions = NDArray[np.int64]
 
 
 class QueryLists(NamedTuple):
-    """What is listed for every query, in input order: gallery `rows` with their `levels`, −1 for
-    what is left out; those of query q are from bounds[q] to bounds[q + 1]."""
+    """The gallery items that a benchmark lists for each query, in input order.
+
+    `rows`, `levels` (n,): the gallery row and the level of each listed pair; level −1 means that
+    the query leaves the item out of its list. The pairs of query q are those from bounds[q] to
+    bounds[q + 1]; `bounds` (Q + 1,).
+    """
 
     bounds: Positions
     rows: Positions
@@ -20,40 +24,41 @@ class QueryLists(NamedTuple):
 
 
 class PairLists:
-    """The listed pairs of the queries in their canonical order, by column.
+    """The listed pairs, with queries by their number in canonical order and items by column.
 
-    `columns`, `levels` (n,): the item and the level of each pair, −1 for what is left out; those of
-    query q are from bounds[q] to bounds[q + 1], the finest level first. `counts` (Q, L + 1): the
-    items of each list by level. Raises DataError for a pair that is listed twice at one level, and
-    for a level above the tree's.
+    `columns`, `levels` (n,): the item and the level of each pair; level −1 means left out. The
+    pairs of query q are those from bounds[q] to bounds[q + 1], the finest level first. `counts`
+    (Q, L + 1): how many items of each level a query's list has. Raises DataError for a pair that is
+    listed twice at one level, and for a level above the depth.
     """
 
     def __init__(
         self, lists: QueryLists, *, queries: Positions, columns: Positions, depth: int
     ) -> None:
-        """Put the pairs of all lists into the order of ranking.
+        """Put the pairs of all lists into canonical order.
 
-        `lists`: in input order, the gallery rows of each query with their levels, −1 for what is
-        left out of its list; `queries` (Q,), `columns` (G,): the canonical order, in which they are
-        ranked, as permutations of the positions 0 … Q − 1 of queries and 0 … G − 1 of gallery rows
-        in the input; `depth`: the highest level of a pair.
+        Args:
+            lists: the listed pairs, in input order.
+            queries: (Q,), the input positions of the queries in canonical order.
+            columns: (G,), the input positions of the gallery items in canonical order.
+            depth: the highest level that a pair may have.
         """
-        # their inverse: from a position in the input to the place where it is ranked
+        # inverse permutations: from an input position to a column, and to a query's number
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))
         number = np.diff(lists.bounds)  # (Q,): how many pairs each query has
         place = np.empty_like(queries)
         place[queries] = np.arange(len(queries))
 
-        # by query; within one by level, the finest first; within a level by column (lexsort takes
-        # its last key first)
+        # pairs sorted by query, within a query by level, the finest first, and within a level by
+        # column: lexsort sorts by its last key first
         of_query = place[np.repeat(np.arange(len(queries)), number)]
         order = np.lexsort((column_of[lists.rows], -lists.levels, of_query))
         self.columns = column_of[lists.rows][order]
         self.levels = lists.levels[order]
         self.bounds = np.concatenate([[0], np.cumsum(number[queries])])
 
-        # copies of a pair of one level are neighbours
+        # a pair that is listed twice at one level is now next to its copy
         is_again = (np.diff(self.columns) == 0) & (np.diff(of_query[order]) == 0)
         if is_again.any() or self.levels.max(initial=0) > depth:
             raise DataError(
@@ -63,21 +68,22 @@ class PairLists:
                 f"{self.levels.max(initial=0)}",
             )
 
-        # items that nobody judged share no level; what is left out (−1) is counted nowhere
+        # Left-out items (−1) are not counted. Items that are not listed are distractors, so level 0
+        # gets all items but the listed ones, in addition to those that are listed at level 0.
         self.counts = np.zeros((len(queries), depth + 1), np.int64)
         is_level = self.levels >= 0
-        # .at: a query has several pairs of one level
+        # .at counts each pair, also where a query has several pairs of one level
         np.add.at(self.counts, (of_query[order][is_level], self.levels[is_level]), 1)
         self.counts[:, 0] += len(columns) - number[queries]
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that the lists say, as arrays, of which the ranker's digest is made."""
+        """The content of all lists, as arrays, which enter the ranker's digest."""
         return self.bounds, self.columns, self.levels
 
     def positives(self, query: int) -> Positions:
-        """The columns of the positives of a query, given by its canonical number; the finest level
-        first. 0 in a list: judged, but no positive."""
+        """The columns of a query's positives, the finest level first. `query`: its number in
+        canonical order. Pairs that are listed at level 0 are no positives."""
         start, end = self.bounds[query : query + 2]
         return self.columns[start:end][self.levels[start:end] > 0]
 

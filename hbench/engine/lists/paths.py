@@ -1,9 +1,10 @@
-"""The lists of queries where items have several right paths: each item at the largest level over
-all pairs of paths.
+"""Lists of positives where items have several right paths. The level of a query and an item is the
+largest level over all pairs of their paths.
 
-Queries of the same paths have the same positives but for what is left out of a list, so a list is
-made for each set of paths, when its queries are ranked: every range of a path is written into the
-levels of the items, coarse ranges first.
+Queries with the same set of paths have the same positives, apart from the items that each query
+leaves out. So one list is made for each set of paths, when its queries are ranked. To make it, each
+range of items that share a level with one of the paths is written to an array of levels, coarse
+levels first.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,87 +19,97 @@ from hbench.tree.several import Paths
 Positions = NDArray[np.int64]
 Known = NDArray[np.uint8]
 LeftOut = Callable[[int, int], tuple[Positions, Positions]]
-SETS_KEPT = 16  # of paths, whose lists are in use: queries of one class follow one another
+# sets of paths whose lists are kept; a few are enough, as queries of one class follow one another
+SETS_KEPT = 16
 
 
 class KnownPaths:
     """All E paths of the queries or of the gallery: the first paths of all items, then the further
-    ones of items that have several.
+    paths of items that have several.
 
-    Of each path: its `labels` (E, L); the number of its item in canonical order, `items` (E,); and
-    how many of its levels are `known` (E,), None where all are. `size`: the number of items."""
+    `labels` (E, L): the labels of each path. `items` (E,): the item of each path, by its number in
+    canonical order. `known` (E,): how many levels of each path are known, None if labels are not
+    partial. `size`: the number of items.
+    """
 
     def __init__(self, paths: Paths, order: Positions, known: Known | None) -> None:
-        """`paths`: of N items, in input order, the first of each and the further ones, `more`;
-        `order` (N,): the items in canonical order; `known` (N,): to how many levels the first path
-        of each is known, None where all are known to the finest."""
+        """Put the paths of N items into canonical order.
+
+        Args:
+            paths: in input order, the first path of each item and the further ones, `more`.
+            order: (N,), the input positions of the items in canonical order.
+            known: (N,), how many levels of each item's first path are known, in input order; None
+                if labels are not partial.
+        """
         more = None if paths.more is None else paths.more.of(order)
         self.size = len(order)
         self.labels, self.items = Paths(paths.labels[order], more).all_labels()
         self.known = None if known is None else known[order]
         if known is not None and more is not None:
             assert more.known is not None
-            # `labels` holds the first paths of all items, then all further ones
+            # in the order of `labels`: the first paths of all items, then all further ones
             self.known = np.concatenate([known[order], more.known])
 
     @property
     def known_of_items(self) -> Known:
-        """How many levels are known of each item's best known path; (N,)."""
+        """For each item, the number of known levels of the path of which most are known; (N,)."""
         assert self.known is not None
         best = np.zeros(self.size, np.uint8)
-        # .at: an item with several paths is raised by each of them
+        # .at takes the maximum over all paths of an item
         np.maximum.at(best, self.items, self.known)
         return best
 
 
 class PathLists:
-    """The positives of the canonical queries by the paths of both sides.
+    """The positives of the queries, in canonical order, where items have several paths.
 
     `out(first, last)`: pairs of a query, counted from `first`, and a column that its list leaves
-    out. `size`: G, the items of the gallery; `depth`: L.
+    out. `size`: G, the number of gallery items. `depth`: L.
 
-    The gallery's E paths lie in canonical order: `items` (E,): the column of each one's item. The
-    queries have P different paths: `starts`, `ends` (P, L): from where to where the gallery's paths
-    share at least l levels with each of them; `unknown`: starts and ends (P, L − 1) of the
-    gallery's paths that may share more than l levels, None where labels are not partial. `sets`:
-    the different sets of paths that queries have, as numbers of the P paths; `set_of` (Q,): which
-    set each query has. `counts` (Q, K): items by code, without what is left out.
+    The gallery's E paths are in canonical order; `items` (E,): the column of each path's item. The
+    queries have P different paths. `starts`, `ends` (P, L): from where to where the gallery's paths
+    share at least l levels with each of the P paths. `unknown`: starts and ends (P, L − 1) of the
+    gallery's paths that may share more than l levels, None if labels are not partial.
+
+    `sets`: the different sets of paths that queries have, each as numbers of some of the P paths.
+    `set_of` (Q,): the number of each query's set. `counts` (Q, K): how many items of each code a
+    query's list has, without left-out items.
     """
 
     def __init__(self, queries: KnownPaths, gallery: KnownPaths, out: LeftOut) -> None:
-        """List positives by ranges of the gallery, found once for each different path of a query;
-        queries with the same set of paths share a list, of which the last SETS_KEPT are kept.
-        `out`: what is left out of which list."""
+        """Find the ranges of the gallery's paths for each different path of the queries.
+
+        Queries with the same set of paths share a list of positives. A list is made when it is
+        first requested, and the lists used last, up to SETS_KEPT, are kept. `out`: see the class.
+        """
         self.out = out
         self.size = gallery.size
         self.depth = queries.labels.shape[1]
-        # sets `items`, `starts`, `ends`, `unknown` and `path_of_entry`: where the gallery's paths
-        # that share levels with each different path of the queries lie
+        # sets `items`, `starts`, `ends`, `unknown` and `path_of_entry`
         self._make_ranges(queries, gallery)
-        # the different sets of paths that queries have, and (Q,) which each has
         self.sets, self.set_of = _sets_of(queries, self.path_of_entry)
         self.counts = self._count_codes()
-        # a list of a set, made when it is asked for
         self._positives_of = lru_cache(SETS_KEPT)(self._positives_of_set)
 
     def _make_ranges(self, queries: KnownPaths, gallery: KnownPaths) -> None:
-        """Set `starts` and `ends` (P, L): the ranges of the gallery's paths, in canonical order,
-        that share at least l levels with each of the queries' P different paths; `items`: whose
-        these paths are; `unknown`: ranges of paths that may be finer, where labels are partial.
+        """Sort the gallery's paths, and find the ranges of those that share levels with each of the
+        queries' P different paths. Sets `items`, `starts`, `ends` and `unknown`, as the class
+        describes them, and `path_of_entry` (E,): for each path of the queries, its number among the
+        P different ones.
         """
-        # columns (E,): L of labels, and, where labels are partial, how far each path is known
+        # columns (E,): L of labels and, under partial labels, how many levels of a path are known
         by_path = (
             [*queries.labels.T] if queries.known is None else [*queries.labels.T, queries.known]
         )
-        # queries share few different paths; one known less deep is another path. `first`: where
-        # each stands first; `place` (E,): which of them a path is
+        # Queries share few different paths. Paths with equal labels are different if different
+        # numbers of levels are known. `first` (P,): the first entry with this path.
         different, first, place = np.unique(
             np.stack(by_path, axis=1), axis=0, return_index=True, return_inverse=True
         )
         self.path_of_entry = place.reshape(-1)
         order = canonical_order(gallery.labels, gallery.items.astype(np.uint64))
         self.items = gallery.items[order]
-        labels = different[:, : self.depth].astype(np.int32)  # without the depth
+        labels = different[:, : self.depth].astype(np.int32)  # without the column of known levels
         ranked = gallery.labels[order]
         self.starts, self.ends = level_ranges(labels, ranked)
         self.unknown: tuple[Positions, Positions] | None = None
@@ -113,7 +124,7 @@ class PathLists:
                 known_of_queries=known,
                 known_of_gallery=gallery.known[order],
             )
-            # below the level to which a query is known no item is a positive
+            # no item is a positive at a level at which the query's path is not known
             beyond = np.arange(1, self.depth + 1) > known[:, None]
             self.starts, self.ends = (
                 np.where(beyond, 0, bounds) for bounds in (self.starts, self.ends)
@@ -121,25 +132,21 @@ class PathLists:
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that the lists say, as arrays, of which the ranker's digest is made: so blocks kept
-        for other lists are not taken for these."""
+        """The content of all lists, as arrays. They enter the ranker's digest, so that blocks that
+        were kept for other lists are not used."""
         of_paths = (self.items, self.starts, self.ends, *(self.unknown or ()))
-        # the sets one after another, and how long each is
+        # all sets as one array, and the size of each
         paths_of_sets = np.concatenate([np.array(paths, np.int64) for paths in self.sets])
         sizes = np.array(list(map(len, self.sets)), np.int64)
         return (*of_paths, paths_of_sets, sizes, self.set_of)
 
     def codes(self, paths: Sequence[int]) -> Known:
-        """The code (G,) of every gallery item for a query that has all of these paths, numbers
-        among the queries' different ones. A code is the level of the best pair of paths; under
-        partial labels two codes per level.
-
-        `starts`, `ends` (P, L): from where to where the paths of the gallery, in canonical order,
-        share at least l levels with each path of the queries; `items` (E,): the column of the item
-        of each of the gallery's paths.
+        """The code (G,) of each gallery item for a query with these `paths`, which are numbers of
+        some of the queries' P different paths. A code is the largest level over all pairs of paths;
+        under partial labels there are two codes per level.
         """
         levels = np.zeros(self.size, np.uint8)
-        # coarse ranges first: a finer one is written over them, so the best path decides
+        # finer levels overwrite coarser ones, so each item gets its largest level
         for level in range(self.depth):
             for path in paths:
                 levels[self.items[self.starts[path, level] : self.ends[path, level]]] = level + 1
@@ -147,29 +154,32 @@ class PathLists:
             return levels
 
         may_be_finer = np.zeros(self.size, bool)
-        # `unknown`: of each path and level but the finest, the range of what may share more
+        # (P, L − 1) each: for each path and each level but the finest, the paths that may share more
         starts, ends = self.unknown
         for path in paths:
             for start, end in zip(starts[path], ends[path], strict=True):
                 may_be_finer[self.items[start:end]] = True
-        # an item of several paths may be known to share all levels by another one
+        # an item with several paths may share all levels with the query by another path: it is of
+        # the finest level then
         may_be_finer &= levels < self.depth
         # level l has the code 2l − 1, and 2l where the item may be finer (hbench.metrics.readings)
         codes: Known = np.where(levels == 0, 0, 2 * levels - 1 + may_be_finer).astype(np.uint8)
         return codes
 
     def _count_codes(self) -> Positions:
-        """Count the items of every code in the list of each query, (Q, K).
+        """Count the items of each code in the list of each query, (Q, K).
 
-        Codes are computed once for a set of paths, not for each of the many queries that have it.
-        `sets`: the different sets, as numbers of paths; `set_of` (Q,): which of them a query has.
+        Codes are computed once for each set of paths, and not for each of the many queries with
+        that set.
         """
-        # levels from 0 to L, or under partial labels two codes for each but the finest, and 0
+        # K: the levels from 0 to L; under partial labels code 0, two codes for each level but the
+        # finest, and one for the finest
         number = self.depth + 1 if self.unknown is None else 2 * self.depth
         counts = np.empty((len(self.set_of), number), np.int64)
         # pairs of a query and a column that its list leaves out, of all queries
         rows, columns = self.out(0, len(self.set_of))
-        # what is left out, and the queries, in order of their set of paths: each set is one slice
+        # queries, and pairs of left-out items, sorted by the query's set: each set has a slice of
+        # both
         sets = np.arange(len(self.sets) + 1)
         out_by_set = np.argsort(self.set_of[rows], kind="stable")
         out_bounds = np.searchsorted(self.set_of[rows][out_by_set], sets)
@@ -180,27 +190,26 @@ class PathLists:
             codes = self.codes(paths)
             queries = queries_by_set[query_bounds[place] : query_bounds[place + 1]]
             counts[queries] = np.bincount(codes, minlength=number)
-            # pairs of this set's queries and what they leave out, whose codes are taken off
+            # the left-out items of this set's queries are subtracted; .at counts each pair, also
+            # where a query leaves out several items of one code
             out = out_by_set[out_bounds[place] : out_bounds[place + 1]]
-            # .at: a query may leave out several items of one code
             np.subtract.at(counts, (rows[out], codes[columns[out]]), 1)
 
         return counts
 
     def _positives_of_set(self, place: int) -> Positions:
-        """The columns of the positives for a query whose paths are set number `place`, the highest
-        code first; items that single queries leave out are still among them.
+        """The columns of the positives of queries whose set of paths has the number `place`, the
+        highest code first. Items that single queries leave out are still among them.
         """
         codes = self.codes(self.sets[place])
         listed = np.flatnonzero(codes)
-        # 255 − code: an ascending, stable sort that begins with the highest code
+        # ascending by 255 − code: the highest code first, and a stable order within a code
         return listed[np.argsort(np.uint8(255) - codes[listed], kind="stable")]
 
     def positives(self, query: int) -> Positions:
-        """The columns of the positives of a query, given by its canonical number; the highest code
-        first. The list of its set of paths is kept, for the next query mostly has the same set; so
-        it is not changed here: what this query leaves out is taken from a copy."""
-        # of its set of paths, by number
+        """The columns of a query's positives, the highest code first, without the items that it
+        leaves out. `query`: its number in canonical order."""
+        # this array is kept for all queries of the set, so it must not be changed here
         listed = self._positives_of(int(self.set_of[query]))
         out = self.left_out(query)
         if not len(out):
@@ -218,13 +227,13 @@ class PathLists:
 def _sets_of(
     queries: KnownPaths, path_of_entry: Positions
 ) -> tuple[list[tuple[int, ...]], Positions]:
-    """The different sets of paths that queries have, each sorted, and which of them each query has,
-    (Q,). `path_of_entry`: for every entry of `queries.items`, the number of that path among the
-    different ones."""
+    """The different sets of paths that queries have, each sorted, and the number of each query's
+    set, (Q,). `path_of_entry` (E,): for each entry of `queries.items`, the number of its path among
+    the different paths."""
     of_query: list[list[int]] = [[] for _ in range(queries.size)]
     for item, path in zip(queries.items.tolist(), path_of_entry.tolist(), strict=True):
         of_query[item].append(path)
     known: dict[tuple[int, ...], int] = {}
-    # a set that is met for the first time gets the next number
+    # a set that is seen for the first time gets the next number, which is the size of `known`
     set_of = [known.setdefault(tuple(sorted(set(paths))), len(known)) for paths in of_query]
     return list(known), np.array(set_of, np.int64)
