@@ -1,3 +1,3 @@
-"""Executors compute the blocks of a job: threads, a GPU, a dask cluster, or a folder of blocks kept
-from an earlier run.
+"""Executors compute the blocks of a job: on threads, on graphics cards, or on a dask cluster. Another
+one takes blocks that an earlier run kept in a folder.
 """

@@ -1,8 +1,8 @@
-"""A job's gallery on a graphics card: its vectors, kept there or sent by chunks, and the scores of
-blocks of queries against them.
+"""A job's gallery on a graphics card, and the scores of blocks of queries against it. The vectors
+are kept on the card if they fit, else sent in chunks.
 
-Blocks are multiplied by groups that the data alone decide, so a block's scores do not depend on
-which others are asked for, or were kept.
+Blocks are multiplied in fixed groups, which follow from the data alone. So a block's scores do not
+depend on which other blocks are requested, or were kept by an earlier run.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ from torch import Tensor
 from hbench.engine.executors.card_memory import free_bytes, sent
 from hbench.engine.score_blocks import Scores
 
-MULTIPLIED = 1024  # queries multiplied at once, unless one block has more: fewer take longer each
+# queries multiplied at once, unless one block has more; with fewer, a query takes longer
+MULTIPLIED = 1024
 
 
 class Gallery:
-    """The gallery's vectors on the device, kept there if they take up at most half of what is free,
-    else moved by chunks.
+    """The gallery's vectors on the device: kept there if they take at most half of its free memory,
+    else sent in chunks.
 
     `scores`: the vectors on the host, in blocks of queries and chunks of the gallery. `kept` (G,
-    D): the gallery on the card, None where it is moved. `group`: blocks that are multiplied
-    together. `is_mutual`: whether the queries' vectors are the gallery's, in the same order.
+    D): the gallery on the card, None if chunks are sent. `group`: the number of blocks that are
+    multiplied together. `is_mutual`: whether the queries' vectors are the gallery's, in the same
+    order.
     """
 
     def __init__(self, scores: Scores, device: torch.device) -> None:
-        """Load the gallery's vectors (G, D), chunk by chunk, if they take half of the card's free
-        memory at most: the scores need the rest. Else a chunk is sent whenever it is multiplied."""
+        """Load the gallery's vectors (G, D), chunk by chunk, if they take at most half of the
+        card's free memory, since the scores need the rest. Else each chunk is sent whenever it is
+        multiplied."""
         self.scores = scores
         self.device = device
         self.kept: Tensor | None = None
@@ -47,22 +50,24 @@ class Gallery:
         )
 
     def rows(self, numbers: range) -> Tensor:
-        """The scores (n, G) of the queries of some blocks. They are multiplied by groups of blocks
-        that the data alone decide, so that their bits do not depend on which are asked for."""
+        """The scores (n, G) of the n queries of the blocks with these numbers. Whole groups of
+        blocks are multiplied, which follow from the data alone, so that the bits of a score do not
+        depend on which blocks are requested."""
         size = self.scores.block_size * self.group  # queries of a group
-        # the queries asked for, in canonical order; the last block may be partly filled
+        # the requested queries in canonical order; the last block may be partly filled
         first = numbers.start * self.scores.block_size
         last = min(numbers.stop * self.scores.block_size, len(self.scores.queries))
         rows = torch.empty((last - first, len(self.scores.columns)), device=self.device)
-        # every group that holds one of these queries (−(−a // b) is a / b rounded up): its vectors,
-        # and the number of its first query
+        # for each group that has some of these queries (−(−a // b) is a / b rounded up), its
+        # vectors and the number of its first query
         groups = [
             (self._vectors(group, size), group * size)
             for group in range(first // size, -(-last // size))
         ]
         for columns, chunk in self._chunks():
             for vectors, start in groups:
-                # the queries of this group that are asked for; a whole group is written in place
+                # the requested queries of this group; the products of a whole group are written in
+                # place, those of a part are taken from the whole
                 begin = max(start, first)
                 end = min(start + size, last)
                 out = rows[begin - first : end - first, columns]
@@ -74,7 +79,7 @@ class Gallery:
 
     def _vectors(self, group: int, size: int) -> Tensor:
         """The vectors (size, D) of a group of `size` queries. The last group is filled up with
-        copies of its last vector: a product of another shape would round in other places."""
+        copies of its last vector, since a product of another shape may round differently."""
         queries = slice(group * size, (group + 1) * size)
         if self.kept is not None and self.is_mutual:  # they are on the card already
             vectors = self.kept[queries]
@@ -86,9 +91,8 @@ class Gallery:
         return torch.cat([vectors, vectors[-1:].expand(size - len(vectors), -1)])
 
     def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """The gallery's vectors with the columns that they fill; all at once where they are kept.
-        `kept` (G, D): the gallery on the card, None where it does not fit; `scores`: the vectors on
-        the host."""
+        """Yield the gallery's vectors on the card in chunks, each with the columns of its items in
+        the scores. If the card keeps the whole gallery, it is one chunk."""
         if self.kept is not None:
             yield slice(0, len(self.kept)), self.kept
             return

@@ -1,7 +1,7 @@
-"""Memory of a graphics card that is used again and again: arrays of one shape that are filled anew
-for every share of the queries.
+"""Memory of a graphics card that is used again and again: arrays of fixed shapes that are filled
+anew for each share of the queries.
 
-To make an array known to a kernel takes the host as long as to start one, so it is done once.
+Wrapping an array for a kernel takes the host as long as starting the kernel, so it is done once.
 """
 
 from __future__ import annotations
@@ -17,53 +17,49 @@ from torch import Tensor
 from hbench.engine.kernels.card.compiling import IS_SIMULATED, cuda
 
 ROWS_BYTES = 5 << 29  # for rows that are ranked at once, unless one block takes more
-ALIGNED = 16  # bytes to whole multiples of which arrays are filled up
+ALIGNED = 16  # arrays begin at multiples of this many bytes
 DTYPES = {name: getattr(torch, name) for name in ("uint8", "int32", "int64", "float32", "float64")}
 
 
 def free_bytes(device: torch.device) -> int:
-    """The bytes that a device has free; for the simulator a number for which nothing is split: a
-    share takes a third of it at most, which is ROWS_BYTES."""
+    """The bytes that a device has free. For the simulator, a number that limits nothing: shares of
+    the rows take at most a third of the free bytes, and at most ROWS_BYTES anyway."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 3 * ROWS_BYTES
 
 
 def on_card(tensor: Tensor) -> Any:
-    """The tensor's own memory, not a copy, as an array that kernels accept: a card array of numba,
-    or one of numpy for the simulator."""
-    # sync=False: kernels and torch's copies queue on one stream, so there is nothing to wait for
+    """The tensor as an array that kernels accept, in the same memory: an array of numba.cuda, or of
+    numpy for the simulator."""
+    # sync=False: kernels and torch's copies are queued on one stream, so no wait is needed
     return tensor.numpy() if IS_SIMULATED else cuda.as_cuda_array(tensor, sync=False)
 
 
 def fetched(tensor: Tensor) -> Tensor:
-    """A copy of a tensor in the host's memory, which the device fills in while the host goes on: it
-    may be read only once the device has been waited for."""
+    """A copy of a tensor in the host's memory. The copy is only queued: read it after the device
+    has been waited for."""
     return tensor.to("cpu", non_blocking=True)
 
 
 class Staged:
-    """Arrays on the device, which travel there in one piece.
+    """Arrays on the device that are sent there in one copy.
 
-    `arrays`: of the same types and, but for the first axis, shapes as those that it is made from;
-    the first axis holds `queries`. `packed` (bytes,): the memory in which they lie, one behind
-    another; `places`: the bytes of each one's part of it, with what fills it up.
+    `arrays`: the arrays, as tensors. `packed` (bytes,): their common memory, in which they are
+    stored one after another. `places`: the number of bytes from each array to the next.
     """
 
     def __init__(
         self, like: Sequence[NDArray[Any]], queries: int | None, device: torch.device
     ) -> None:
-        """`like`: arrays of the wanted types and shapes; `queries`: the length of the first axis of
-        each, None for their own length.
-
-        All arrays lie in one piece of bytes, `packed`, so that one copy sends them all.
-        """
+        """Allocate arrays of the types and shapes of the arrays `like`. `queries`: the length of
+        the first axis of each new array, None for the length that it has in `like`."""
         shapes = [each.shape if queries is None else (queries, *each.shape[1:]) for each in like]
         sizes = [
             int(np.prod(shape)) * each.itemsize for shape, each in zip(shapes, like, strict=True)
         ]
-        # bytes from one array to the next, rounded up: each begins at a multiple of ALIGNED
+        # sizes rounded up, so that each array begins at a multiple of ALIGNED
         self.places = [-(-size // ALIGNED) * ALIGNED for size in sizes]
         self.packed = torch.empty(sum(self.places), dtype=torch.uint8, device=device)
-        # views into the bytes, each of its type and shape, without the rest up to the next
+        # views into the bytes, each with its type and shape; [:size] drops the bytes that fill up
         self.arrays = [
             part[:size].view(DTYPES[each.dtype.name]).view(shape)
             for part, size, shape, each in zip(
@@ -72,13 +68,12 @@ class Staged:
         ]
 
     def fill(self, arrays: Sequence[NDArray[Any]]) -> None:
-        """Copy these arrays (n, …) of the host to the first n rows of the device's.
+        """Copy these arrays (n, …) of the host to the first n rows of the device's arrays.
 
-        The copy is only queued and may arrive after this returns; kernels that are started later
+        The copy is only queued and may arrive after this returns. Kernels that are started later
         find it done.
         """
         # pinned memory: only from there can the card copy while the host goes on
-        # `places`: the bytes of each array's part, in the same order
         on_host = torch.empty(
             sum(self.places), dtype=torch.uint8, pin_memory=self.packed.device.type == "cuda"
         )
@@ -88,8 +83,8 @@ class Staged:
 
 
 def sent(arrays: Sequence[NDArray[Any]], device: torch.device) -> list[Tensor]:
-    """Copies of the arrays on the device, which need not be there yet when this returns: what the
-    device does next with them waits for them by itself."""
+    """Copies of the arrays on the device. The copy is only queued, but whatever the device does
+    with the arrays later is queued after it."""
     staged = Staged(arrays, queries=None, device=device)
     staged.fill(arrays)
     return staged.arrays

@@ -154,7 +154,7 @@ class PathLists:
             return levels
 
         may_be_finer = np.zeros(self.size, bool)
-        # (P, L − 1) each: for each path and each level but the finest, the paths that may share more
+        # (P, L − 1) each: the gallery's paths that may share more levels than l with a path
         starts, ends = self.unknown
         for path in paths:
             for start, end in zip(starts[path], ends[path], strict=True):
