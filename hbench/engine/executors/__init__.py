@@ -1,3 +1,3 @@
-"""Executors compute the blocks of a job: on threads, on graphics cards, or on a dask cluster. Another
-one takes blocks that an earlier run kept in a folder.
+"""Executors compute the blocks of a job: on threads, on graphics cards, or on a dask cluster. Each
+can be combined with a folder in which finished blocks are kept.
 """

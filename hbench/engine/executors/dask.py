@@ -2,9 +2,9 @@
 reschedules them.
 
 Embeddings never pass through the client. A worker that sees their files opens them itself, and maps
-them where the format allows; a worker that does not gets them from one that does. Either way it
-makes the same job and checks its digest, so that the values are the same bits wherever a block is
-computed.
+them into memory where the format allows. A worker that does not see the files gets the embeddings
+from one that does. In both cases the worker makes the same job and checks its digest, so that the
+values are the same bits on whichever worker a block is computed.
 """
 
 import logging
@@ -34,17 +34,20 @@ ADDRESS = re.compile(r"([a-z]+://)?(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
 class FileReader(NamedTuple):
-    """The functions by which a worker gets embeddings, with their `ids` (N,) and `vectors` (N, D):
-    `read` opens a file (and that of its ids), `join` takes ids and vectors that were sent."""
+    """Two functions by which a worker gets embeddings, an object with `ids` (N,) and `vectors`
+    (N, D).
+
+    `read(path, ids=…)`: opens an embedding file, with the file of its ids. `join(ids, vectors)`:
+    makes embeddings of ids and vectors that another worker sent.
+    """
 
     read: Callable[..., Any]
     join: Callable[[NDArray[Any], NDArray[Any]], Any]
 
 
 class File(NamedTuple):
-    """An embedding file and the file of its ids, if that is another, where the workers look for
-    them.
-    """
+    """An embedding file, by the path at which the workers look for it. `ids`: the file of its ids,
+    None if they are in the embedding file."""
 
     path: Path
     ids: Path | None = None
@@ -52,10 +55,10 @@ class File(NamedTuple):
 
 @contextmanager
 def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
-    """A client of the scheduler at this address; or, for None, of this many `workers`: local
-    processes of one thread each, which end with the client.
+    """A client of the dask scheduler at the address `scheduler`. If that is None, a client of a new
+    cluster of this many `workers`: local processes of one thread each, which end with the client.
 
-    Raises UsageError for an address that is none, SourceError where no scheduler answers.
+    Raises UsageError for text that is no address, and SourceError if no scheduler answers there.
     """
     if scheduler is not None:
         if not ADDRESS.fullmatch(scheduler):
@@ -63,7 +66,7 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
                 f"{scheduler!r} is not an address of a scheduler", expected="tcp://HOST:PORT"
             )
         try:
-            # not the default: other code of this process may use dask for something else
+            # not as the default client: other code of this process may use dask for itself
             client = Client(scheduler, set_as_default=False)
         except (OSError, ValueError) as error:
             reason = f"no scheduler answers at {scheduler}"
@@ -87,16 +90,16 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Hold Ctrl-C back in this thread meanwhile. Threads and processes that are started in here
-    inherit that, and keep it for good.
+    """Block the signal of Ctrl-C in this thread inside of `with`. Threads and processes that are
+    started meanwhile inherit the block and keep it for good.
 
-    A terminal sends Ctrl-C to all its processes, but only this one is to be interrupted, and then
+    A terminal sends Ctrl-C to all of its processes. Only this process is to be interrupted; it then
     ends its workers itself.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    # started first: Python lets Ctrl-C through again when it starts this helper process
+    # started before, because Python unblocks Ctrl-C when it starts this helper process
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -106,16 +109,16 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Execute:
-    """An executor that lets the workers of the client's cluster compute the blocks: one task per
-    block, results as they come. `files`: those of the queries' and the gallery's vectors; `reader`:
-    reads one.
+    """Return an executor that lets the workers of the client's cluster compute the blocks. Each
+    block is one task, and values are yielded as they arrive.
 
-    Raises UsageError when no worker sees the files, or the job is not one of files.
+    `files`: the files of the queries' and of the gallery's vectors; `reader`: how to read one. The
+    executor raises UsageError if no worker sees the files, or if the job was not made from files.
     """
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
-        """Compute blocks of queries, given by their numbers, on the cluster. A task's key names its
-        job and block, so that a worker that died costs its own blocks alone."""
+        """Compute blocks of queries, given by their numbers, on the cluster. The key of a task
+        names its job and block, so that if a worker dies, only its own blocks are repeated."""
         if job.rebuild is None:
             raise UsageError(
                 "a cluster computes jobs of embedding files", expected="a file that the workers see"
@@ -127,7 +130,7 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
         )
         tasks: dict[Future[Values], int] = {}
         try:
-            # the files' bytes, sent to workers that do not see them; empty where all do
+            # the files' contents, for workers that do not see the files; empty if all see them
             contents = _contents(client, name, files)
             for block in blocks:
                 submitted = client.submit(
@@ -141,13 +144,13 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
                 )
                 tasks[submitted] = block
             for task, values in as_completed(tasks, with_results=True, loop=client.loop):
-                # where the scheduler is lost, dask gives something else and raises nothing
+                # if the scheduler is lost, dask returns another object instead of raising an error
                 if not isinstance(values, Values):
                     fix = "run again; with --resume what is finished stays"
                     raise SourceError("the scheduler is gone", found=str(values), fix=fix)
                 yield tasks[task], values
         finally:
-            with suppress(OSError, CancelledError):  # there may be nobody left to tell
+            with suppress(OSError, CancelledError):  # the scheduler may be gone
                 client.cancel(list(tasks))
                 client.unregister_worker_plugin(name)
 
@@ -155,8 +158,11 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
 
 
 class Opened(WorkerPlugin):
-    """A job as a worker keeps it: its embeddings, `read`, and the job itself, `made`, both None
-    until their first use; `lock`: held while one thread makes them, so that others wait for it."""
+    """A dask plugin by which a worker opens a job and keeps it.
+
+    `read`: the embeddings, and `made`: the job, both None until their first use. `lock`: held by
+    the thread that makes them, so that other threads wait.
+    """
 
     def __init__(
         self,
@@ -166,16 +172,22 @@ class Opened(WorkerPlugin):
         files: Sequence[File],
         reader: FileReader,
     ) -> None:
-        """`rebuild`: makes the job of the embeddings; `digest`: that of the client's job, which it
-        must have; `files`: the embedding files; `reader`: two functions, one that reads a file and
-        one that joins ids and vectors which were sent."""
+        """Keep what a worker needs to make the job.
+
+        Args:
+            rebuild: makes the job from the embeddings of all files.
+            digest: the digest of the client's job; the worker's job must have the same.
+            files: the embedding files.
+            reader: how to read a file, or to join ids and vectors that were sent.
+        """
         self.rebuild = rebuild
         self.digest = digest
         self.files = files
         self.reader = reader
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is sent to the workers; their `setup` makes the rest, a lock and the results."""
+        """The attributes that are sent to the workers. `setup` sets the others there, as a lock
+        cannot be sent."""
         return {
             "rebuild": self.rebuild,
             "files": self.files,
@@ -185,14 +197,16 @@ class Opened(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         """Called by dask on each worker when the plugin arrives there."""
-        self.lock = threading.RLock()  # `job` calls `embedded` while it holds the lock
+        # an RLock, because `job` calls `embedded` while it holds the lock
+        self.lock = threading.RLock()
         self.read: list[Any] | None = None
         self.made: Job | None = None
-        threadpool_limits(1, user_api="blas")  # for good: tasks run beside one another
+        threadpool_limits(1, user_api="blas")  # for good, because tasks run in parallel
 
     def embedded(self, contents: Sequence[Content] = ()) -> list[Any]:
-        """The embeddings of all files, read once; made of `contents`, the ids and vectors of each
-        file, where these were sent because this worker does not see the files."""
+        """The embeddings of all files, made at the first call. `contents`: the ids and vectors of
+        each file, if another worker sent them because this one may not see the files; empty if
+        this worker is to read the files."""
         with self.lock:  # other threads of the worker wait for what is being read
             if self.read is None:
                 read, join = self.reader
@@ -201,8 +215,8 @@ class Opened(WorkerPlugin):
             return self.read
 
     def job(self, contents: Sequence[Content]) -> Job:
-        """The job, made once from the embeddings; the same as the client's, whose `digest` came
-        with the plugin, or IntegrityError. `contents`: as at `embedded`."""
+        """The job, made from the embeddings at the first call. Raises IntegrityError if it is not
+        the same as the client's job. `contents`: see `embedded`."""
         with self.lock:  # other threads of the worker wait for what is being made
             if self.made is None:
                 made = self.rebuild(self.embedded(contents))
@@ -218,25 +232,26 @@ class Opened(WorkerPlugin):
 
 
 def _opened(name: str) -> Opened:
-    """The plugin of this name, `hbench-DIGEST`, of the worker that runs the calling task."""
+    """The plugin with this name, `hbench-DIGEST`, on the worker that runs the calling task."""
     plugin: Any = get_worker().plugins[name]
     return cast(Opened, plugin)
 
 
 def _values(name: str, block: int, contents: Sequence[Content]) -> Values:
-    """The task of one block, as it runs on a worker: `name` is that of the plugin with the job,
-    `contents` the files' ids and vectors, empty where the worker reads them itself.
+    """Compute the values of one block: a task that runs on a worker.
 
-    One thread: a worker runs a task on each of its threads already.
+    `name`: of the plugin that has the job. `contents`: the ids and vectors of all files, empty if
+    the worker reads the files itself.
     """
+    # one thread, as a worker already runs a task on each of its threads
     [(_, values)] = on_threads(_opened(name).job(contents), [block], threads=1)
     return values
 
 
 def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
-    """Return the files' contents, as futures of workers that see the files, for those that do not;
-    empty where all see them. `name`: of the plugin by which the workers read them; `files`: in the
-    order of the result."""
+    """Let workers that see the files read them for the workers that do not. Return the contents of
+    the files as dask futures, in the order of `files`, or an empty list if all workers see the
+    files. `name`: of the plugin by which the workers read files."""
     sees = client.run(
         lambda: all(path.exists() for file in files for path in file if path is not None)
     )
@@ -251,13 +266,13 @@ def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
     if len(seeing) == len(sees):
         return []
 
-    # pure=False: read anew, and not the result of an earlier call, for the files may have changed
+    # pure=False: read the files anew, as they may have changed since an equal call
     submit = partial(client.submit, workers=seeing, retries=RETRIES, pure=False)
     return [submit(_content, name, number) for number in range(len(files))]
 
 
 def _content(name: str, number: int) -> Content:
-    """The ids and the vectors of file `number`, as a worker that sees it reads them; copies, for
-    what is mapped from disk cannot be sent."""
+    """The ids and the vectors of file `number`, read by a worker that sees it. They are copied,
+    because arrays that are mapped from disk cannot be sent."""
     whole = _opened(name).embedded()[number]
     return np.array(whole.ids), np.array(whole.vectors)

@@ -1,4 +1,4 @@
-"""Names of torch's devices, and the refusal of those that are not there."""
+"""Names of torch's devices, and the error for a device that does not exist here."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ NAMES = "cuda, cuda:1, or several as cuda:0,cuda:1"
 
 @contextmanager
 def refuse_device(name: str) -> Iterator[None]:
-    """Raise UsageError where torch does not know the device of this name, or there is none here;
-    torch itself raises RuntimeError, or AssertionError where it was built without that kind."""
+    """Turn torch's errors inside of `with` into UsageError, for a device `name` that torch does not
+    know or that does not exist here. torch raises RuntimeError, or AssertionError if it was built
+    without support for the device."""
     try:
         yield
     except (RuntimeError, AssertionError) as error:

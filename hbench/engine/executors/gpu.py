@@ -1,9 +1,10 @@
-"""Ranks a job's blocks on a graphics card: torch multiplies and holds the memory, the kernels of
-hbench.engine.kernels.card rank and sum up, and only the sums come back.
+"""Computes a job's blocks on graphics cards: torch multiplies the vectors and holds the memory, the
+kernels of hbench.engine.kernels.card rank and sum up, and only the sums are copied back.
 
-The card's matrix product rounds in other places than the processor's, so scores differ in their
-last bits, and values in about the seventh digit. Blocks are multiplied by groups that the data
-alone decide, so a block's values do not depend on which others are asked for, or were kept.
+The card's matrix product rounds differently from the processor's, so scores differ in their last
+bits, and values in about the seventh digit. Blocks are multiplied in fixed groups, which follow
+from the data alone. So a block's values do not depend on which other blocks are requested, or were
+kept by an earlier run.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from hbench.engine.score_blocks import overflow
 from hbench.engine.top_k import Contenders
 from hbench.engine.values.plan import MetricPlan
 
-AHEAD = 2  # shares of the rows that the card is at work on, or that wait for the host, at once
+AHEAD = 2  # shares of the blocks that are started and not yet finished by the host, at most
 
 
 def on_devices(names: str) -> Execute:
-    """Return the executor for one device of torch, or for several, separated by commas, which share
-    the blocks. Raises UsageError where one is not there, or is no card of NVIDIA's."""
+    """Return the executor for one device of torch, or for several with commas between their names,
+    which share the blocks. Raises UsageError if a device does not exist here or is no NVIDIA card.
+    """
     devices = [_device(name.strip()) for name in names.split(",")]
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
-        """Compute blocks, given by their numbers, on the cards together; each takes the next share
-        of them when it is done with one. Raises UsageError for what no kernel of a card does:
-        values by name, and float64."""
+        """Compute blocks, given by their numbers, on all cards together. Raises UsageError for what
+        the kernels do not support: values by name, and float64."""
         if job.by_name is not None or job.ranker.scores.dtype != "float32":
             raise UsageError(
                 "this evaluation cannot be done on a device",
@@ -52,12 +53,12 @@ def on_devices(names: str) -> Execute:
                 found="values by name" if job.by_name else str(job.ranker.scores.dtype),
                 fix="leave --device out to rank on the processors",
             )
-        # of each set of labels: the dataset's own, then other trees
+        # one plan for each set of labels: the dataset's own, then other trees
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         cards = [CardJob(job, plans, device) for device in devices]
-        # an error of too little memory names the first card
+        # if the memory is too small, the error tells the free bytes of the first card
         with exact_products(), _enough_memory(job.ranker, devices[0]):
-            # any card may take any share: the one with the least memory decides
+            # any card may take any share, so the card with the least memory decides on its size
             at_once = min(card.fitting for card in cards)
             # one iterator for all cards: each takes the next share when it is done with one
             shares = iter(shares_of_blocks(blocks, at_once))
@@ -67,11 +68,11 @@ def on_devices(names: str) -> Execute:
 
 
 def _device(name: str) -> torch.device:
-    """The card of a name. Raises UsageError where there is none, or no compiler for it."""
+    """The card with this name. Raises UsageError if there is none, or no compiler for it."""
     with refuse_device(name):
         device = torch.device(name)
-        torch.zeros(1, device=device)  # the line above takes any name; this fails without a card
-    # numba's simulator, for tests, runs the kernels on a processor
+        torch.zeros(1, device=device)  # fails if there is no such card; the line above does not
+    # numba's simulator, for tests, runs the kernels on the processor
     if device.type != "cuda" and not IS_SIMULATED:
         raise UsageError(
             f"{name!r} is no card that hbench has kernels for",
@@ -89,14 +90,14 @@ def _device(name: str) -> torch.device:
 
 
 def shares_of_blocks(blocks: Sequence[int], at_once: int) -> list[range]:
-    """Divide blocks, by their numbers, into shares of neighbours, of `at_once` blocks at most.
+    """Divide blocks, given by their numbers, into shares: ranges of at most `at_once` blocks.
 
-    A card ranks one share at a time: large ones keep it busy.
+    A card ranks one share at a time, and large shares keep it busy.
     """
     shares: list[range] = []
     for block in blocks:
-        # a neighbour goes to the share before, unless that is full; blocks that were kept are
-        # missing, and part their neighbours
+        # A block is added to the last share, unless that is full or ends earlier: blocks that an
+        # earlier run kept are missing here.
         last = shares[-1] if shares else range(0)
         if last and block == last.stop and len(last) < at_once:
             shares[-1] = range(last.start, block + 1)
@@ -106,8 +107,9 @@ def shares_of_blocks(blocks: Sequence[int], at_once: int) -> list[range]:
 
 
 def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int, Values]]:
-    """Yield the blocks, with their values, that several iterators give, in any order; each is run
-    by a thread of its own. At an error of one, or where the caller stops, the others stop, too."""
+    """Yield what several iterators yield, blocks with their values, in any order. Each iterator is
+    run by its own thread. If the caller stops early, all of them stop; an error of one iterator is
+    raised once the others have ended."""
     if len(each) == 1:
         yield from each[0]
         return
@@ -115,9 +117,8 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
     is_over = Event()
 
     def run(values: Iterator[tuple[int, Values]]) -> None:
-        """Put what the iterator `values` gives, pairs of a block's number and its values, into the
-        queue, then None to say that it has ended; it also ends once nobody wants more
-        (`is_over`)."""
+        """Put what the iterator yields, pairs of a block's number and its values, into the queue,
+        and at the end None. Stop early once the caller wants no more (`is_over`)."""
         try:
             for pair in values:
                 found.put(pair)
@@ -143,23 +144,20 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
 
 
 class CardJob:
-    """One card at work on a job: its gallery, and what all shares of the blocks need there.
-
-    `plans`: of the job's own view of the labels, then of its other views. A share: some blocks that
-    follow one another, ranked together.
+    """Computes shares of a job's blocks on one card. A share is a range of blocks that are ranked
+    together. `plans`: the plan of the job's own view of the labels, then those of its other views.
     """
 
     def __init__(self, job: Job, plans: Sequence[MetricPlan], device: torch.device) -> None:
-        """`plans`: of the job's own view of the labels, then of its other views; the gallery is
-        loaded when it is first asked for."""
+        """`plans`: the plan of the job's own view of the labels, then those of its other views."""
         self.job = job
         self.plans = plans
         self.device = device
 
     @cached_property
     def fitting(self) -> int:
-        """How many blocks can be ranked at once; a multiple of `gallery.group`, the blocks that are
-        multiplied together, and one group at least. `plans`: of the metrics, one for each view."""
+        """How many blocks can be ranked at once: a multiple of `gallery.group`, which is the number
+        of blocks that are multiplied together, and at least one group."""
         scores = self.job.ranker.scores
         # other views of the labels, and lists, copy the rows into another order of columns
         copies = 1 if len(self.plans) == 1 and self.job.ranker.arrange is None else 2
@@ -167,7 +165,8 @@ class CardJob:
         # bytes of one query: float32 scores of its row, and its positives
         of_query = 4 * copies * len(scores.columns) + POSITIVE_BYTES * positives
         group = self.gallery.group
-        # a third of what is free: AHEAD shares, two, lie there at once, and some is left over
+        # a third of the free memory: up to AHEAD (two) shares are on the card at once, and the rest
+        # is a reserve
         budget = min(ROWS_BYTES, free_bytes(self.device) // 3)
         return group * max(1, budget // (of_query * scores.block_size * group))
 
@@ -177,25 +176,25 @@ class CardJob:
         return Gallery(self.job.ranker.scores, self.device)
 
     def views(self, at_once: int) -> list[CardView]:
-        """Memory on the card for ranking up to `at_once` blocks: one for each view, that is, one
-        set of labels and metrics of the job; the dataset's own first."""
+        """Allocate memory on the card for ranking up to `at_once` blocks: one object for each view
+        of the job, the dataset's own first."""
         scores = self.job.ranker.scores
         queries = min(at_once * scores.block_size, len(scores.queries))
         return [CardView(plan, queries, self.device) for plan in self.plans]
 
     @cached_property
     def copies(self) -> tuple[Tensor, Tensor]:
-        """Two (n,) tensors of columns: gallery items whose vectors are copies of another item's,
-        and these others, whose scores they get."""
+        """Two tensors (n,) of columns: gallery items whose vectors are copies of an earlier item's
+        vector, and these earlier items, whose scores the copies get."""
         ranker = self.job.ranker
         copies, originals = sent([ranker.copies, ranker.originals], self.device)
         return copies, originals
 
     def values(self, shares: Iterator[range], at_once: int) -> Iterator[tuple[int, Values]]:
-        """Yield the number and values of every block of the shares that this card takes.
+        """Yield the number and values of each block of the shares that this card takes.
 
-        `shares`: neighbouring blocks, `at_once` at most, each; other cards take from the same
-        iterator. Up to AHEAD shares are queued, so that the card works while the host finishes one.
+        `shares`: ranges of at most `at_once` blocks; other cards take from the same iterator. Up to
+        AHEAD shares are started, so that the card works on one while the host finishes another.
         """
         with _current(self.device):
             views = self.views(at_once)
@@ -210,8 +209,8 @@ class CardJob:
                     return
 
     def _start(self, numbers: range, views: Sequence[CardView]) -> _Share:
-        """Start to rank the blocks with these numbers on the card, under every view of the labels;
-        keep the first results of each query where the job wants them (`job.top`)."""
+        """Start to rank the blocks with these numbers on the card, under every view of the labels.
+        If the job wants the first results of each query (`job.top`), keep them."""
         ranker = self.job.ranker
         rows = self.finished_rows(numbers)  # (n, G): of all queries of these blocks
         own, *others = [CardValues(view, numbers, self._in_order(rows, view)) for view in views]
@@ -221,8 +220,8 @@ class CardJob:
         return _Share(numbers, own, others, _event_when_done(self.device))
 
     def _in_order(self, rows: Tensor, view: CardView) -> Tensor:
-        """Finished rows (n, G) with their columns in the order of a view: each view sorts the
-        gallery by its own labels. The first view's order is None: the rows have it already."""
+        """Sort the columns of finished rows (n, G) by the labels of a view. The rows are in the
+        order of the job's own view already, whose `order` is None."""
         order = view.plan.ranker.order
         if order is None:
             return rows
@@ -230,13 +229,15 @@ class CardJob:
         return rows[:, on_device]
 
     def finished_rows(self, numbers: range) -> Tensor:
-        """The rows (n, G) of scores of some blocks, finished as Ranker.arranged finishes them:
-        copies have the score of their original, and items left out of a list −inf. Where positives
-        are listed the rows are (n, G + P): their scores stand in P columns behind the gallery, and
-        −inf where they were, so that the positives of each level lie side by side."""
+        """The finished rows of scores of some blocks, (n, G), as Ranker.arranged finishes them:
+        copies have the score of their original, and left-out items have −inf.
+
+        Where positives are listed, rows are (n, G + P): the scores of positives are moved to P
+        columns behind the gallery, so that the positives of each level are side by side.
+        """
         rows = self.gallery.rows(numbers)
         ranker = self.job.ranker
-        # the canonical number of the first query
+        # the number, in canonical order, of the first query
         first = numbers.start * ranker.scores.block_size
         if len(ranker.copies):
             copies, originals = self.copies
@@ -249,8 +250,9 @@ class CardJob:
 
 
 class _Share(NamedTuple):
-    """Blocks, by their `numbers`, whose values are in the making, under the job's `own` view and
-    `others`; the event `done` comes when the device has found all, None: it has already."""
+    """Blocks, by their `numbers`, whose values the card computes, under the job's `own` view and
+    its `others`. `done`: the event that the card has finished, None if there is nothing to wait
+    for."""
 
     numbers: range
     own: CardValues
@@ -259,20 +261,17 @@ class _Share(NamedTuple):
 
     def finish(self) -> Iterator[tuple[int, Values]]:
         """Wait for the card, then yield the number and values of each block. Raises SubmissionError
-        where a score is beyond the largest float.
-
-        `done`: the card's event to wait for; `own`: the values under the dataset's own view, to
-        which `others`, under other labels of the same items, are added."""
-        if self.done is not None:  # the simulator has done all at once
+        if a score is beyond the largest float."""
+        if self.done is not None:  # the simulator has no event, as it works synchronously
             self.done.synchronize()
         scores = self.own.block.ranker.scores
-        # one view tells: all have the same scores
+        # one view is enough, as all have the same scores
         if self.own.overflows():
             raise overflow(scores.query_rows.read(self.own.block.queries))
         for view in (self.own, *self.others):
             view.finish()
         self.own.block.others = [view.block for view in self.others]
-        # the values of all blocks lie side by side: each block gets its own slice
+        # the values of all blocks are in common arrays, of which each block gets a slice
         values = self.own.block.finish()
         for place, number in enumerate(self.numbers):
             yield (
@@ -282,12 +281,11 @@ class _Share(NamedTuple):
 
 
 def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
-    """Move the positives of each of `rows` of scores (n, G) behind the gallery, as
-    ListedItems.arranged does on the host; (n, G + width), −inf where the items were.
+    """Move the positives of each row of scores (n, G) behind the gallery, and put −inf in their old
+    places: (n, G + width). This is what ListedItems.arranged does on the host.
 
-    So the items of each level lie side by side, which the kernels expect. `placed`: the width, and
-    pairs of a row and a column as arrays (pairs,): what is moved, with its place behind the
-    gallery, and what becomes −inf, the moved items and those that are left out.
+    The items of each level are then side by side, as the kernels expect. `placed`: which scores are
+    moved, and where to; it also has the left-out items, which get −inf.
     """
     # all but the first member, the width, are index arrays
     of_row, place, column, all_rows, all_columns = sent(placed[1:], rows.device)
@@ -300,23 +298,23 @@ def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
 
 
 def _left_out(scores: Tensor) -> Tensor:
-    """What replaces the scores (n,) of items that are left out of a list: −inf; NaN for scores that
-    are no finite number, so that the kernels still find that overflow."""
+    """What replaces the scores (n,) of left-out items: −inf. A score that is not finite becomes
+    NaN, so that the kernels still find the overflow."""
     return torch.where(scores.isfinite(), -torch.inf, torch.nan)
 
 
 def _best(rows: Tensor, k: int) -> Contenders:
-    """The items that may be among the k best of each of the rows of scores (n, G): those that reach
-    the k-th best score, with all of equal score, among which the host chooses; −inf marks items
-    that are left out of a list."""
+    """The items that may be among the k best of each row of scores (n, G): all that reach the k-th
+    best score. Of items with equal scores, the host chooses. Items with score −inf are left out of
+    the list."""
     bounds = rows.topk(min(k, rows.shape[1]), dim=1).values[:, -1:]
     row, column = torch.nonzero((rows >= bounds) & (rows > -torch.inf), as_tuple=True)
     return Contenders(*(each.cpu().numpy() for each in (row, column, rows[row, column])))
 
 
 def _event_when_done(device: torch.device) -> torch.cuda.Event | None:
-    """An event that comes when the device has done all that it was given so far; None for the
-    simulator, which works at once.
+    """An event that occurs when the device has done all work that is queued so far; None for the
+    simulator, which works synchronously.
     """
     if device.type != "cuda":
         return None
@@ -328,8 +326,8 @@ def _event_when_done(device: torch.device) -> torch.cuda.Event | None:
 
 @contextmanager
 def _current(device: torch.device) -> Iterator[None]:
-    """Make this card the current one of torch within the block, and of numba from now on: each has
-    a choice of its own in every thread."""
+    """Make this card the current one of torch inside of `with`, and of numba from here on. Both
+    have a current card for each thread."""
     if device.type != "cuda":
         yield
         return
@@ -340,14 +338,15 @@ def _current(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
-    """Raise UsageError, with what would fit, where the card's memory is too small."""
+    """Turn torch's error that the card's memory is too small into UsageError, which says what would
+    fit."""
     try:
         yield
     except torch.cuda.OutOfMemoryError:
         scores = ranker.scores
         row = 4 * len(scores.columns) * 2**-20  # MB of one query's float32 scores
-        # room for three shares of rows, of which one is left over; blocks take 3/5 of --max-memory,
-        # hence 5/3
+        # A share takes a third of the free memory, so a share of one block needs three times its
+        # bytes. A block takes 3/5 of --max-memory, hence the factor 5/3.
         raise UsageError(
             "the card's memory is too small for a block of scores",
             expected=f"{(scores.block_bytes * 3) / 2**30:,.1f} GB free beside the vectors",
@@ -359,8 +358,8 @@ def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def exact_products() -> Iterator[None]:
-    """Multiply in whole float32 meanwhile, whatever the process has set: TensorFloat-32 would round
-    the factors to 10 bits and change ranks.
+    """Multiply in full float32 inside of `with`, whatever the process has set: TensorFloat-32 would
+    round the factors to 10 bits and change ranks.
     """
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -1,8 +1,8 @@
-"""Resuming: every finished block is kept in a folder, so that an interrupted evaluation resumes
-where it stopped.
+"""Keeps every finished block in a folder, so that an interrupted evaluation resumes where it
+stopped.
 
-Several processes, on one machine or many, may fill one folder, each with its share of the blocks; a
-last run finds them all.
+Several processes, on one or many machines, may fill one folder, each with its share of the blocks.
+A final run then finds all blocks there.
 
 >>> Share.parse("2/3").of_blocks(10)
 range(3, 6)
@@ -21,14 +21,14 @@ from hbench.engine.job import Execute, Job, Values
 
 
 class Share(NamedTuple):
-    """Share `number` of `of` shares of the blocks, from 1."""
+    """One of several shares of the blocks: share `number`, counted from 1, out of `of` shares."""
 
     number: int
     of: int
 
     @classmethod
     def parse(cls, text: str) -> "Share":
-        """Read `i/n`; UsageError for anything else."""
+        """Read a share from `i/n`. Raises UsageError for any other text."""
         numbers = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         if not numbers or not 1 <= int(numbers[1]) <= int(numbers[2]):
             raise UsageError(
@@ -37,21 +37,21 @@ class Share(NamedTuple):
         return cls(int(numbers[1]), int(numbers[2]))
 
     def of_blocks(self, blocks: int) -> range:
-        """The numbers of the blocks, out of 0 … blocks − 1, that this share takes; all shares
-        together take each block once, and differ by one block at most."""
+        """The numbers of the blocks, out of 0 … blocks − 1, that belong to this share. Each block
+        belongs to one share, and the sizes of the shares differ by one at most."""
         return range(blocks * (self.number - 1) // self.of, blocks * self.number // self.of)
 
 
 def kept_in(folder: Path, execute: Execute) -> Execute:
-    """Take the blocks from the folder that are there; let `execute` compute the others, and keep
-    them.
+    """Return an executor that takes blocks from the folder if they are there. It lets `execute`
+    compute the others, and keeps them in the folder.
 
-    Blocks lie in a subfolder named by the job's digest, so different evaluations never mix.
+    Each job has a subfolder, named by its digest, so blocks of different evaluations never mix.
     """
 
     def resumed(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         """Yield the kept blocks first, then compute and keep the others."""
-        # 16 digits name the folder; every file holds all of them, and is compared
+        # 16 digits name the folder; each file has the whole digest, which is compared
         paths = {block: folder / job.digest[:16] / f"block-{block:06}.npz" for block in blocks}
         missing = []
         for block in blocks:
@@ -68,11 +68,11 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
 
 
 def _values_in_file(path: Path, job: Job, block: int) -> Values | None:
-    """The values of a block as kept in a file; None where there is none that can be used, which
-    costs no more than computing them again.
+    """The values of a block from its file, or None if there is no file that can be used; the block
+    is then computed again.
 
-    They must have the shapes and types of the block's, for numpy would spread others over its
-    queries.
+    The arrays must have the types and shapes of this block's values: numpy would broadcast arrays
+    of other shapes over its queries.
     """
     if not path.exists():
         return None
@@ -80,7 +80,7 @@ def _values_in_file(path: Path, job: Job, block: int) -> Values | None:
         header, arrays = files.read(path)
     except SubmissionError:
         return None
-    # empty values of this block tell the types and shapes, by the names of the arrays in a file
+    # empty values of this block have the expected types and shapes
     expected = job.nothing(len(job.ranker.rows(block)))
     shapes = {name: (array.dtype, array.shape) for name, array in _arrays_of(expected).items()}
     found = {name: (array.dtype, array.shape) for name, array in arrays.items()}
@@ -94,8 +94,8 @@ ARRAYS = ("values", "first_level", "tied", "counts")
 
 
 def _arrays_of(values: Values) -> dict[str, NDArray[Any]]:
-    """The arrays of a block's `values` by the names that they have in its file: "values" and so on,
-    or "0.values" for those of other views of the labels, with the view's number in front.
+    """The arrays of a block's `values`, by their names in its file: "values" and so on for the
+    dataset's own view, and "0.values" and so on for the first other view of the labels.
     """
     arrays = {name: getattr(values, name) for name in ARRAYS}
     for number, other in enumerate(values.others):
@@ -104,7 +104,7 @@ def _arrays_of(values: Values) -> dict[str, NDArray[Any]]:
 
 
 def _values_in(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Values:
-    """The values made of the arrays of a block's file whose names begin with this prefix: "" for
-    the dataset's own view, "0." for the first other one."""
+    """The values under one view, made of the arrays in a block's file. `prefix`: what the names of
+    the view's arrays begin with: "" for the dataset's own view, "0." for the first other one."""
     values, first_level, tied, counts = (arrays[prefix + name] for name in ARRAYS)
     return Values(values, first_level, tied, counts)

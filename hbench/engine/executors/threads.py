@@ -1,9 +1,9 @@
 """Computes the blocks of a job with the threads of this process: from whole rows of scores, or from
-half of the products where hbench/engine/executors/triangle.py can.
+half of the products, where hbench/engine/executors/triangle.py allows it.
 
-Whole rows: the scores of a block are multiplied chunk by chunk and its queries then valued a few at
-a time; both are tasks for any thread. Where memory holds the scores of several blocks, one is
-multiplied while another is valued.
+Whole rows: the scores of a block are multiplied chunk by chunk, and then the metrics of its queries
+are computed, a few queries at a time. Any thread may do any of these tasks. If memory holds the
+scores of several blocks, one block is multiplied while the metrics of another are computed.
 """
 
 from collections import deque
@@ -25,13 +25,13 @@ from hbench.engine.values.plan import MetricPlan, plan_of
 
 # a task takes 1/SHARE of a thread's remaining queries, so that all threads finish together
 SHARE = 2
-QUERIES = 8  # valued by one task, at least: each holds the interpreter's lock for a while
+QUERIES = 8  # of one task, at least, as each task holds the interpreter's lock for a while
 
 
 class Stage(NamedTuple):
-    """A block in the pipeline, by its number: its buffer of `scores` (B, G), the `tasks` at work on
-    it, and its `values`; `is_scored`: whether these tasks compute its metrics, after those that
-    multiplied it."""
+    """One block in the pipeline, by its number: its buffer of `scores` (B, G), the `tasks` that
+    work on it, and its `values`. `is_scored`: False while the tasks multiply the scores, True when
+    they compute the metrics."""
 
     block: int
     scores: NDArray[np.floating]
@@ -47,23 +47,24 @@ def on_threads(
     threads: int | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, Values]]:
-    """Yield the number of each block and the values of its queries, in any order; an interrupt or
-    an error leaves the blocks that wait undone.
+    """Yield the number of each block and the values of its queries, in any order. After an
+    interrupt or an error, waiting blocks are not computed.
 
-    `threads`: None for all that there are; a job too small for a plan takes one. `announce` is
-    called when the kernel has to be compiled first.
+    `threads`: the most threads to use, None for all processors; a job too small for a plan uses
+    one. `announce`: called with a message if kernels have to be compiled first.
     """
     plan = plan_of(job)
     if threads is not None and threads < 1:
         raise UsageError("threads must be 1 or more", found=f"{threads}", fix="leave it out: all")
-    # without a plan formulas are many short calls of numpy, whose threads only wait for each other
+    # without a plan, formulas make many short calls of numpy, for which threads would only wait for
+    # each other
     most = 1 if plan is None else threads or available_threads()
     triangle = triangle_of(job, plan, blocks, most)
     if announce and plan is not None and not kernels_are_compiled():
         announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:
-            # None where BLAS does not give s(i, j) = s(j, i) to the bit: whole rows are taken then
+            # None if BLAS does not give s(i, j) = s(j, i) to the bit: then whole rows are needed
             if lists := triangle.lists(pool):
                 yield from triangle.values(lists, pool)
                 return
@@ -73,12 +74,13 @@ def on_threads(
 def _by_rows(
     job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int
 ) -> Iterator[tuple[int, Values]]:
-    """The values of each block's queries from whole rows of scores.
+    """Yield the number of each block and its values, computed from whole rows of scores.
 
     A block passes two stages, which share the threads: its scores are multiplied, then its metrics
-    are computed. So some blocks are multiplied while others are scored, as many as there are
-    buffers. `plan`: of metrics that are sums, None where formulas compute the values, one query
-    after another. `threads`: at most, fewer where the memory is small.
+    are computed. There may be as many blocks in the pipeline as there are buffers for scores, so
+    some are multiplied while the metrics of others are computed. `plan`: computes metrics as sums;
+    None if formulas compute them, one query after another. `threads`: the most to use; fewer are
+    used if the memory is small.
     """
     scores = job.ranker.scores
     plans = JobPlans(job, plan)
@@ -88,23 +90,23 @@ def _by_rows(
     line = deque[Stage]()
     buffers = [scores.buffer() for _ in range(min(len(blocks), at_once))]
 
-    # `line`: blocks with tasks at work, first in, first out; `done`: those whose tasks have ended
+    # `line`: blocks whose tasks are running, first in, first out; `done`: blocks that are finished
     done: list[Stage] = []
     with _pool(workers) as pool:
         while waiting or line or done:
-            # every free buffer gets a block, whose chunks are multiplied by any threads
+            # each free buffer gets the next block; multiplying one chunk is a task
             while waiting and buffers:
                 block = waiting.popleft()
                 multiply = partial(scores.multiply, scores.block_vectors(block), out=buffers[-1])
                 tasks = [pool.submit(multiply, start) for start in scores.chunks]
                 line.append(Stage(block, buffers.pop(), tasks, plans.start(block)))
-            for stage in done:  # while the threads are at work on the next
+            for stage in done:  # yielded only here, when the threads have the next tasks
                 yield stage.block, stage.values.finish()
             done.clear()
             if line:
                 stage = line.popleft()
                 for task in stage.tasks:
-                    task.result()  # waits, and raises the error of a task
+                    task.result()  # waits for the task, and raises its error if it had one
                 if stage.is_scored:
                     done.append(stage)
                     buffers.append(stage.scores)
@@ -115,7 +117,8 @@ def _by_rows(
 
 @contextmanager
 def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads, each of which multiplies alone; at the end what waits is left undone."""
+    """A pool of threads, each of which uses one BLAS thread. At the end, waiting tasks are
+    cancelled."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hbench")
     try:
         with one_blas_thread():
@@ -127,12 +130,12 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 def _submit_scoring(
     pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int
 ) -> list[Future[Any]]:
-    """Hand the n `queries` of a block to the threads for scoring: large shares first, then ever
-    smaller ones, so that all threads end at about the same time. Return the tasks."""
+    """Submit tasks that compute the metrics of a block's n `queries`, and return them. The tasks
+    get smaller and smaller, so that all threads end at about the same time."""
     tasks = []
     start = 0
     while start < queries:
-        # a share of what is left, QUERIES at least, and no more than there are
+        # a share of the remaining queries, but at least QUERIES
         end = min(start + max((queries - start) // (SHARE * threads), QUERIES), queries)
         tasks.append(pool.submit(stage.values.add, stage.scores[start:end], start))
         start = end
