@@ -1,7 +1,7 @@
-"""Turns raw vectors into float32 rows whose inner product ranks the gallery of any one query.
+"""Turns raw vectors into rows whose inner products rank the gallery for each query.
 
 A similarity is a function `(queries (Q, D), gallery (G, D), *, option: float = default …) -> (query
-rows, gallery rows)`. Options are numbers, written `lorentz(curvature=0.1)`, and part of the
+rows, gallery rows)`. Options are numbers, written as in `lorentz(curvature=0.1)`, and part of the
 signature. Packages add similarities under the entry-point group `hbench.similarities`.
 
 >>> query_rows, gallery_rows = l2(np.array([[0.0, 1.0]]), np.array([[0.0, 3.0], [2.0, 0.0]]))
@@ -48,31 +48,30 @@ SYNONYMS = {
     "euclidean": "l2", "euclid": "l2", "l2sq": "l2", "squared_euclidean": "l2", "ip": "dot",
     "inner_product": "dot",
     "inner": "dot", "cos": "cosine", "angular": "cosine", "hyperbolic": "lorentz",
-}  # fmt: skip  # by which other libraries call them
+}  # fmt: skip  # names in other libraries
 SPELLING = re.compile(r"(?P<name>[\w-]+)(\((?P<options>[^()]*)\))?")
 
 
 def named(text: str) -> tuple[str, Similarity]:
-    """The name and function of the similarity that a text such as `lorentz(curvature=0.1)` spells.
+    """The name and the function of the similarity in a text such as `lorentz(curvature=0.1)`.
 
-    The name has every option, also those by default, for signatures quote it. Raises UnknownName or
-    UsageError for anything else.
+    The returned name states every option, also those with their default values, since signatures
+    quote it. Raises UnknownName or UsageError for any other text.
     """
     match = SPELLING.fullmatch(text.strip())
     if match is None:
         raise UnknownName("similarity", text, similarities)
-    # a plugin may have registered one of these names
+    # a plugin may have registered a synonym as a name of its own
     if match["name"] in SYNONYMS and match["name"] not in similarities:
         raise UnknownName("similarity", text, similarities, meant=repr(SYNONYMS[match["name"]]))
 
-    # the keyword-only parameters of a similarity's function are its options, all of them numbers:
-    # {name: default}
+    # {name: default} of the options, which are the keyword-only parameters of the function
     function = similarities[match["name"]]
     parameters = inspect.signature(function).parameters.values()
     defaults = {
         option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY
     }
-    # (name, value) of each option that is given, as texts: [::2] leaves the "=" out
+    # (name, value) of each given option, as texts: [::2] drops the "=" in the middle
     pairs = [
         part.strip().partition("=")[::2]
         for part in (match["options"] or "").split(",")
@@ -94,7 +93,7 @@ def named(text: str) -> tuple[str, Similarity]:
         return match["name"], function
 
     chosen = defaults | given
-    # every option is a curvature or the like: no sense at 0 or infinity
+    # every option is a curvature or similar, which has no meaning at 0 or infinity
     for option, value in chosen.items():
         if not value > 0 or value == np.inf:
             raise UsageError(
@@ -103,26 +102,26 @@ def named(text: str) -> tuple[str, Similarity]:
                 found=f"{value:g}",
             )
 
-    # 1.0 is spelled 1, so that one curvature has one name
+    # 1.0 is spelled 1, so that each curvature has one name
     spelled = ",".join(f"{option}={value!r}".removesuffix(".0") for option, value in chosen.items())
     return f"{match['name']}({spelled})", partial(function, **chosen)
 
 
 @similarities.register("dot")
 def dot(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """Rows whose products are s = q·g, of queries (Q, D) and gallery (G, D) as they are; one object
-    for both sides where they are the same array."""
+    """Rows whose products are s = q·g, for queries (Q, D) and gallery (G, D)."""
+    # one object for both sides, if they are the same array: callers then know that s is symmetric
     rows = Rows(gallery)
     return rows if queries is gallery else Rows(queries), rows
 
 
 @similarities.register("cosine")
 def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """Rows whose products are s = q·g / |g|, of queries (Q, D) and gallery (G, D), which ranks as
-    the cosine does: |q| is the same for the whole list of a query.
+    """Rows whose products are s = q·g / |g|, for queries (Q, D) and gallery (G, D). s ranks as the
+    cosine does, since |q| is the same for the whole list of a query.
 
-    A gallery whose norms are all equal is left as it is, since dividing would only round. Queries
-    that are the gallery are divided by their norms, too: then s(i, j) = s(j, i).
+    If all norms in the gallery are equal, nothing is divided, since that would only add rounding
+    errors. Queries that are the gallery are divided by their norms, too, so that s(i, j) = s(j, i).
     """
     norms = np.sqrt(squared_norms(gallery))
     if norms.min(initial=np.inf) == norms.max(initial=0):
@@ -133,11 +132,12 @@ def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tupl
 
 @similarities.register("l2")
 def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Rows, Rows]:
-    """Rows whose products are s = q·g − |g|²/2, of queries (Q, D) and gallery (G, D), which ranks
-    as −|q − g| does; the second term rides along as one more dimension, times 1 in the queries.
+    """Rows whose products are s = q·g − |g|²/2, for queries (Q, D) and gallery (G, D). s ranks as
+    −|q − g| does. The second term is stored as one more dimension of the gallery's rows, which is
+    multiplied by 1 in the queries' rows.
 
-    Vectors far from 0 are moved there first, by `shift` (D,), which no distance notices: float32
-    would lose their differences.
+    Vectors far from 0 are first moved near 0, since float32 would lose their differences. All are
+    moved by the same `shift` (D,), which changes no distance.
     """
     shift = far_centre(gallery)  # (D,), None where the vectors are not far from 0
     halves = (
@@ -149,24 +149,24 @@ def l2(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tuple[Ro
     )
 
 
-# Hyperbolic space has curvature −c. Both distances grow with an expression that is linear in the
-# gallery's side, so one matrix product of D + 1 numbers ranks. What is the same for the whole
-# gallery of a query is left out: near the origin it would be large beside the differences, and
-# float32 would lose them. It still does for points far out; vectors in float64 are ranked in
-# float64.
+# Hyperbolic space has curvature −c. Both distances below are increasing functions of an expression
+# that is an inner product of D + 1 numbers, so one matrix product is enough to rank. Terms that are
+# the same for the whole gallery of a query are left out: near the origin they would be large
+# compared to the differences between items, which float32 would lose. For points far out, float32
+# still loses differences; vectors in float64 are ranked in float64.
 
 
 @similarities.register("lorentz")
 def lorentz(
     queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
 ) -> tuple[Rows, Rows]:
-    """Rows whose products are s = q·g − q₀u(g) with x₀ = √(1/c + |x|²) and u(g) = g₀ − 1/√c, which
-    ranks as −d(q, g) = −1/√c arcosh(c(q₀g₀ − q·g)) does; c is the `curvature`.
+    """Rows whose products are s = q·g − q₀u(g), where x₀ = √(1/c + |x|²), u(g) = g₀ − 1/√c, and c
+    is the `curvature`. s ranks as −d(q, g) = −1/√c arcosh(c(q₀g₀ − q·g)) does.
 
     The vectors, queries (Q, D) and gallery (G, D), are the space coordinates of points on the
-    hyperboloid (Nickel and Kiela 2018; MERU, Desai et al. 2023); the time coordinate x₀ follows
-    from them. u(g) is computed as |g|²/(g₀ + 1/√c), without a difference of near numbers; it rides
-    along as one more dimension, times q₀ in the queries.
+    hyperboloid (Nickel and Kiela 2018; MERU, Desai et al. 2023). Their time coordinate x₀ follows
+    from them. u(g) is computed as |g|²/(g₀ + 1/√c), to avoid the difference of two close numbers.
+    −u(g) is stored as one more dimension, which is q₀ in the queries' rows.
     """
     squares = squared_norms(gallery)
     above = squares / (np.sqrt(1 / curvature + squares) + curvature**-0.5)
@@ -178,15 +178,15 @@ def lorentz(
 def poincare(
     queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
 ) -> tuple[Rows, Rows]:
-    """Rows whose products are s = w(g)·(q·g − |g|²(1 + c|q|²)/2), w(g) = 1/(1 − c|g|²), of queries
-    (Q, D) and gallery (G, D) in the ball of `curvature` c; it ranks as the negative distance there.
+    """Rows whose products are s = w(g)·(q·g − |g|²(1 + c|q|²)/2) with w(g) = 1/(1 − c|g|²), for
+    queries (Q, D) and gallery (G, D) in the Poincaré ball of `curvature` c.
 
-    d(q, g) = 1/√c arcosh(1 + 2c|q − g|² / ((1 − c|q|²)(1 − c|g|²))) (Nickel and Kiela 2017;
-    Hyp-ViT, HIER) grows with |q − g|²·w(g), and that is |q|² − 2s. Raises SubmissionError for
-    vectors outside of the ball of radius 1/√c.
+    s ranks as the negative distance: d(q, g) = 1/√c arcosh(1 + 2c|q − g|² / ((1 − c|q|²)(1 −
+    c|g|²))) (Nickel and Kiela 2017; Hyp-ViT, HIER) increases with |q − g|²·w(g), which is
+    |q|² − 2s. Raises SubmissionError for vectors outside of the ball of radius 1/√c.
     """
     norms = {"queries": squared_norms(queries), "gallery": squared_norms(gallery)}
-    # |x|² ≥ 1/c: on the border or beyond, where no distance is defined
+    # |x|² ≥ 1/c: on the border of the ball or outside, where the distance is not defined
     for what, squares in norms.items():
         outside = np.flatnonzero(curvature * squares >= 1)
         if len(outside):
@@ -214,20 +214,21 @@ def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tup
     """Rows whose products are s = Σ_i (±1)(±1) = B − 2·(bits that differ), for queries (Q, D) and
     gallery (G, D) of packed codes of B = 8 D bits, as `numpy.packbits` makes them.
 
-    Exact: the sums are integers below 2²⁴. The bits are held as float16. Raises SubmissionError
-    where an entry is not a byte. Codes of ±1, one entry a bit, are ranked so by `dot` as they are.
+    s is exact, as all sums are integers below 2²⁴. The bits are held as float16. Raises
+    SubmissionError if an entry is not a byte. For unpacked codes of ±1, `dot` gives the same
+    ranking.
     """
     rows = Rows(_unpacked(queries, "queries"))
     return rows, rows if queries is gallery else Rows(_unpacked(gallery, "gallery"))
 
 
 def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
-    """The bits (N, 8 D) of `packed` bytes (N, D), which may be held as floats, as +1 and −1; `what`
-    names them in an error, "queries" or "gallery"."""
+    """The bits of `packed` bytes (N, D), as +1 and −1: (N, 8 D). The bytes may be given as floats.
+    `what`: their name in an error, "queries" or "gallery"."""
     bits = np.empty((len(packed), 8 * packed.shape[1]), np.float16)
     for start in range(0, len(packed), TILE):
         part = packed[start : start + TILE]
-        # what is no byte is not equal to its nearest byte
+        # a number that is no byte differs from the byte that it is clipped and cut off to
         codes = np.clip(part, 0, 255).astype(np.uint8)
         bad = np.flatnonzero((codes != part).any(axis=1))
         if len(bad):
@@ -239,7 +240,7 @@ def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
                 "dot",
             )
 
-        # int8: the bits are uint8, which has no −1
+        # int8, because the bits are uint8, which has no −1
         bits[start : start + TILE] = 2 * np.unpackbits(codes, axis=1).astype(np.int8) - 1
 
     return bits

@@ -1,7 +1,8 @@
-"""Reads vectors as the float32 rows whose inner products rank: scaled, and one dimension longer,
-where they are wanted.
+"""Reads vectors as the rows whose inner products rank: scaled, or one dimension longer, as the
+similarity needs them.
 
-A memory-mapped or float16 file is never converted as a whole.
+Rows are converted when they are read, so a memory-mapped or float16 file is never converted as a
+whole.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ ROWS_AT_ONCE = 16384
 
 
 class SelectedRows:
-    """`vectors[rows]`, rows (n,) of an array (N, D), gathered when they are read: an array of
-    `dtype` and `shape` (n, D) to the caller. `movable`: whether the rows may be moved within the
-    array, since nobody else looks at them. `scan`: of the selected rows."""
+    """`vectors[rows]`, some rows (n,) of an array (N, D), which are copied only when they are read.
+    Callers may index it like an array of `dtype` and `shape` (n, D).
+
+    `movable`: whether the rows may be moved within the array, since nobody else uses it.
+    """
 
     def __init__(
         self,
@@ -34,17 +37,22 @@ class SelectedRows:
         movable: bool = False,
         whole: Scan | None = None,
     ) -> None:
-        """`vectors` (N, D), of which `rows` (n,) are selected, by position. `movable`: whether the
-        caller lets them be moved within the array; `whole`: the scan of all N, where it is known.
+        """Select rows of an array.
+
+        Args:
+            vectors: (N, D), the array.
+            rows: (n,), the positions of the selected rows.
+            movable: whether the caller allows that rows are moved within the array.
+            whole: the scan of all N rows, if it has been made.
         """
         self.vectors = vectors
         self.rows = rows
         if whole is not None:
-            self.scan = whole.of(rows)  # in place of the cached property, which would read again
+            self.scan = whole.of(rows)  # replaces the cached property, which would read all rows
         self.dtype = vectors.dtype
         self.shape = (len(rows), vectors.shape[1])
-        # of a mapped file every page that is written to would become memory; of a view the array
-        # belongs to another one, which must not change; a row that is selected twice has two places
+        # Rows are not moved in a mapped file, where each written page would take memory, nor in a
+        # view, whose array belongs to others, nor if a row is selected twice and has two places.
         in_memory = vectors.flags.owndata and vectors.flags.writeable and vectors.flags.c_contiguous
         self.movable = movable and in_memory and len(np.unique(rows)) == len(rows)
 
@@ -57,9 +65,9 @@ class SelectedRows:
         return selected
 
     def of(self, positions: NDArray[np.int64]) -> SelectedRows:
-        """Some of the selected rows; nothing is copied."""
+        """Select some of the selected rows; no vectors are copied."""
         some = SelectedRows(self.vectors, self.rows[positions])
-        some.scan = self.scan.of(positions)  # so the vectors are not read again
+        some.scan = self.scan.of(positions)  # so that the vectors are not read again
         return some
 
     @cached_property
@@ -68,14 +76,16 @@ class SelectedRows:
         return scan(self)
 
     def move(self, order: NDArray[np.int64]) -> NDArray[Any]:
-        """Move the selected rows to the front of the array, in place, in this `order` (n,) of their
-        positions, and return that front (n, D). A position still stands for the same row: `rows`
-        says where it lies now."""
+        """Move the selected rows to the front of the array, in place, and sort them by `order`
+        (n,), positions among the selected rows. Return the front (n, D) of the array.
+
+        Positions among the selected rows keep their meaning, since `rows` is changed, too.
+        """
         selected = self.rows[order]
-        # rows that nobody selected follow, so that all rows of the array have a place
+        # the other rows of the array follow behind the selected ones
         others = np.ones(len(self.vectors), bool)
         others[selected] = False
-        # (N,): which row comes to stand at each place
+        # (N,): the row that is moved to each place
         sources = np.concatenate([selected, np.flatnonzero(others)])
         if compiling_pays(self.vectors.size):
             move_rows(self.vectors, sources)
@@ -89,16 +99,16 @@ class SelectedRows:
 
 @compiled
 def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None:
-    """Put row `sources[n]` in place of row n, for all N rows at once, in place: one after another,
-    each cycle of rows that take one another's places.
+    """Permute the N rows of `vectors` in place: row n becomes the former row `sources[n]`.
 
-    Only one row is held twice; numpy, some columns at a time, would take half a second for 60,000
-    vectors.
+    The rows of each cycle of the permutation are moved one after another, so that only one row has
+    to be copied. numpy, some columns at a time, would take half a second for 60,000 vectors.
     """
     moved = np.zeros(len(sources), np.bool_)
     for start in range(len(sources)):
         if not moved[start]:
-            # a cycle: each place gets the row of the next place, the last one the row of the first
+            # each place of the cycle gets the row of the next place, and the last place the first
+            # row
             first = vectors[start].copy()
             row = start
             while sources[row] != start:
@@ -112,22 +122,26 @@ def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None
 def where(
     vectors: NDArray[Any] | SelectedRows, positions: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The array that holds the vectors at these positions (n,), and the rows (n,) of that array
-    that they are: a selection, or one of a selection, is followed to what it selects from."""
+    """The array in which the vectors at these positions (n,) are stored, and their rows (n,) in
+    that array. If `vectors` is a selection, or a selection of a selection, this is the array from
+    which the rows were selected."""
     if isinstance(vectors, SelectedRows):
         return where(vectors.vectors, vectors.rows[positions])
     return np.asarray(vectors), positions
 
 
 def _holds_arrays(array: NDArray[Any]) -> bool:
-    """Whether each element is an array or list, as in a column of vectors of pandas."""
+    """Whether the elements are arrays or lists, as in a pandas column of vectors."""
     return array.ndim == 1 and len(array) > 0 and isinstance(array.flat[0], np.ndarray | list)
 
 
 def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating]:
-    """Finite floats (N, D), in the processor's byte order, from an array or a torch tensor; floats
-    up to 64 bits keep their type, integers become one that holds them exactly, up to 2⁵³. `what`
-    names them in an error. Raises SubmissionError for anything else."""
+    """Check an array or a torch tensor, and return it as finite floats (N, D) in the processor's
+    byte order.
+
+    Floats of up to 64 bits keep their type. Integers become floats that hold them exactly, up to
+    2⁵³. `what`: the name of the vectors in an error. Raises SubmissionError for other content.
+    """
     if isinstance(vectors, np.ma.MaskedArray) and np.ma.is_masked(vectors):
         masked = f"{int(np.ma.getmaskarray(vectors).sum()):,} masked"
         raise SubmissionError(
@@ -144,11 +158,11 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
         )
 
     kind = given.dtype.newbyteorder("=")
-    # float32 holds integers of one or two bytes exactly; longer ones and float128 become float64
+    # float32 holds integers of one or two bytes exactly; longer integers and floats become float64
     if given.dtype.kind != "f" or given.dtype.itemsize > 8:
         kind = np.dtype(np.float32 if given.dtype.itemsize <= 2 else np.float64)
     array = given.astype(kind, copy=False)
-    # some rows at a time, so that the flags of all numbers take no memory at once
+    # some rows at a time, so that not all numbers have a flag in memory at once
     parts = [array[start : start + ROWS_AT_ONCE] for start in range(0, len(array), ROWS_AT_ONCE)]
     bad = np.flatnonzero(~np.concatenate([np.isfinite(part).all(axis=1) for part in parts]))
     if len(bad):
@@ -163,14 +177,16 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
     return array
 
 
-FAR = 10.0
-TILE = 512  # rows read and scaled at once: they stay in the second cache
+FAR = 10.0  # vectors are far from 0 if their middle is at this many times their spread
+TILE = 512  # rows read and scaled at once: they stay in the second-level cache
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as they are multiplied: `vectors` (N, D) less a `shift` (D,), each row times its `scale`
-    (N,), and `last` (N,) as one more dimension behind, not scaled; None: none of it.
+    """Rows as they are multiplied, computed from `vectors` (N, D) when they are read.
+
+    `shift` (D,) is subtracted from each vector, which is then multiplied by its `scale` (N,).
+    `last` (N,) is appended as one more dimension, which is not scaled. Each may be None for none.
     """
 
     vectors: NDArray[np.floating]
@@ -183,27 +199,27 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """The dimensions of a row as it is multiplied, with the additional one."""
+        """The number of dimensions of a row, with the additional one if there is one."""
         return int(self.vectors.shape[1]) + (self.last is not None)
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """float32, or float64 where the vectors are (the audit mode passes them so)."""
+        """The type of a row: float64 if the vectors are float64, else float32."""
         return float_type(self.vectors)
 
     def read(
         self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:
-        """The rows at these positions (n,), in `out` (n, width) if given; float32 or float64,
-        `width` is D, or D + 1 where there is one more dimension."""
+        """Compute the rows at these positions (n,), in `out` (n, width) if it is given; `width` is
+        D, or D + 1 if there is one more dimension."""
         if out is None:
             out = np.empty((len(positions), self.width), self.dtype)
         dimensions = self.vectors.shape[1]
-        if self.last is not None:  # one more dimension, behind those of the vectors
+        if self.last is not None:
             out[:, dimensions] = self.last[positions]
-        # the array that holds them, and their rows in it
+        # the array in which the vectors are stored, and their rows in it
         source, rows = where(self.vectors, positions)
-        # float16: a compiled conversion, which takes a tenth of the time of numpy's
+        # for float16 a compiled conversion, which takes a tenth of the time of numpy's
         if (
             self.shift is None
             and source.dtype == np.float16
@@ -216,8 +232,8 @@ class Rows:
             at = slice(start, start + TILE)
             tile = out[start : start + TILE, :dimensions]
             if tile.dtype == source.dtype and tile.flags.c_contiguous:
-                # quicker than an assignment; other modes hold the rows twice. "clip" changes no
-                # position: all are in the array
+                # quicker than an assignment. With mode "clip" numpy needs no second copy of the
+                # rows; nothing is clipped, as all positions are within the array.
                 np.take(source, rows[at], axis=0, out=tile, mode="clip")
             else:
                 tile[:] = source[rows[at]]
@@ -228,8 +244,7 @@ class Rows:
         return out
 
     def squared_norms(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """|v|² of the rows at these positions (n,), by default of all, in float64 (n,), read TILE
-        rows at a time."""
+        """|v|² of the rows at these positions (n,), None for all rows; float64 (n,)."""
         wanted = np.arange(len(self)) if positions is None else positions
         result = np.empty(len(wanted))
         for start in range(0, len(wanted), TILE):
@@ -239,9 +254,11 @@ class Rows:
         return result
 
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
-        """The same rows, scaled and moved into this order (n,) of their positions in place, so that
-        a run of them is read without a copy; unchanged where that is not possible: nobody allowed
-        to move them, they would change their type, or have a shift or one more dimension.
+        """Scale the vectors and sort them by `order` (n,), positions of rows, in place, so that
+        neighbouring rows can be read without a copy. Return the same rows, which need no scale now.
+
+        Returns `self` unchanged if that is not possible: if the vectors may not be moved or are
+        stored in another type, or if rows have a shift or one more dimension.
         """
         vectors = self.vectors
         if not (
@@ -250,16 +267,16 @@ class Rows:
             return self
         if self.last is not None or self.shift is not None:
             return self
-        moved = vectors.move(order)  # (n, D): in the new order; a position still means the same row
+        moved = vectors.move(order)  # (n, D), in the new order
         for start in range(0, len(order) if self.scale is not None else 0, TILE):
             at = slice(start, start + TILE)
             moved[at] *= self.scale[order[at], None]
-        return Rows(vectors)  # without a scale: it is in the numbers now
+        return Rows(vectors)
 
     def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:
-        """A view of the rows at these positions (n,), if they lie in memory one after another as
-        they are multiplied; None where `read` must copy or compute them."""
-        # the array that holds them, and their rows (n,) in it
+        """A view of the rows at these positions (n,), if they are stored one after another and need
+        no computation; else None, and `read` must copy or compute them."""
+        # the array in which the vectors are stored, and their rows (n,) in it
         source, rows = where(self.vectors, positions)
         plain = (
             self.scale is None
@@ -279,24 +296,25 @@ def read_halves(
     scale: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """Write some rows (n,) of finite float16 numbers, `halves` (N, D) given by their bits, each
-    times its scale (n,), to the first D dimensions of `out`, exactly; numpy would convert them one
-    by one, which takes ten times as long.
+    """Write some `rows` (n,) of finite float16 numbers, each times its `scale` (n,), to the first D
+    dimensions of `out`. `halves` (N, D): the bits of the numbers. The conversion is exact; numpy
+    converts numbers one by one, which takes ten times as long.
 
-    With the exponent moved by 127 − 15, the bits of |h| are those of its float32, but for subnormal
-    h = m·2^−24, whose bits then read (1 + m·2^−10)·2^−15.
+    If 127 − 15 is added to the exponent of |h|, its bits are those of the float32, except for
+    subnormal h = m·2^−24, which become (1 + m·2^−10)·2^−15 and have to be corrected.
     """
     bits = np.empty(halves.shape[1], np.uint32)
-    floats = bits.view(np.float32)  # the same memory: bits that are written are read as floats
-    smallest = np.float32(2.0**-14)  # of the float16 that are not subnormal
-    # (1 + m·2^−10)·2^−15, less 2^−15, times 2, is m·2^−24
+    floats = bits.view(np.float32)  # the same memory: bits are written, and read as floats
+    smallest = np.float32(2.0**-14)  # the smallest float16 that is not subnormal
+    # the correction: ((1 + m·2^−10)·2^−15 − 2^−15)·2 = m·2^−24
     implied = np.float32(2.0**-15)
     two = np.float32(2)
 
     for n in range(len(rows)):
         half = halves[rows[n]]
         for dimension in range(len(half)):
-            # all but the sign; 10 bits of fraction become 23; 112 is 127 − 15
+            # the bits without the sign; a shift by 13 makes 23 bits of fraction of 10; 112 is
+            # 127 − 15
             bits[dimension] = (
                 np.uint32(half[dimension] & np.uint16(0x7FFF)) << np.uint32(13)
             ) + np.uint32(112 << 23)
@@ -309,8 +327,8 @@ def read_halves(
 
 
 def scan_of(vectors: NDArray[np.floating] | SelectedRows) -> Scan:
-    """The squared lengths and content keys (N,) of vectors (N, D); selected rows remember theirs,
-    others are read anew at each call."""
+    """The squared lengths and content keys (N,) of vectors (N, D). Selected rows keep their scan,
+    while an array is read anew at each call."""
     return vectors.scan if isinstance(vectors, SelectedRows) else scan(vectors)
 
 
@@ -320,15 +338,18 @@ def squared_norms(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def float_type(vectors: NDArray[np.floating]) -> np.dtype[np.floating]:
-    """The type in which these vectors are multiplied: float64 if they are, else float32, also for
+    """The type in which these vectors are multiplied: float64 for float64, else float32, also for
     float16, since products of float16 are slow and inexact."""
     return np.dtype(np.float64 if vectors.dtype == np.float64 else np.float32)
 
 
 def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
-    """The middle (D,) between the smallest and the largest value of each dimension, where the
-    vectors (N, D) lie `FAR` times their spread from 0, so that float32 products would lose their
-    differences; else None. Unlike a mean, it has the same bits whatever the order of the rows."""
+    """The centre (D,) of vectors (N, D) that are so far from 0 that float32 products would lose
+    their differences: if its distance from 0 is more than `FAR` times their spread. Else None.
+
+    The centre is the middle between the smallest and the largest value of each dimension. Unlike a
+    mean, it has the same bits in any order of the rows.
+    """
     low = np.full(vectors.shape[1], np.inf)
     high = np.full(vectors.shape[1], -np.inf)
     for start in range(0, len(vectors), ROWS_AT_ONCE):
@@ -337,5 +358,5 @@ def far_centre(vectors: NDArray[np.floating]) -> NDArray[np.floating] | None:
         high = np.maximum(high, part.max(axis=0))
     middle = (low + high) / 2
     spread = (high - low) / 2
-    is_far = middle @ middle > FAR**2 * (spread @ spread)  # lengths in space, both squared
+    is_far = middle @ middle > FAR**2 * (spread @ spread)  # squared lengths of both vectors
     return middle.astype(float_type(vectors)) if is_far else None

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def unit_vectors(vectors: ArrayLike, dtype: type[np.float32] | type[np.float64]) -> NDArray[Any]:
-    """Vectors (N, D) scaled to length 1, in this type; a vector of zeros has no direction, and
-    stays zero."""
+    """Scale vectors (N, D) to length 1, in this type. A vector of zeros has no direction and stays
+    zero."""
     rows = np.asarray(vectors, dtype)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: NDArray[Any] = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)

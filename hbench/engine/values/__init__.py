@@ -1,1 +1,1 @@
-"""The values of queries: which sums over ranks give metrics, and the blocks that take them."""
+"""The values of queries: how metrics follow from sums over ranks, and the blocks that compute them."""

@@ -1,10 +1,11 @@
-"""Computes the values of a block's queries: ranks the rows of scores, and sums up by the plan.
+"""Computes the values of a block's queries: ranks the positives in the rows of scores, and computes
+metrics as sums over the ranks, as a plan says.
 
-The metrics of hbench.engine.values.fast_metrics are sums over the ranks of the positives, all taken
-at once; any other is computed on the level sequence. Only items of the lowest level that some
-metric needs, and above, are positives to the plan. Compiled kernels find ranks and sums. A small
-test goes by the formulas themselves, on the level sequence of every query: its data alone decide,
-so that every part of an evaluation decides alike, and no compiled code is loaded for it.
+The metrics of hbench.engine.values.fast_metrics are such sums, which compiled kernels compute all
+at once. Any other metric is computed on the level sequence. Only items from the lowest level on
+that some metric needs are ranked. A small test is computed without a plan, by the formulas on the
+level sequence of each query, so that no compiled code has to be loaded. Whether a test is small
+follows from its data alone, so that every process of an evaluation decides in the same way.
 """
 
 from __future__ import annotations
@@ -29,43 +30,41 @@ from hbench.metrics.protocols import ScoreQuery, scorers_by_name
 
 
 def kernels_are_compiled() -> bool:
-    """Whether the kernels that every evaluation uses are already compiled; the rest takes little
-    time.
-    """
+    """Whether the kernels that every evaluation uses are compiled already. Compiling the other
+    kernels takes little time."""
     functions: list[Any] = [rank_sums.sum_up, rank_positives.rank_rows, sort_keys.write_keys]
     return all(map(is_cached, functions))
 
 
-SEQUENCE_BYTES = 64  # per item of the gallery, for one level sequence while it is made
+SEQUENCE_BYTES = 64  # per item of the gallery, while the level sequence of a query is made
 
 
 class Block:
-    """Accumulates the metric values of one block of queries, or of some that follow one another.
+    """Accumulates the metric values of one block of queries, or of several neighbouring blocks.
 
-    `first`: the canonical number of its first query. `queries` (n,): the input positions of its
-    queries, in canonical order. `counts` (n, K): the items of each list by code: its levels, or
-    under partial labels two codes per level. `reading`: under partial labels, which level a code
-    counts as in `first_level` and `counts` of the values; else None. `values`: what is accumulated.
+    `first`: the number, in canonical order, of the first query. `queries` (n,): the input positions
+    of the queries, in canonical order. `counts` (n, K): how many items of each code a query's list
+    has; codes are levels, or under partial labels two codes per level. `reading`: under partial
+    labels, how codes become the levels in `first_level` and `counts` of the values; else None.
+    `values`: the accumulated values.
 
-    `adders` take rows of scores (n, G) of the queries from a place of the block on, and `finishers`
-    write what can only be written when every query was added. `others`: the same block under other
-    views of the labels. Their rankers put the columns of a finished row in their own order, so they
-    take rows that this one's ranker has finished.
+    `adders`: functions of finished rows of scores and the place in the block of the first row's
+    query; each computes some of the values. `finishers`: functions that are called once after all
+    queries were added. `others`: the same block under other views of the labels, which get the
+    finished rows of this block's ranker and sort their columns.
     """
 
     def __init__(self, ranker: Ranker, numbers: range, metrics: int) -> None:
-        """Make room for the values of all queries of some blocks; what computes them is added to
-        `adders`, called with each piece of scores, and `finishers`, called once at the end.
+        """Allocate the values of all queries of some blocks. Callers add the functions that compute
+        the values to `adders` and `finishers`.
 
-        `numbers`: the blocks, one after another; `metrics`: how many values a query gets.
+        `numbers`: the numbers of the blocks; `metrics`: how many values each query gets.
         """
         size = ranker.scores.block_size
         self.ranker = ranker
-        self.first = numbers.start * size  # the canonical number of the first query
+        self.first = numbers.start * size
         self.queries = ranker.queries[self.first : numbers.stop * size]
-        # (n, K): the items of each list by code, which is a level where labels are not partial
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
-        # under partial labels a reading tells which level each code counts as
         self.reading = None if ranker.known is None else readings.known(ranker.depth)
         self.values = Values.empty(
             metrics, self.counts if self.reading is None else self.reading.counts(self.counts)
@@ -75,14 +74,13 @@ class Block:
         self.others: list[Block] = []
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Compute the values of the queries from place `start` of the block on, by their rows of
-        scores (n, G), which have been multiplied and nothing else; under every view of the labels.
-        Each function of `adders` computes some of the values, and writes them.
+        """Compute the values of the queries from place `start` of the block on, under every view of
+        the labels. `scores` (n, G): their rows of scores, not yet finished by the ranker.
         """
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:
                 add(rows, start + begin)
-            # other views take rows that are finished, and put the columns into their own order
+            # rankers of other views take finished rows, and only sort their columns
             for other in self.others:
                 other.add(rows, start + begin)
 
@@ -93,19 +91,20 @@ class Block:
         return self.values._replace(others=tuple(other.finish() for other in self.others))
 
     def skip_partial(self, rows: Mapping[int, int]) -> None:
-        """Make metrics undefined, NaN, for the queries whose labels end above the level that the
-        metric needs. `rows`: from the row of a metric among the values to that level."""
-        if self.ranker.known is not None:  # (Q,) levels known of each query; None: all are
+        """Make metrics undefined (NaN) for the queries whose labels end above the level that the
+        metric needs. `rows`: that level, by the row of the metric among the values."""
+        if self.ranker.known is not None:  # None: labels are not partial
             of_queries = self.ranker.known[self.first : self.first + len(self.queries)]
             for row, level in rows.items():
                 self.values.values[row, of_queries < level] = np.nan
 
 
 class JobPlans:
-    """The plans of all views of a job; `own` None for a small job, which goes by the formulas."""
+    """The plans of all views of a job. `own`: the plan of the job's own view, None for a small job,
+    which is computed by formulas. `others`: the plans of its other views, None likewise."""
 
     def __init__(self, job: Job, own: MetricPlan | None) -> None:
-        """`own`: the plan of the dataset's own view, which decides for the other views, too."""
+        """`own`: the plan of the job's own view. If it is None, other views get no plan, either."""
         self.job = job
         self.own = own
         self.others: list[MetricPlan | None] = [
@@ -113,11 +112,11 @@ class JobPlans:
         ]
 
     def start(self, number: int) -> Block:
-        """An empty block of this number that knows what to do with rows of scores: under all views,
-        by name and for the first results, as far as the job asks for these."""
+        """An empty block with this number, whose `adders` and `finishers` compute all that the job
+        needs: values under all views, values by name, and the first results."""
         job = self.job
         block = _started(job, self.own, number)
-        # after the values by the tree: those by name are written over them, where both exist
+        # added after the values by the tree, some of which are replaced by values by name
         if job.by_name is not None:
             fill_by_name(block, job.scorers, job.by_name)
         block.others = [
@@ -131,14 +130,14 @@ class JobPlans:
 
     @property
     def thread_bytes(self) -> int:
-        """How many bytes a thread that adds to blocks needs: the workspaces of all views of the
-        labels, a copy of some rows where these are put into another order, and the level sequence
-        of a query where formulas compute the values (no plan of sums, or values by name)."""
+        """The bytes that a thread needs to add to blocks: the workspaces of all views of the
+        labels, a copy of some rows if these are rearranged, and the level sequence of a query if
+        formulas compute values."""
         ranker = self.job.ranker
-        # places behind the gallery of a row whose positives are listed, and moved there
+        # listed positives are moved to places behind the gallery, which make a row longer
         listed = 0 if ranker.listed is None else ranker.listed.width
         size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
-        # rows are copied into another order, some at a time, but one at least
+        # rearranged rows are copied, some at a time, but at least one
         if self.job.others or ranker.arrange is not None:
             size += (
                 max(ARRANGED_AT_ONCE, len(ranker.columns) + listed) * ranker.scores.dtype.itemsize
@@ -149,8 +148,8 @@ class JobPlans:
 
 
 def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
-    """An empty block of this number under one view of the labels: its metrics are sums over ranks,
-    by the plan, or without one the formulas of each level sequence."""
+    """An empty block with this number under one view of the labels. Its metrics are computed as
+    sums over ranks by the plan, or by formulas if there is no plan."""
     block = Block(view.ranker, range(number, number + 1), len(view.scorers))
     if plan is None:
         fill_by_formulas(block, view.scorers)
@@ -160,8 +159,8 @@ def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
 
 
 def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
-    """Have the block compute the metrics `scorers` by the functions of hbench.metrics.definitions,
-    from one level sequence after another: slower than sums, but nothing has to be compiled.
+    """Let the block compute the metrics `scorers` by the functions of hbench.metrics.definitions,
+    from the level sequence of each query. This is slower than sums, but nothing has to be compiled.
     """
 
     def add(scores: NDArray[np.floating], start: int) -> None:
@@ -171,8 +170,8 @@ def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
             block.values.values[:, n] = [
                 scorer(int(block.queries[n]), sequence) for scorer in scorers
             ]
-            # scorers are given codes, which some of them read twice: with all unknown items wrong,
-            # then right. The level of the item ranked first is that as far as it is known
+            # Scorers get codes, which each of them reads in its own way. The level of the item
+            # ranked first is the known level, by the block's reading.
             known = sequence if block.reading is None else block.reading.of(sequence)
             is_first_positive = len(known.ranks) > 0 and known.ranks[0] == 1
             block.values.first_level[n] = known.levels[0] if is_first_positive else 0
@@ -183,32 +182,32 @@ def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
 
 
 class FastColumns:
-    """The metrics of a block as sums over the ranks, all taken at once."""
+    """Computes the metrics of a block as sums over ranks, by a plan. `batches`: each group of
+    metrics, with the sums for the block's queries."""
 
     def __init__(self, block: Block, plan: MetricPlan) -> None:
-        """Sums of 0 for every group of metrics that `plan` takes together; the block writes the
-        metrics when it is finished."""
+        """Begin with sums of 0 for each group of metrics. The metrics are computed from the sums
+        when the block is finished."""
         self.block = block
         self.plan = plan
         self.batches = [(group, group.batch(block.counts)) for group in plan.groups]
         block.finishers.append(self.finish)
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
-        """Rank the positives of the queries from `start` on, and compute their metrics.
-
-        `scores` (n, G): their rows. As many queries at once as have room in a workspace. `plan`:
-        what is ranked and summed; `block`: where the results go.
+        """Rank the positives of the queries from place `start` of the block on, and add to the
+        sums of their metrics. `scores` (n, G): their finished rows.
         """
         first = self.block.first + start
         last = self.block.first + start + len(scores)
-        # where in its row each query's positives lie, and the items of each code among them
+        # for each query, the columns of its positives, and among them those of each code
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
-        # (n,): only positives from the lowest level on that a metric needs are ranked
+        # (n,): only positives of the lowest level that a metric needs, or finer, are ranked
         positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
 
         with self.plan.workspace() as workspace:
+            # as many queries at once as fit in the workspace
             for at in sort_keys.fitting(positives, len(workspace.ranks)):
-                # in the flat arrays of the workspace one query's positives end where the next begin
+                # in the flat arrays, a query's positives end where those of the next query begin
                 ends = np.cumsum(positives[at])
                 queries = slice(start + at.start, start + at.stop)
                 tied = self.block.values.tied[queries]
@@ -217,11 +216,11 @@ class FastColumns:
                 )
                 self._rank(scores[at], parts.of(at), ranked, workspace)
                 levels = _levels_at_rank_1(ranked)
-                # positives below the lowest level that a metric needs are not ranked, but one of
-                # them may come first: where no ranked one does, all scores are looked at
+                # Positives below the lowest level that a metric needs are not ranked, but one of
+                # them may be first. If no ranked positive is, all scores are searched for the best.
                 if self.plan.lowest > 1:
                     is_unknown = levels == 0
-                    best_items.levels_of_best(  # writes to `levels` where the level is unknown
+                    best_items.levels_of_best(  # writes to `levels` where `is_unknown`
                         scores[at], parts.of(at), self.plan.rule.pessimistic, levels, is_unknown
                     )
                 self.block.values.first_level[queries] = levels
@@ -234,11 +233,11 @@ class FastColumns:
         out: RankedPositives,
         workspace: Workspace,
     ) -> None:
-        """Write the ranks of the positives of rows of scores (n, G) to `out`; `parts`: where they
-        lie in the rows. As many rows at once as can be sorted in the workspace, where a score of
-        −inf follows each row's part: one place more.
+        """Write the ranks and levels of the positives of rows of scores (n, G) to `out`. `parts`:
+        the columns of the positives in the rows.
         """
         by_score = workspace.by_score
+        # as many rows at once as fit in the workspace; + 1 for the −inf behind each row's positives
         for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
             sort_keys.sort(scores[some], parts.of(some), by_score)
             rank_positives.rank_rows(
@@ -246,12 +245,15 @@ class FastColumns:
             )
 
     def add_ranked(self, ranked: RankedPositives, at: slice, workspace: Workspace) -> None:
-        """Sum up for the queries `at` these places of the block by the ranks of their positives,
-        for every group of metrics. `ranked`: of these queries, by code; what groups read from it
-        lies in the workspace, and is written over by the next group."""
+        """Add to the sums of every group of metrics, for some queries of the block.
+
+        `ranked`: the ranks and codes of these queries' positives; `at`: the queries' places in the
+        block. The workspace gets the lists that a group's reading makes, which the next group
+        overwrites.
+        """
         block = self.block
-        # under partial labels the level at rank 1 is that of the block's own reading, which some
-        # group of metrics may have read anyway
+        # under partial labels, the block's reading gives the level at rank 1; if a group has the
+        # same reading, the lists that it made are used
         first = None
         for group, batch in self.batches:
             read = group.add(ranked, batch, workspace, queries=block.queries[at], at=at)
@@ -261,17 +263,15 @@ class FastColumns:
         if self.plan.others:
             self.add_sequences(ranked, at)
 
-        # without partial labels the levels at rank 1 are known from the ranking itself
+        # without partial labels, `add` has written the levels at rank 1 already
         if block.reading is not None:
             if first is None:
                 first = _levels_at_rank_1(read_by(block.reading, ranked, workspace))
             block.values.first_level[at] = first
 
     def add_sequences(self, ranked: RankedPositives, at: slice) -> None:
-        """Write the metrics that are no sums over ranks, for the queries `at` these places of the
-        block, from one level sequence after another; `ranked` has their positives, those of the
-        i-th query from `starts[i]` to `ends[i]` of flat arrays. `plan.others`: {row among the
-        values: function of a query and its sequence}."""
+        """Write the metrics that are no sums over ranks (`plan.others`), from the level sequence of
+        each query. `ranked`: the positives of these queries; `at`: their places in the block."""
         block = self.block
         for n in range(at.start, at.stop):
             part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])
@@ -282,43 +282,46 @@ class FastColumns:
                 block.values.values[row, n] = other(int(block.queries[n]), sequence)
 
     def finish(self) -> None:
-        """Make the metrics of the block's queries out of their sums, and write them to its values;
-        called once, when every query was added."""
+        """Compute the metrics of all queries from their sums, and write them to the block's values.
+        Called once, after all queries were added."""
         for group, batch in self.batches:
             group.put(batch, self.block.values.values)
         self.block.skip_partial(self.plan.partial_rows)
 
 
 def _levels_at_rank_1(ranked: RankedPositives) -> NDArray[np.uint8]:
-    """The level (n,) of each query's positive at rank 1; 0 where a distractor is ranked first, or
-    nothing."""
-    some = ranked.ends > ranked.starts
-    # ranks increase: only the first positive can have rank 1; without any, place 0 is not looked at
-    place = np.where(some, ranked.starts, 0)
-    return np.where(some & (ranked.ranks[place] == 1), ranked.levels[place], 0).astype(np.uint8)
+    """The level (n,) of each query's positive at rank 1, 0 if no listed positive has rank 1."""
+    has_positives = ranked.ends > ranked.starts
+    # ranks increase, so only the first positive can have rank 1. A query without positives reads
+    # place 0, which is always there, and ignores it.
+    place = np.where(has_positives, ranked.starts, 0)
+    is_first = has_positives & (ranked.ranks[place] == 1)
+    return np.where(is_first, ranked.levels[place], 0).astype(np.uint8)
 
 
 def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
-    """Have the block replace the values that the metrics `scorers` have for some queries: labels
-    that form no tree are put into one, where a name may then stand for several nodes; queries that
-    this affects are measured by the names themselves.
+    """Let the block replace the values of the metrics `scorers` for some queries by values by name.
+
+    Labels that form no tree are put into a tree in which one name may stand for several nodes.
+    Queries that this affects are measured by comparing the names themselves.
     """
     named_scorers = scorers_by_name(scorers)  # by their row among the values
-    values: dict[int, list[float]] = {}  # by the place of the query in the block
+    values: dict[int, list[float]] = {}  # of each affected query, by its place in the block
 
     def add(scores: NDArray[np.floating], start: int) -> None:
         """Compute the values by name of the queries from place `start` on; `scores` (n, G):
         finished rows."""
         for n, row in enumerate(scores, start):
-            query = block.first + n  # its number among the queries
-            item = int(block.queries[n])  # its row in the manifest
+            query = block.first + n  # its number in canonical order
+            item = int(block.queries[n])  # its input position
             if by_name.affected[query]:
-                _, not_ranked = block.ranker.left_out(query, query + 1)  # columns, as itself
+                # the columns that the query leaves out of its list, such as its own
+                _, not_ranked = block.ranker.left_out(query, query + 1)
                 named = by_name.sequences(query, row, not_ranked)
                 values[n] = [scorer(item, named) for scorer in named_scorers.values()]
 
     def finish() -> None:
-        """Write them over the values by the tree, which have been written by then."""
+        """Replace the values by the tree, which earlier finishers have written."""
         for n, of_query in values.items():
             block.values.values[list(named_scorers), n] = of_query
 

@@ -1,4 +1,4 @@
-"""Plans which metrics come from sums over ranks, taken at once, and which need a level sequence."""
+"""Plans how metrics are computed: which come from sums over ranks, and which need level sequences."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from hbench.engine.values.fast_metrics import FAST, NEEDS, Batch
 from hbench.metrics.protocols import Grade, ScoreQuery, Scorer
 from hbench.metrics.readings import Reading
 
-# items sorted at once by one thread, unless one row has more: each call of a kernel has its price
+# items sorted at once by one thread, unless one row has more; many, as each call of a kernel takes
+# some time
 ITEMS = 600_000
 # positives whose ranks are summed up at once by one thread, unless one query has more
 RANKS = 1 << 19
 
 
 class Workspace(NamedTuple):
-    """The buffers of one thread, next to the scores, written over for every few queries.
+    """The buffers of one thread, which are overwritten for every few queries.
 
     `by_score`: where positives are sorted. `ranks` int32, `levels` uint8: the ranked positives of
-    some queries, flat, one query's behind another's; under partial labels `levels` are codes.
-    `sums`: what the kernel of the sums needs. `read`: ranks and levels once more, for the lists
-    that a reading makes of codes; of length 0 where labels are not partial.
+    some queries in flat arrays, one query after another; under partial labels `levels` are codes.
+    `sums`: buffers of the kernel that computes sums. `read`: ranks and levels of the lists that a
+    reading makes from codes, of length 0 where labels are not partial.
     """
 
     by_score: sort_keys.SortedKeys
@@ -43,10 +44,11 @@ class Workspace(NamedTuple):
 
 
 def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> RankedPositives:
-    """The ranked lists as one reading of partial labels has them, in the workspace: `ranked` holds
-    codes, two for each level, and the reading tells which stay in a list, and as which level."""
+    """The lists that a reading of partial labels makes from lists of codes: the reading tells, for
+    each code, whether an item stays in the list, and its level. The result is in `workspace.read`.
+    """
     ranks, levels = workspace.read
-    # `ends` are written, since lists become shorter: a copy, for other readings need those of now
+    # a copy, as the lists become shorter, and other readings need the present ends
     out = ranked._replace(ranks=ranks, levels=levels, ends=ranked.ends.copy())
     rank_positives.leave_out(ranked, reading.stays.astype(np.uint8), reading.level, out)
     return out
@@ -54,13 +56,13 @@ def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> 
 
 @dataclass(frozen=True)
 class MetricGroup:
-    """The fast metrics that are taken of one and the same list of each query.
+    """The fast metrics that are computed from the same list of each query.
 
-    `scorers`: the metrics, by their row among the values (M, n). `loses_last`: whether the list is
-    taken without the item at its last rank, as released evaluators do whose queries are apart from
-    the gallery. `reading`: under partial labels, which level each code counts as; None where codes
-    are levels. `lowest`: the lowest level whose items are ranked, from 1. `tables`: discounts and
-    their sums, by rank.
+    `scorers`: the metrics, by their row among the values (M, n). `loses_last`: whether the item at
+    the last rank is dropped, as released evaluators do if queries and gallery are separate.
+    `reading`: under partial labels, the level that each code counts as; None where codes are
+    levels. `lowest`: the lowest level whose items are ranked, from 1. `tables`: discounts and their
+    sums, by rank.
     """
 
     scorers: dict[int, Scorer]
@@ -71,8 +73,8 @@ class MetricGroup:
 
     @property
     def grades(self) -> dict[int, Grade]:
-        """The relevance of each metric that is a sum weighted by relevance, such as H-AP, by the
-        metric's row among the values; in the order of the graded sums of a batch."""
+        """The relevance of each metric that is a graded sum, such as H-AP, by the metric's row
+        among the values. The order is that of the graded sums of a batch."""
         return {
             row: s.grade
             for row, s in self.scorers.items()
@@ -80,12 +82,13 @@ class MetricGroup:
         }
 
     def batch(self, counts: NDArray[np.int64]) -> Batch:
-        """A batch with sums of 0 for n queries, and what the group needs summed; `counts` (n, K):
-        the items in each query's list by code, which is a level, or under partial labels becomes
-        one by the group's reading. Relevance and weight are room for each query's own, which
-        `grade` writes."""
+        """A batch for n queries, with sums of 0 and a request for the sums that the group needs.
+
+        `counts` (n, K): how many items of each code a query's list has. The request's relevance and
+        weight are only allocated; `grade` writes them.
+        """
         by_level = counts if self.reading is None else self.reading.counts(counts)
-        # (C,): the k of R@k and others, ascending; a metric of the whole list has no cut
+        # (C,): the cuts k of metrics such as R@k, ascending; a metric of the whole list has none
         cuts = np.unique(
             np.array([s.name.cut for s in self.scorers.values() if s.name.cut], np.int64)
         )
@@ -93,7 +96,7 @@ class MetricGroup:
         shape = (len(by_level), len(self.grades), by_level.shape[1])
         needs = {NEEDS[s.name.base] for s in self.scorers.values()}
         request = rank_sums.SumRequest(
-            counts=by_level.copy(),  # the caller's stay, since `add` may take a lost item off these
+            counts=by_level.copy(),  # since `add` may subtract a lost item from these counts
             cuts=cuts,
             relevance=np.zeros(shape),
             weight=np.ones(shape, np.int64),
@@ -115,37 +118,41 @@ class MetricGroup:
         queries: NDArray[np.int64],
         at: slice,
     ) -> RankedPositives:
-        """Add the sums of n queries to the batch, `at` these places; `queries` (n,): their
-        positions in the input, which grades go by. `ranked`: the ranks of their positives, each
-        with its level; under partial labels with one of two codes per level, "of this level" and
-        "of this level or a finer one".
+        """Compute the sums of n queries, and write them to the batch.
 
-        Return the lists as they were summed, valid until the workspace is used again.
+        Args:
+            ranked: the ranks and levels of the queries' positives; codes under partial labels.
+            batch: the batch of all queries of a block.
+            workspace: the buffers of this thread.
+            queries: (n,), the input positions of the queries, by which their relevance is found.
+            at: the places of the queries in the batch.
+
+        Returns:
+            The lists that were summed, valid until the workspace is used again.
         """
-        counts = batch.request.counts[at]  # a view: what is taken off here is off in the batch
+        counts = batch.request.counts[at]  # a view, so that `_without_last` changes the batch
         listed = ranked
-        # only partial labels have a reading: it makes levels of codes, and leaves out the items
-        # whose level it takes for unknown
+        # only partial labels have a reading, which turns codes into levels and drops items
         if self.reading is not None:
             listed = read_by(self.reading, ranked, workspace)
-        # the numbers of released evaluators are matched, which forget the item at the last rank
-        # where queries are apart from the gallery
+        # to match released evaluators, which forget the item at the last rank
         if self.loses_last:
             listed = _without_last(listed, counts)
-        # only now, since a relevance may divide by the counts, from which the lost item is gone
+        # after the last item was subtracted, since a relevance may depend on the counts
         self.grade(batch, queries=queries, at=at)
         rank_sums.sum_up(listed, batch.request, workspace.sums, batch.sums, at.start)
         return listed
 
     def grade(self, batch: Batch, *, queries: NDArray[np.int64], at: slice) -> None:
-        """Write the relevance and weight of every level to the batch's request, both (n, H, L+1) of
-        H graded metrics and levels from 0, for the n queries `at` these places; `queries` (n,):
-        their positions in the input.
+        """Write the relevance and weight of each level to the batch's request, for n queries and
+        all H graded metrics; both (n, H, L + 1), for levels from 0.
 
-        The relevance is what one item of a level is worth. The weight is how often it counts:
-        once, but as often as levels have the same relevance where a released evaluator finds items
-        by their relevance. Both differ by query, for some go by how many items of each level its
-        list has.
+        The relevance is the gain of one item of a level. The weight is how often the item counts:
+        once, except for a released evaluator that finds items by their relevance and counts them
+        once for each level with that relevance. Both differ between queries, since a relevance may
+        depend on how many items of each level the query's list has.
+
+        `queries` (n,): the input positions of the queries; `at`: their places in the batch.
         """
         request = batch.request
         for place, grade in enumerate(self.grades.values()):
@@ -154,30 +161,31 @@ class MetricGroup:
             )
 
     def put(self, batch: Batch, values: NDArray[np.float64]) -> None:
-        """Make the group's metrics out of the sums of a batch of n queries, and write each to its
+        """Compute the group's metrics from the sums of a batch of n queries, and write each to its
         row of the values (M, n)."""
-        # a graded metric is told which of the graded sums is its own, and nothing else: its
-        # relevance is in the sum already
+        # The only argument of a graded metric is the index of its graded sum: its relevance has
+        # been used for the sum already.
         graded = {row: {"graded": place} for place, row in enumerate(self.grades)}
         for row, scorer in self.scorers.items():
             values[row] = FAST[scorer.name.base](batch, **graded.get(row, scorer.arguments))
 
 
 def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedPositives:
-    """The rankings without the last item of each, as some released evaluators rank; that item is
-    taken off the counts (n, L+1), too, in place.
+    """Drop the last item of each ranking, as some released evaluators do. The items are also
+    subtracted from `counts` (n, L + 1), in place.
 
-    `ranked`: the positives of n queries in flat arrays, those of query q from `starts[q]` to
-    `ends[q]`; distractors are not listed, so a lost distractor changes the counts alone.
+    `ranked`: the positives of n queries. Distractors are not listed, so a lost distractor changes
+    only the counts.
     """
     has_positives = ranked.ends > ranked.starts
-    # the place of each query's last positive; 0 stands for none, and is not looked at
+    # the place of each query's last positive; a query without positives reads place 0 and ignores
+    # it
     last = np.where(has_positives, ranked.ends - 1, 0)
-    # the last item is a positive where the last positive has the last rank, else a distractor
+    # the last item is a positive if the last positive has the last rank, else a distractor
     sizes = counts.sum(axis=1)
     is_lost = has_positives & (ranked.ranks[last] == sizes)
     level = np.where(is_lost, ranked.levels[last], 0)
-    # one off its level, or off level 0 for a distractor; an empty list has no last item
+    # one less at the level of the lost item, which is 0 for a distractor; an empty list loses none
     counts[np.arange(len(counts)), level] -= sizes > 0
     return ranked._replace(ends=ranked.ends - is_lost)
 
@@ -186,12 +194,12 @@ def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedP
 class MetricPlan:
     """A plan to compute all metrics of a ranker's queries together.
 
-    `ranker`: of Q queries, with the ranges in which their positives lie. `rule`: how equal scores
-    are ordered, and up to how many positives are compared or looked up at once. `metrics`: how many
-    values a query gets. `groups`: the fast metrics; `others`: those that are no sums over ranks, by
+    `ranker`: ranks the Q queries, with the ranges of their positives. `rule`: how equal scores are
+    ordered, and how many positives are compared or looked up at once. `metrics`: how many values a
+    query gets. `groups`: the fast metrics; `others`: the metrics that are no sums over ranks, by
     their row among the values. `lowest`: the lowest level that some metric needs, from 1; items
-    below it are not ranked. `partial_rows`: metrics that skip queries whose labels end above a
-    level, by row, and that level. `spare`: workspaces that no thread uses at present.
+    below it are not ranked. `partial_rows`: for metrics that skip queries whose labels end above
+    some level, that level, by the metric's row. `spare`: workspaces that no thread uses at present.
     """
 
     ranker: Ranker
@@ -205,13 +213,12 @@ class MetricPlan:
 
     @classmethod
     def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
-        """The plan by which the metrics of these scorers, each a row of the values, are computed of
-        the ranker's queries."""
+        """Make the plan for the metrics of these scorers; each is one row of the values."""
         fast = {
             row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST
         }
 
-        # {(without the last item or not, reading): the metrics of that list, by row}; those of
+        # {(without the last item or not, reading): the metrics of that list, by row}; the groups of
         # whole lists come first
         by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
         for row, scorer in sorted(fast.items(), key=lambda item: item[1].loses_last):
@@ -219,12 +226,12 @@ class MetricPlan:
             by_list.setdefault((scorer.loses_last, reading), {})[row] = scorer
 
         others = {row: scorer for row, scorer in enumerate(scorers) if row not in fast}
-        # a metric without a level of its own, such as H-AP, needs all levels, from 1
+        # a metric that has no level, such as H-AP, needs all levels from 1 on
         levels = [scorer.arguments.get("level", 1) for scorer in fast.values()]
-        # whole level sequences, and readings of codes, need the positives of all levels
+        # level sequences, and readings of codes, need the positives of all levels
         lowest = 1 if others or ranker.known is not None else min(levels, default=1)
         tables = rank_sums.tables(len(ranker.columns))  # no rank is beyond the gallery's size
-        # all metrics of a group have one reading: any of them tells it
+        # all metrics of a group have the same reading, so it is taken from the first
         groups = [
             MetricGroup(group, loses, next(iter(group.values())).reading, lowest, tables)
             for (loses, _), group in by_list.items()
@@ -246,29 +253,26 @@ class MetricPlan:
         )
 
     def parts(self, first: int, last: int) -> sort_keys.Parts:
-        """The part of each row of scores that is to be sorted, the positives with the query itself:
-        of the n queries from `first` to `last` in canonical order, where the items of each level
-        lie side by side.
-
-        A part is `sizes` (n,) columns from `begins` (n,) on; in flat arrays it lies from `offsets`
-        (n,) on. `starts` and `ends` (n, L) are the columns of the items of level ≥ l inside of it.
+        """The part of each row of scores that is to be sorted: the columns of the positives, and of
+        the query itself if it is in the gallery. For the n queries from `first` to `last` in
+        canonical order; see `Parts` for the members.
         """
         starts = self.ranker.starts[first:last]
         ends = self.ranker.ends[first:last]
-        # ranges are nested: that of the lowest level which any metric asks for holds all positives;
-        # level l stands in column l − 1
+        # ranges are nested, so the range of the lowest level that a metric needs holds all
+        # positives; level l is in column l − 1
         begins = np.ascontiguousarray(starts[:, self.lowest - 1])
         sizes = ends[:, self.lowest - 1] - begins
-        # one part after another in flat arrays, each followed by one place for a score of
-        # −inf, where every search stops
+        # in flat arrays the parts follow each other, each with one more place for a score of −inf,
+        # where every search stops
         offsets = np.cumsum(sizes + 1) - (sizes + 1)
         return sort_keys.Parts(begins, offsets, sizes, starts, ends, self.lowest)
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
-        """The parts of the n queries from `first` to `last`, in canonical order, with the ranges of
-        codes in place of those of levels: `starts` and `ends` (n, 2L − 1), since under partial
-        labels there are two codes for each level but the finest. Begins and sizes stay: the codes
-        share out the same columns."""
+        """The parts of the n queries from `first` to `last` in canonical order, with the ranges of
+        codes in place of those of levels. Under partial labels, `starts` and `ends` become
+        (n, 2L − 1): two codes for each level but the finest, which has one. `begins` and `sizes`
+        stay, as the items of all codes are in the same columns."""
         if self.ranker.known is None:  # labels are not partial: codes are levels
             return parts
         starts, ends = (bounds[first:last] for bounds in self.ranker.coded)
@@ -276,41 +280,38 @@ class MetricPlan:
 
     @cached_property
     def most_positives(self) -> int:
-        """The positives of the query that has most, itself counted. `starts`, `ends` (Q, L): the
-        columns of the items of each level and finer ones; `lowest`: the coarsest level that some
-        metric needs, from 1."""
-        lowest = self.lowest - 1
+        """The largest number of positives of a query, at level `lowest` or finer, with the query
+        itself if it is in the gallery."""
+        lowest = self.lowest - 1  # level l is in column l − 1
         return int((self.ranker.ends[:, lowest] - self.ranker.starts[:, lowest]).max(initial=0))
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of one thread's workspace, as `workspace` makes it, with the tables in which a
-        kernel looks distractors up, a portion of the positives (`rule.portion`) at a time."""
+        """Bytes of one thread's workspace, and of the tables in which a kernel looks distractors
+        up, for a portion of the positives (`rule.portion`) at a time."""
         most = self.most_positives
         rank, level, bucket, count = 4, 1, 2, 4  # bytes: int32, uint8, uint16, int32
-        # a key, a score and a level of each positive, and of the −inf behind those of a row
+        # a key, a score and a level of each positive; + 1 for the −inf behind a row's positives
         buffers = self._by_score(0)
         sorted_item = buffers.keys.itemsize + buffers.scores.itemsize + buffers.levels.itemsize
         by_score = max(most + 1, ITEMS) * sorted_item
         ranked = max(most, RANKS) * (rank + level)
-        # once more for the lists that a reading makes, where labels are partial
+        # as much again for the lists that a reading makes, where labels are partial
         read = ranked if self.ranker.known is not None else 0
         # ranks and levels of the higher positives, and ranks of the others (SumBuffers)
         sums = most * (rank + level + rank)
-        # of each positive of a portion, its buckets, and the distractors before it
+        # for each positive of a portion: its buckets, and the count of distractors before it
         lookup = min(most, self.rule.portion) * (bucket * rank_positives.BUCKETS + count)
         return by_score + ranked + read + sums + lookup
 
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:
-        """A workspace for one thread, for use inside of `with`; other threads use it afterwards.
-        `spare`: those that nobody uses. Only partial labels (`ranker.known`) need room for what a
-        reading makes of codes."""
+        """A workspace for one thread, for use inside of `with`; other threads use it afterwards."""
         try:
             workspace = self.spare.pop()
-        except IndexError:  # rather than looking first, for another thread may take it meanwhile
+        except IndexError:  # no check before: another thread could take the last one meanwhile
             size = max(self.most_positives, RANKS)
-            read = 0 if self.ranker.known is None else size
+            read = 0 if self.ranker.known is None else size  # only partial labels have readings
             workspace = Workspace(
                 # one more, for the −inf behind a row's positives
                 by_score=self._by_score(max(self.most_positives + 1, ITEMS)),
@@ -323,20 +324,20 @@ class MetricPlan:
         self.spare.append(workspace)
 
     def _by_score(self, items: int) -> sort_keys.SortedKeys:
-        """Buffers in which the positives of some rows, this many items together, are sorted."""
+        """Buffers in which the positives of some rows, up to this many items, are sorted."""
         return sort_keys.empty(items, self.ranker.scores.dtype, self.ranker.code_ties)
 
 
 def plan_of(job: Job) -> MetricPlan | None:
-    """The plan by which a job's metrics are summed up; None for a small job, whose metrics go by
-    the formulas, since loading compiled code would take longer."""
+    """The plan by which a job's metrics are computed as sums. None for a small job: its metrics are
+    computed by formulas, since loading compiled code would take longer."""
     pairs = len(job.ranker.queries) * len(job.ranker.columns)
     return MetricPlan.of(job.ranker, job.scorers) if compiling_pays(pairs) else None
 
 
 def partial_rows(scorers: Sequence[ScoreQuery]) -> dict[int, int]:
-    """The metrics that skip queries whose labels end above a level: {row of the metric among the
-    `scorers`, which is that among the values: that level, from 1}."""
+    """The metrics that skip queries whose labels end above some level. Returns that level (from 1)
+    by the row of the metric, which is its position in `scorers`."""
     return {
         row: scorer.level_required
         for row, scorer in enumerate(scorers)
