@@ -1,1 +1,1 @@
-"""Steps from rows of scores to ranks and sums, compiled; and their twins in numpy."""
+"""Compiled steps from rows of scores to ranks and sums, and what they need in numpy."""

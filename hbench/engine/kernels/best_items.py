@@ -1,5 +1,5 @@
-"""Kernels that find the level of the item ranked first, which may be a positive of a level that no
-metric lists.
+"""Kernels that find the level of the item ranked first, which may be of a level whose positives are
+not ranked because no metric needs them.
 """
 
 import numpy as np
@@ -19,18 +19,18 @@ def levels_of_best(
     levels: NDArray[np.uint8],
     todo: NDArray[np.bool_],
 ) -> None:
-    """Write to `levels` (n,) the level of the item ranked first among all of the gallery, by the
-    `rows` of scores (n, G); only for the queries that are `todo` (n,), the others stay.
+    """Write to `levels` (n,) the level of each query's best item in the whole gallery.
 
-    `parts`: its `starts` and `ends` (n, L) are the columns of the items of level ≥ l in a row; what
-    lies outside of them all is of level 0. `pessimistic`: of equal scores the lowest level comes
-    first, else the highest.
+    `rows` (n, G): finished scores. `parts`: the columns of the items of level ≥ l in each row, from
+    `starts` to `ends` (n, L); items outside of all ranges are of level 0. `pessimistic`: whether,
+    among equal scores, the lowest level comes first, else the highest does. `todo` (n,): the
+    queries whose level is to be written; those of other queries are not changed.
     """
     best = np.empty(parts.starts.shape[1] + 1, rows.dtype)  # by level, from 0
     for row in range(len(todo)):
         if todo[row]:
             best[:] = -np.inf
-            # 0: the row is a whole one, from the first column on
+            # 0: the first score of a whole row is in column 0
             raise_best(rows[row], 0, (parts.starts[row], parts.ends[row]), best)
             levels[row] = level_of_best(best, pessimistic)
 
@@ -42,11 +42,12 @@ def raise_best(
     ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
     best: NDArray[np.floating],
 ) -> None:
-    """Raise `best` (L+1,), the highest score of each level, by these scores of the items from
-    column `first` on; `ranges`: the starts and ends (L,) of the items of level ≥ l."""
+    """Update `best` (L + 1,), the highest score of each level so far, with these `scores`, whose
+    items are in the columns from `first` on. `ranges`: from where to where the columns of the items
+    of level ≥ l are, starts and ends (L,)."""
     starts, ends = ranges
-    # ranges are nested: from the finest level outwards, what lies beside the last (inner) range is
-    # of exactly this level
+    # Ranges are nested. From the finest level outwards, the items of a range that are not in the
+    # range before, the inner one, are of exactly this level.
     inner_start = 0
     inner_end = 0
     for level in range(len(starts), -1, -1):
@@ -66,8 +67,8 @@ def raise_best(
 
 @compiled_part
 def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
-    """The level whose best score is the highest, by the best scores of all levels (L+1,); among
-    equal ones the lowest level if `pessimistic`, else the highest. 0 where all are −inf: no item.
+    """The level that has the highest of the best scores of all levels, `best` (L + 1,). Among equal
+    scores the lowest level if `pessimistic`, else the highest. 0 if all are −inf, without any item.
     """
     winner = 0
     for level in range(1, len(best)):
@@ -80,8 +81,8 @@ def level_of_best(best: NDArray[np.floating], pessimistic: bool) -> Scalar:
 
 @compiled_part
 def highest(scores: NDArray[np.floating]) -> Scalar:
-    """The highest of the scores (n,), −inf if there is none. MAXIMA running maxima side by side,
-    each of every MAXIMA-th score: the compiler vectorises these, unlike a single one.
+    """The highest of the scores (n,), −inf if there is none. MAXIMA running maxima are taken, each
+    of every MAXIMA-th score, because the compiler vectorises these, unlike a single maximum.
     """
     lanes = np.full(MAXIMA, -np.inf, scores.dtype)
     whole = len(scores) - len(scores) % MAXIMA

@@ -1,17 +1,18 @@
-"""The kernel: rows of scores become the ranks and levels of the queries' positives, compiled by
-numba.
+"""The kernel that computes the ranks and levels of the queries' positives from rows of scores,
+compiled by numba.
 
-In canonical order the positives are one range of the row. Only they are sorted; every distractor is
-looked up among them once, and how many distractors come before each positive gives its rank. The
-lookup divides the range of the positives' scores into equal buckets; `before[b]` is the number of
-positives in the buckets before b. With few positives it is quicker to compare them all. Very many
-are taken in portions, one after the other: a positive's rank does not depend on the portion that it
-is in.
+In canonical order the positives are one range of the row. Only the positives are sorted. Each
+distractor is looked up once among the sorted positives, and the number of distractors before a
+positive gives its rank. The lookup divides the range of the positives' scores into equal buckets;
+`before[b]` is the number of positives in the buckets before b. With few positives it is quicker to
+compare each distractor with all of them. Very many positives are looked up in portions, one after
+another; the rank of a positive does not depend on its portion.
 
-A slot is a place among the sorted positives, best first. Equal scores are ordered by one flag:
-`pessimistic`, the item of lower level first, or its contrary.
+A slot is a place among the sorted positives, best first. The flag `pessimistic` orders equal
+scores: the item of lower level comes first, or else the item of higher level.
 
-Places are uint64: numba wraps an index that may be negative, a branch at every access.
+Places are uint64, because numba would add a branch to every access by an index that may be
+negative.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ from numpy.typing import NDArray
 from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.sort_keys import Parts, SortedKeys
 
-# per positive, at most: nearly all hold none or one, and a lookup seldom has to search
+# per positive, at most; nearly all buckets then hold at most one positive, and a lookup rarely has
+# to search
 BUCKETS = 16
-PORTION = 60_000  # positives looked up at once, whose numbers fit uint16
-# scores compared or put in buckets at once, in vector instructions, which stay in the first cache
+PORTION = 60_000  # positives looked up at once; their counts fit into uint16
+# scores compared or put into buckets at once by vector instructions; they stay in the first-level
+# cache
 TILE = 1024
-MAX_COMPARED = (
-    16  # positives up to which it is quicker to compare every distractor with each of them
-)
+# positives up to which it is quicker to compare every distractor with each of them
+MAX_COMPARED = 16
 
 
 class RankingRule(NamedTuple):
-    """The rule for ranks: whether lower levels come first where scores are equal; up to how `few`
-    positives are compared with every distractor; how many are looked up at once, a `portion`."""
+    """How positives are ranked. `pessimistic`: whether, among equal scores, lower levels come
+    first. `few`: up to this many positives are compared with every distractor. `portion`: the most
+    positives that are looked up at once."""
 
     pessimistic: bool
     few: int
@@ -44,9 +47,11 @@ class RankingRule(NamedTuple):
 
 
 class RankedPositives(NamedTuple):
-    """The positives of n queries, in flat arrays: `ranks` int32, increasing, and `levels` uint8,
-    those of query q from `starts[q]` to `ends[q]`. `tied` (n,): whether another order of equal
-    scores would give other levels."""
+    """The positives of n queries, in flat arrays.
+
+    `ranks` int32, increasing, and `levels` uint8: those of query q are from `starts[q]` to
+    `ends[q]`. `tied` (n,): whether another order of equal scores would give other levels.
+    """
 
     ranks: NDArray[np.int32]
     levels: NDArray[np.uint8]
@@ -55,7 +60,7 @@ class RankedPositives(NamedTuple):
     tied: NDArray[np.bool_]
 
     def of(self, queries: slice) -> RankedPositives:
-        """Return views for some of the queries."""
+        """The positives of some of the queries; the flat arrays are the same."""
         return self._replace(
             starts=self.starts[queries], ends=self.ends[queries], tied=self.tied[queries]
         )
@@ -69,11 +74,13 @@ def rank_rows(
     rule: RankingRule,
     out: RankedPositives,
 ) -> None:
-    """Write the ranks and levels of the positives of n rows of scores (n, G), −inf where left out
-    of the list, to `out`. `by_score`: the positives of each row, sorted; `parts`: where they lie.
+    """Write the ranks and levels of the positives of n rows of scores (n, G) to `out`. Items that
+    are left out of a list have −inf. `by_score`: the positives of each row, sorted; `parts`: where
+    they are in the rows and in `by_score`.
     """
-    # buffers that fit the largest portion of any row: `before`, positives by bucket, one place more
-    # than there are buckets; `counts`, distractors by slot, one place more for those behind all
+    # buffers for the largest portion of any row: `before`, positives by bucket, with one place more
+    # than there are buckets; `counts`, distractors by slot, with one place more for the distractors
+    # behind all positives
     most = np.int64(0)
     for row in range(len(rows)):
         most = max(most, min(out.ends[row] - out.starts[row], np.int64(rule.portion)))
@@ -89,12 +96,13 @@ def rank_rows(
         tied = False
         for slot in range(np.uint64(len(levels))):
             levels[slot] = sorted_levels[slot]
-        # whatever is not in the part of the positives, on both sides of it; very many positives are
-        # looked up a portion at a time, whose counts fit into uint16
+        # the columns before and behind those of the positives; very many positives are looked up a
+        # portion at a time, whose counts fit into uint16
         distractors = (rows[row, :begin], rows[row, begin + size :])
         for start in range(0, len(ranks), rule.portion):
             of_portion = ranks[start : start + rule.portion]
-            # one score more, where a search ends: the next portion's best, or the −inf behind all
+            # one score more, at which a search ends: the next portion's best, or the −inf behind
+            # all positives
             ordered = by_score.scores[offset + start : offset + start + len(of_portion) + 1]
             above = counts[: len(of_portion) + 1]
             above[:] = 0
@@ -111,11 +119,12 @@ def count_above(
     before: NDArray[np.uint16],
     above: NDArray[np.int32],
 ) -> bool:
-    """Add to `above[s]` (P + 1,) the distractors between positive s − 1 and s; return whether one
-    has the score of a positive.
+    """Add to `above[s]` (P + 1,) the number of distractors between positives s − 1 and s; return
+    whether a distractor has the score of a positive.
 
-    `distractors`: scores on both sides of the positives; `ordered` (P + 1,): the positives' scores,
-    best first, then a lower one or −inf; `before`: room for BUCKETS·P + 1 counts.
+    `distractors`: the scores before and behind the columns of the positives. `ordered` (P + 1,):
+    the positives' scores, best first, then a lower one or −inf. `before`: a buffer for
+    BUCKETS·P + 1 counts.
     """
     positives = len(above) - 1
     tied = False
@@ -123,8 +132,8 @@ def count_above(
         for scores in distractors:
             tied |= compare_distractors(scores, ordered[:positives], rule.pessimistic, above)
     else:
-        # a table takes time to fill, too: fewer buckets where few distractors are looked up in it
-        # (per positive, by how many distractors there are for each)
+        # filling the table takes time, too, so it has fewer buckets per positive if there are few
+        # distractors per positive to be looked up
         total = len(distractors[0]) + len(distractors[1])
         buckets = positives * (
             BUCKETS if total > 10 * positives else 8 if total > 4 * positives else 4
@@ -140,9 +149,9 @@ def count_above(
 
 @compiled_part
 def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -> None:
-    """Write to `ranks` (n,) the rank, from 1, of each of n positives, before which there are this
-    many other `positives`. `above` (n + 1,): the distractors between each of the n and the one
-    before; for the first, all before it; the last entry, behind all positives, is not used."""
+    """Write to `ranks` (n,) the rank, from 1, of each of n positives. `above` (n + 1,): how many
+    distractors come between each positive and the one before; the last entry, of those behind all
+    positives, is not used. `positives`: how many other positives come before the n."""
     rank = np.int32(positives)
     for slot in range(np.uint64(len(ranks))):  # unsigned: no check for an index from the end
         rank += above[slot] + np.int32(1)
@@ -151,15 +160,15 @@ def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -
 
 @compiled_part
 def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
-    """Fill the table by which scores are looked up: `before` (buckets + 1,), which is overwritten,
-    gets how many of the P ≥ 1 positives are in buckets before each, of which the first has the
-    highest scores. `ordered` (P + 1,): the positives' scores, descending, then a lower one or −inf,
-    where every search stops."""
+    """Fill the table by which scores are looked up: `before` (buckets + 1,) gets the number of
+    positives in the buckets before each bucket; the first bucket has the highest scores. `ordered`
+    (P + 1,), P ≥ 1: the positives' scores, descending, then a lower one or −inf, where every search
+    stops."""
     scale = scale_of(ordered, before)
     high = ordered[0]
     top = ordered.dtype.type(len(before) - 2)  # the last bucket, as a float
     before[:] = 0
-    # counts are written one place further on: `before[b]` sums up the buckets before b
+    # counts are written one place further on, so that `before[b]` sums up the buckets before b
     for slot in range(np.uint64(len(ordered) - 1)):
         before[np.uint64(bucket_of(ordered[slot], high, scale, top)) + np.uint64(1)] += np.int32(1)
     total = np.int32(0)
@@ -170,18 +179,19 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
 
 @compiled_part
 def scale_of(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> Scalar:
-    """How many buckets a unit of score takes, so that all of them, one less than `before` is long,
-    share out the positives' scores; 0 where these are equal. `ordered` (P + 1,): best first, the
-    last is no positive's. In the type of the scores, so that products with it round alike."""
+    """How many buckets there are per unit of score, so that all buckets, one less than the length
+    of `before`, cover the range of the positives' scores; 0 if these are equal. `ordered` (P + 1,):
+    the positives' scores, best first; the last one is no positive's. The result is in the type of
+    the scores, so that all products with it are rounded in the same way."""
     span = ordered[0] - ordered[len(ordered) - 2]
     return ordered.dtype.type((len(before) - 1) / span if span > 0 else 0)
 
 
 @compiled_part
 def bucket_of(score: Scalar, high: Scalar, scale: Scalar, top: Scalar) -> Scalar:
-    """⌊(high − score)·scale⌋ clipped to 0 … top: the bucket of a score, counted from the best,
-    `high`. Positives and distractors go by this one formula: so a distractor of a lower score never
-    falls in an earlier bucket, however the product is rounded.
+    """The bucket of a score, ⌊(high − score)·scale⌋ clipped to 0 … top. Buckets count from the best
+    score, `high`. This formula is used for positives and distractors, so a distractor with a lower
+    score never gets an earlier bucket, however the product is rounded.
     """
     position = (high - score) * scale
     return np.int32(position if position < top else top) if position > 0 else np.int32(0)
@@ -195,16 +205,13 @@ def count_distractors(
     pessimistic: bool,
     above: NDArray[np.int32],
 ) -> bool:
-    """Add every distractor to `above[s]` (P + 1,), s the slot of the first positive after it;
-    return whether one has the score of a positive.
+    """Count every distractor in `above[s]` (P + 1,), where s is the slot of the first positive
+    after it; return whether a distractor has the score of a positive.
 
-    `scores` (n,), the distractors'; `ordered` (P + 1,): the positives', best first, then a lower
-    one, where every search stops. Scores are cut into buckets of equal widths: `before` (buckets +
-    1,) is how many positives lie above each. So the search for the slot of a distractor begins
-    there and ends where the next bucket begins. Unsigned indices are not checked for being
-    negative.
-
-    `pessimistic`: a distractor comes before a positive of its score.
+    `scores` (n,): of the distractors. `ordered` (P + 1,): the positives' scores, best first, then a
+    lower one, where every search stops. `before` (buckets + 1,): how many positives are in the
+    buckets before each. The slot of a distractor is searched from there to the start of the next
+    bucket. `pessimistic`: whether a distractor comes before a positive with the same score.
     """
     scale = scale_of(ordered, before)
     high = ordered[0]
@@ -220,9 +227,10 @@ def count_distractors(
         for i in range(np.uint64(len(tile))):
             score = tile[i]
             slot: Scalar = np.uint64(before[np.uint64(buckets[i])])
-            slot += np.uint64(ordered[slot] > score)  # no branch: most often the last step
-            # two positives or more share the bucket, or one has this very score: the bucket is
-            # searched, and where a positive ties, the search may go on past all that do (True)
+            slot += np.uint64(ordered[slot] > score)  # no branch, and most often the last step
+            # If this positive still has the distractor's score or a higher one, the rest of the
+            # bucket is searched. If positives tie and come first, a second search (True) passes
+            # all of them.
             if ordered[slot] >= score:
                 end = np.uint64(before[np.uint64(buckets[i]) + one])
                 slot = first_after(ordered, score, slot, end, False)
@@ -241,16 +249,18 @@ def compare_distractors(
     pessimistic: bool,
     above: NDArray[np.int32],
 ) -> bool:
-    """Add every distractor to `above[s]` (P + 1,), s the first positive behind it, by comparing it
-    with each of few positives; return whether one has the score of a positive.
+    """Count every distractor in `above[s]` (P + 1,), where s is the slot of the first positive
+    after it, by comparing it with each of few positives. Return whether a distractor has the score
+    of a positive.
 
-    `scores` (n,): the distractors'; `ordered` (P,): the positives', best first. Those behind the
-    last positive are not counted. `pessimistic`: a distractor comes before a positive of its score.
+    `scores` (n,): of the distractors; those behind the last positive are not counted. `ordered`
+    (P,): the positives' scores, best first. `pessimistic`: whether a distractor comes before a
+    positive with the same score.
     """
     tied = False
     for start in range(0, len(scores), TILE):
         tile = scores[start : start + TILE]
-        passed = np.int32(0)  # distractors of the tile before the last positive looked at
+        passed = np.int32(0)  # distractors of the tile before the positive of the last round
         for slot in range(np.uint64(len(ordered))):  # unsigned: no check for an index from the end
             beyond = np.int32(0)
             equal = np.int32(0)
@@ -260,7 +270,8 @@ def compare_distractors(
                 beyond = np.int32(beyond + np.int32(tile[i] > score))
                 equal = np.int32(equal + np.int32(tile[i] == score))
             tied |= bool(equal > 0)
-            # `beyond` grows from positive to positive; between two lie those that are new
+            # `beyond` counts all distractors before this positive; those between it and the
+            # positive before are the new ones
             beyond += equal if pessimistic else np.int32(0)
             above[slot] += beyond - passed
             passed = beyond
@@ -272,8 +283,8 @@ def compare_distractors(
 def first_after(
     ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar, equal: bool
 ) -> Scalar:
-    """The first slot from `low` on whose score is not above `score`, with `equal` also not equal to
-    it; `high` if there is none before. By halving, for `ordered` (P + 1,) descends.
+    """The first slot from `low` on whose score is lower than `score`, or, unless `equal`, equal to
+    it; `high` if there is none before. By bisection, as `ordered` (P + 1,) descends.
     """
     while low < high:
         middle = (low + high) // np.uint64(2)
@@ -286,8 +297,8 @@ def first_after(
 
 @compiled_part
 def are_tied(ordered: NDArray[np.floating], levels: NDArray[np.uint8]) -> bool:
-    """Whether positives of different levels have one score: then another order of equal scores
-    would change the list. `ordered` (≥ P,): scores, best first; `levels` (P,)."""
+    """Whether positives of different levels have the same score, so that another order of equal
+    scores would change the list. `ordered` (≥ P,): scores, best first; `levels` (P,)."""
     tied = False
     for slot in range(np.uint64(1), np.uint64(len(levels))):
         before = slot - np.uint64(1)
@@ -302,16 +313,19 @@ def leave_out(
     level: NDArray[np.uint8],
     out: RankedPositives,
 ) -> None:
-    """Read the ranked codes of partial labels: write the ranks, levels and ends of n lists without
-    the items that do not stay.
+    """Turn lists of codes (`ranked`) into lists of levels (`out`), as a reading of partial labels
+    says: write the ranks, levels and ends of n lists without the items that do not stay.
 
-    A code 2l − 1 is of an item known to be at level l, 2l of one at level l or a finer one; 0, of
-    distractors, is never listed. A reading gives every code a meaning: `stays` (1 or 0) and
-    `level`. What does not stay leaves the list, and all behind it move up by a rank; what stays and
-    is of level 0 is a distractor: it keeps its rank, and is listed no more. The place moves on only
-    past an item that is listed: no branch, so a random choice costs no more than a regular one.
+    Code 2l − 1 means that an item is known to be at level l, 2l that it is at level l or a finer
+    one; code 0, of distractors, is never listed. The reading gives each code a meaning: `stays` (1
+    or 0) and `level`. An item that does not stay is removed, and all items behind it move up by one
+    rank. An item that stays at level 0 becomes a distractor: it keeps its rank but is not listed.
+
+    Each item is written to the next place, which advances only if the item is listed. So the loop
+    has no branch, which would be slow for irregular choices.
     """
-    # a quicker way where the reading drops no item: none moves, so no item waits for the one before
+    # a quicker way if the reading drops no item: items do not move, so none depends on the one
+    # before
     if np.all(stays > 0) and np.all(level[1:] > 0):
         for query in range(len(ranked.starts)):
             first = ranked.starts[query]
@@ -327,7 +341,7 @@ def leave_out(
         place = np.uint64(ranked.starts[query])
         for item in range(np.uint64(ranked.starts[query]), np.uint64(ranked.ends[query])):
             code = np.uint64(ranked.levels[item])
-            # every item is written, and one that is not listed is written over by the next
+            # each item is written; if it is not listed, the next item overwrites it
             out.ranks[place], out.levels[place] = ranked.ranks[item] - removed, level[code]
             place += np.uint64(stays[code] * np.uint8(level[code] > 0))
             removed += np.int32(1) - np.int32(stays[code])

@@ -1,12 +1,13 @@
 """Sums over the ranks of one query's positives, from which the metrics of a full ranking follow;
 compiled by numba.
 
-With r_1 < r_2 < … the ranks of P_l, the items of level ≥ l, and R their number: hits(c) = #{r_m ≤
-c}, precision(c) = Σ_{r_m ≤ c} m/r_m, gain(c) = Σ_{r_m ≤ c} 1/log2(1 + r_m), at given cuts, R and ∞.
+Let r_1 < r_2 < … be the ranks of P_l, the items of level ≥ l, and R their number. The sums at a cut
+c are hits(c) = #{r_m ≤ c}, precision(c) = Σ_{r_m ≤ c} m/r_m and gain(c) = Σ_{r_m ≤ c} 1/log2(1 +
+r_m). They are taken at the given cuts, at R and at ∞, the whole list.
 
-H-AP needs no more where the relevance grows with the level, for min(a, b) = ∫ [t ≤ a][t ≤ b] dt
-gives Σ_k H-rank(k)/rank(k) = Σ_t (t − t')·(precision of {rel ≥ t}), t the relevances in increasing
-order, t' the one before.
+H-AP needs no other sums if the relevance grows with the level: min(a, b) = ∫ [t ≤ a][t ≤ b] dt
+gives Σ_k H-rank(k)/rank(k) = Σ_t (t − t')·(precision of {rel ≥ t}), where t are the relevances in
+increasing order, and t' is the one before t.
 """
 
 from typing import Any, NamedTuple
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 from hbench.core.compiled import Scalar, compiled, compiled_part
 from hbench.engine.kernels.rank_positives import RankedPositives
 
-LANES = 16  # numbers that are written by code without a loop
-TILE = 1024  # numbers to choose among at once, so that they and the choice stay in the first cache
+LANES = 16  # numbers that are written by an unrolled loop
+# numbers to choose from at once, so that they and their marks stay in the first-level cache
+TILE = 1024
 Ranks = NDArray[np.signedinteger]
 Levels = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -34,8 +36,8 @@ class Tables(NamedTuple):
 
 
 class Grades(NamedTuple):
-    """`relevance`, `weight` and `counts` (L+1,) of one query's levels, from 0: what one graded sum
-    goes by. The weight is how often an item of the level counts, nearly always once."""
+    """What one graded sum of one query depends on, by level from 0: `relevance`, `weight` and
+    `counts` (L + 1,). The weight is how often an item of the level counts, nearly always once."""
 
     relevance: Floats
     weight: NDArray[np.int64]
@@ -43,10 +45,14 @@ class Grades(NamedTuple):
 
 
 class SumRequest(NamedTuple):
-    """The sums to take for Q queries: `counts` (Q, L+1), the items of each list by level; `cuts`
-    (C,), ranks, ascending; `relevance`, `weight` (Q, H, L+1) of H graded sums. `tables`: by rank.
-    `lowest`: the lowest level that is listed. `binary`: also the ASI of every level's binary
-    labels. `gain`, `overlap`: whether to take the gains and the ASI; else they stay 0."""
+    """The sums to compute for Q queries.
+
+    `counts` (Q, L + 1): how many items of each level a query's list has. `cuts` (C,): ranks,
+    ascending. `relevance`, `weight` (Q, H, L + 1): of H graded sums. `tables`: by rank. `lowest`:
+    the lowest level whose positives are listed. `binary`: whether to compute the ASI of each
+    level's binary labels. `gain`, `overlap`: whether to compute the gains, and the ASI of all
+    levels. Sums that are not computed stay 0.
+    """
 
     counts: NDArray[np.int64]
     cuts: NDArray[np.int64]
@@ -60,8 +66,9 @@ class SumRequest(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """The sums of Q queries: `hits`, `precision`, `gain` (Q, L, C+2), at the cuts, R and ∞;
-    `graded` (Q, H); `intersection` (Q, 1+L): the ASI, then that of every level's binary labels."""
+    """The sums of Q queries. `hits`, `precision`, `gain` (Q, L, C + 2): at the C cuts, at R and at
+    ∞. `graded` (Q, H). `intersection` (Q, 1 + L): the ASI of all levels, then that of each level's
+    binary labels."""
 
     hits: NDArray[np.int64]
     precision: Floats
@@ -71,8 +78,9 @@ class Sums(NamedTuple):
 
 
 class SumBuffers(NamedTuple):
-    """Buffers for the ranks and levels of the higher positives, and for the ranks of the others; (P
-    + LANES,) each. `chosen` (TILE,) marks which are copied."""
+    """Buffers for splitting the positives at a level: `ranks` and `levels` of the positives of
+    higher levels, and the ranks of the `others`; (P + LANES,) each. `chosen` (TILE,): marks of the
+    positives that are copied."""
 
     ranks: Ranks
     levels: Levels
@@ -89,10 +97,9 @@ def scratch(positives: int) -> SumBuffers:
 
 
 def tables(size: int) -> Tables:
-    """The tables, by rank (size + 1,), for rankings of up to `size` items: the discount of NDCG,
-    1 / log₂(1 + rank), its sum up to the rank, and that of 1 / rank, in this order."""
+    """The tables for rankings of up to `size` items, (size + 1,) each, by rank from 0."""
     ranks = np.arange(size + 1, dtype=np.float64)
-    # no item has rank 0: any finite value does there; the sums have 0
+    # no item has rank 0, so any finite value will do in its place; the sums have 0 there
     ranks[0] = 1
     discount = 1 / np.log2(1 + ranks)
     discount_sum, harmonic = (
@@ -105,8 +112,8 @@ def tables(size: int) -> Tables:
 def sum_up(
     ranked: RankedPositives, request: SumRequest, buffers: SumBuffers, out: Sums, begin: int
 ) -> None:
-    """Write all sums of n queries to `out`. `ranked`: their positives from the lowest level that a
-    metric needs; query n of these is query `begin` + n of the request and of `out`.
+    """Write all sums of n queries to `out`. `ranked`: their positives of the lowest level that a
+    metric needs, or finer. Query n of `ranked` is query `begin` + n of the request and of `out`.
     """
     for n in range(len(ranked.tied)):
         query = begin + n
@@ -117,22 +124,23 @@ def sum_up(
         counts = request.counts[query]
         total = len(ranks)
 
-        # the positives above a level move to the buffers' front
+        # in each round, the positives above the level are copied to the buffers for the next round
         for lowest in range(request.lowest, len(counts)):
             if len(ranks) == 0:
                 break
-            # the precision sum over the whole list of the positives of this level and above
+            # the precision sum of the positives of this level or finer, over the whole list
             whole = sum_level(ranks, request, out, query, lowest)
             for h in range(out.graded.shape[1]):
                 grades = Grades(request.relevance[query, h], request.weight[query, h], counts)
                 out.graded[query, h] += graded_sum(ranks, levels, lowest, grades, whole)
             if request.binary:
-                # to the level's binary labels all these positives are alike: none is higher
+                # with the level's binary labels all these positives are alike: 0 are higher
                 overlap = intersection_sum(ranks, np.uint64(0), len(ranks), request.tables.harmonic)
                 out.intersection[query, lowest] = overlap / len(ranks)
             if lowest + 1 == len(counts) and not request.overlap:
-                break  # no level above the finest: nothing is to be split
-            # how many lie above the level, and how many of exactly it come early enough for ASI
+                break  # no level is above the finest, so nothing has to be split
+            # the number of positives above the level, and the number of those of exactly this level
+            # that are ranked early enough to count for ASI
             higher, early = split(ranks, levels, lowest, total, buffers)
             # column 0: the ASI of all levels, to which each level adds
             if request.overlap:
@@ -146,11 +154,11 @@ def sum_up(
 
 @compiled_part
 def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: int) -> float:
-    """Write hits, precision and gain (C + 2,) of one level, from 1, of a query to `out`, given the
-    ranks (n,) of its n positives there, ascending; without `request.gain` the gains stay 0. Return
-    the precision sum of the whole list.
+    """Write hits, precision and gain (C + 2,) of a query at one level (from 1) to `out`. `ranks`
+    (n,): the ranks of its positives at this level, ascending. Without `request.gain` the gains stay
+    0. Return the precision sum of the whole list.
 
-    A sum up to a cut goes on from the cut before: `done` positives are in it.
+    The sum up to a cut continues the sum up to the cut before, which has `done` positives.
     """
     cuts = request.cuts
     discount = request.tables.discount
@@ -158,7 +166,7 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
     hits = out.hits[query, level - 1]
     precision = out.precision[query, level - 1]
     gain = out.gain[query, level - 1]
-    # a plain 0 has another type, compiled for itself
+    # np.int64, because for the type of a plain 0 the functions would be compiled once more
     done = np.int64(0)
     precision_so_far = 0.0
     gain_so_far = 0.0
@@ -169,8 +177,8 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
             gain_so_far += gain_sum(ranks, done, end, discount)
         hits[column], precision[column], gain[column] = end, precision_so_far, gain_so_far
         done = end
-    # the last two columns are up to R, the number of positives, where no metric takes a gain, and
-    # of the whole list
+    # the last two columns are up to R, the number of positives, and of the whole list; no metric
+    # needs a gain up to R
     within = count_up_to(ranks, len(ranks))
     hits[-2], precision[-2], gain[-2] = within, precision_sum(ranks, np.int64(0), within), np.nan
     hits[-1], precision[-1] = len(ranks), precision[-2] + precision_sum(ranks, within, len(ranks))
@@ -179,10 +187,10 @@ def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: i
     return float(precision[-1])
 
 
-@compiled_part  # numpy's takes seconds to compile, for its words on other sides
+@compiled_part  # np.searchsorted takes seconds to compile, for all of its options
 def count_up_to(ranks: Ranks, bound: int) -> Scalar:
-    """Count the ranks (n,), which increase, up to `bound`, by bisection: a search of numpy takes
-    longer here than the few steps."""
+    """Count the ranks (n,), which increase, that are at most `bound`, by bisection. numpy's search
+    takes longer here than these few steps."""
     low = np.int64(0)
     high = np.int64(len(ranks))
     while low < high:
@@ -196,9 +204,9 @@ def count_up_to(ranks: Ranks, bound: int) -> Scalar:
 
 @compiled_part
 def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
-    """Σ m/r_m over first < m ≤ last, r_m the rank of the m-th positive (`ranks` (n,), ascending):
-    the precisions at these positives. Two terms are added as one fraction, since it is the division
-    that takes time.
+    """Σ m/r_m over first < m ≤ last, the sum of the precisions at these positives; r_m is the rank
+    of the m-th positive, `ranks` (n,), ascending. Two terms are added as one fraction, since the
+    divisions take most of the time.
     """
     total = 0.0
     index = np.uint64(first)
@@ -216,12 +224,12 @@ def precision_sum(ranks: Ranks, first: Scalar, last: Scalar) -> float:
 
 @compiled_part
 def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> float:
-    """Σ discount[r_m] over first < m ≤ last, r_m the rank of the m-th positive (`ranks` (n,),
-    ascending), `discount` by rank.
+    """Σ discount[r_m] over first < m ≤ last, where r_m is the rank of the m-th positive, `ranks`
+    (n,), ascending. `discount`: by rank.
 
-    Four sums are made side by side: in a single one each addition would wait for the one before (a
-    vector instruction that gathers takes longer). Indices are unsigned, so that no addition checks
-    for an index from the end.
+    Four sums are computed in parallel, since in a single sum each addition would wait for the one
+    before; a gather by vector instructions takes longer. Indices are unsigned, so that no access
+    checks for an index from the end.
     """
     total = 0.0
     second = 0.0
@@ -243,9 +251,10 @@ def gain_sum(ranks: Ranks, first: Scalar, last: Scalar, discount: Floats) -> flo
 def split(
     ranks: Ranks, levels: Levels, lowest: int, total: int, buffers: SumBuffers
 ) -> tuple[Scalar, Scalar]:
-    """Split the positives (P,) of one query: copy ranks and levels of those above level `lowest` to
-    the front of `buffers`, and the ranks up to `total` of the others to `buffers.others`. Return
-    how many of each. The positives may lie in `buffers` already: none moves backwards.
+    """Split the positives (P,) of one query: copy the ranks and levels of those above level
+    `lowest` to the front of `buffers`, and of the others, the ranks up to `total`, to
+    `buffers.others`. Return the numbers of both. `ranks` and `levels` may be in `buffers` already,
+    since each is only moved towards the front.
     """
     above = np.uint64(0)
     at = np.uint64(0)
@@ -265,18 +274,18 @@ def split(
 
 @compiled_part
 def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]) -> Scalar:
-    """Copy the chosen ones of n integers to the front of `out`; return how many. `chosen` (n,): 1
-    for those, else 0.
+    """Copy the chosen numbers (n integers) to the front of `out`; return how many. `chosen` (n,): 1
+    for a chosen number, else 0.
 
-    Each number is written at the next place, and the place moves on where the number was chosen: no
-    branch, so a random choice costs no more than a regular one. `out` has room for n; it may lie in
-    the array of the numbers itself, if it begins where they do or before: then nothing is
-    overwritten before it is read.
+    Each number is written to the next place, which advances only if the number was chosen. So the
+    loop has no branch, which would be slow for irregular choices. `out` must have at least n
+    places. It may be a part of the array of the numbers, if it begins at their first place or
+    before: no number is then overwritten before it is read.
     """
     count = np.uint64(0)
     lanes = np.uint64(LANES)
     n = np.uint64(len(numbers))
-    # groups of LANES numbers: loops of constant length, which the compiler writes out
+    # groups of LANES numbers: loops of constant length, which the compiler unrolls
     for group in range(n // lanes):
         first = np.uint64(group) * lanes
         for lane in range(np.uint64(LANES)):
@@ -292,8 +301,8 @@ def compress(numbers: NDArray[Any], chosen: NDArray[np.uint8], out: NDArray[Any]
 def are_above(
     levels: Levels, lowest: int, flag: Scalar, chosen: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
-    """Mark with 1, others with 0, the levels (n,) above `lowest` if `flag` is 1, those not above it
-    if `flag` is 0; return the marks (n,), which lie at the front of `chosen`."""
+    """Mark levels (n,) with 1 or 0. If `flag` is 1, those above `lowest` get 1; if `flag` is 0,
+    those not above it do. Return the marks (n,), which are the front of `chosen`."""
     for index in range(len(levels)):
         chosen[index] = np.uint8(np.uint8(levels[index] > np.uint8(lowest)) == flag)
     return chosen[: len(levels)]
@@ -301,16 +310,17 @@ def are_above(
 
 @compiled_part
 def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floats) -> Scalar:
-    """What the items of one level add to the sum behind ASI, the mean overlap of the ranking with
-    the ideal order over their first n items, n = 1 … `total`, the query's positives of all levels.
+    """What the items of one level add to the sum of ASI. ASI is the mean overlap of the first n
+    items of the ranking with the first n items of the ideal order, over n = 1 … `total`, where
+    `total` is the number of the query's positives of all levels.
 
-    `ranks` (P,): of the level's items, ascending, from 1; `higher`: how many of the positives are
-    of higher levels, which the ideal order puts before them; `harmonic`: H_n = Σ_{i≤n} 1/i by n.
-    The j-th item is in both orders from n = max(rank_j, higher + j) on, and adds 1/n for each n
-    from there to `total`: H_total − H_{n−1}.
+    `ranks` (P,): of the level's items, ascending, from 1. `higher`: how many positives are of
+    higher levels, which the ideal order puts before these items. `harmonic`: H_n = Σ_{i≤n} 1/i by
+    n. The j-th item is among the first n items of both orders from n = max(rank_j, higher + j) on.
+    It adds 1/n for each n from there to `total`, which is H_total − H_{n−1}.
     """
     overlap = 0.0
-    # items that one of the orders has only behind `total` add nothing
+    # items that are behind place `total` in one of the orders add nothing
     last = count_up_to(ranks, total)
     rest = total - np.int64(higher)
     last = last if last < rest else rest
@@ -324,16 +334,16 @@ def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floa
 
 @compiled_part
 def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole: float) -> float:
-    """Σ (t − t')·(precision sum of the items of relevance ≥ t), over the relevances t whose set of
-    items has `lowest` as its lowest level; t' is the next smaller relevance.
+    """Σ (t − t')·(precision sum of the items of relevance ≥ t), over the relevances t for which the
+    lowest level of these items is `lowest`; t' is the next smaller relevance.
 
-    `ranks`, `levels` (P,): the positives from `lowest` on; `whole`: the precision sum of them all,
-    which serves where the set is all of them.
+    `ranks`, `levels` (P,): the positives of level `lowest` or finer. `whole`: their precision sum,
+    which is used if all of them have relevance ≥ t.
     """
     relevance, weight, counts = grades
     total = 0.0
     for level in range(lowest, len(counts)):
-        # asked first, for it is quick: only then can `level` and `lowest` make a term
+        # a quick check first: without it, `level` and `lowest` cannot make a term
         if (
             counts[level]
             and relevance[level] > 0
@@ -354,10 +364,13 @@ def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole:
 
 @compiled_part
 def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, bool]:
-    """Return what one term of a graded sum needs, for the relevance t of `level`: the next smaller
-    relevance; whether the term is to be taken, that is, `lowest` is the lowest level that reaches
-    t, and no level before `level` has the same t; whether all levels from `lowest` on reach t, with
-    weight 1, so that the set is the whole list. Levels without items do not count."""
+    """Return what one term of a graded sum needs, for the relevance t of `level`.
+
+    Returns three values: the next smaller relevance; whether there is a term, that is, `lowest` is
+    the lowest level that reaches t, and no level before `level` has the same t; and whether all
+    levels from `lowest` on reach t, with weight 1, so that the term is over the whole list. Levels
+    without items are ignored.
+    """
     relevance, weight, counts = grades
     previous = 0.0
     is_term = True
@@ -382,7 +395,8 @@ def threshold_sum(
 
     `ranks`, `levels` (P,): of all positives; `relevance`, `weight` (L + 1,): by level.
     """
-    # by level, from 0: 1 or 0, and the weight or 0; so the loop below has no branch
+    # by level, from 0: whether it reaches the threshold, and its weight or 0. With these tables the
+    # loop below has no branch.
     reaches = np.empty(len(weight), np.int64)
     added = np.empty(len(weight), np.int64)
     for level in range(len(weight)):

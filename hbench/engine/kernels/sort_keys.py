@@ -1,23 +1,23 @@
-"""Sorts the scores of the queries' positives, best first: each item becomes one integer key, and
+"""Sorts the scores of the queries' positives, best first: each item gets one integer key, and the
 keys are sorted by radix.
 
-Keys. An item's key is the code of its score first and the tie key of its level last, so that one
-sort gives scores, levels and the order of equal scores; keys of 32 bits are sorted by radix, those
-of 64 by numpy. The code of a score s ≤ 0 is middle + c, of s > 0 middle − c, with c = |s| − floor
-in steps of a float32, 0 below it. `floor` is so far below the largest |s| of the part that all
-codes fit: with 3 bits for the tie key, by a factor of 2^32. Where some score but zero is smaller
-still, or is a float64, its code is its place among the distinct scores.
+Keys. An item's key has the code of its score in the high bits and the tie key of its level in the
+low bits, so that one sort gives scores, levels and the order of equal scores. Keys of 32 bits are
+sorted by radix, keys of 64 bits by numpy. The code of a score s ≤ 0 is middle + c, and that of
+s > 0 is middle − c, where c is |s| − floor in steps of a float32, and 0 for |s| below floor. The
+`floor` is so far below the largest |s| of the part that all codes fit: with 3 bits for the tie key,
+by a factor of 2^32. If some score but zero is smaller still, or if scores are float64, the code is
+the place of the score among the distinct scores.
 
-Radix. Two passes move every key to the place that a histogram of one digit gives it. A pass reads
-and writes each key once, whatever the processor's vector instructions: numpy's sort compresses
-registers into memory, which takes 3.5 ns an item on some processors and 23 ns on others (136,000
-keys, AMD Zen 4); two passes take less than 3 ns on all of them. The digits are those of a key minus
-the lowest key, so that they share out the range that the keys really have. After two passes the
-keys are sorted but for those that agree in all the bits of both digits. These lie side by side,
-mostly alone or in twos, and insertion puts them in order. Where many agree, as scores that are
-almost equal do, insertion would take quadratic time: it gives up after a few moves an item, and all
-bits are passed over from the lowest. The result is the sorted array, whichever way led to it, so
-nothing depends on the way taken.
+Radix. A pass moves every key to the place that a histogram of one digit gives it. It reads and
+writes each key once, without special vector instructions: numpy's sort compresses registers into
+memory, which takes 3.5 ns per item on some processors and 23 ns on others (136,000 keys, AMD Zen
+4), while two passes take less than 3 ns on all of them. Digits are taken of a key minus the lowest
+key, so that they cover only the range that the keys really have. After two passes, only keys that
+agree in all bits of both digits may be unsorted. These are neighbours, mostly one or two, and are
+sorted by insertion. If many keys agree, as for scores that are almost equal, insertion would take
+quadratic time: it gives up after a few moves per item, and passes over all bits, from the lowest
+up, sort the keys instead. Both ways give the same sorted array.
 
 >>> keys = np.array([7, 3, 2**31, 3], np.uint32)
 >>> sort_parts(keys, np.array([0]), np.array([4]))
@@ -37,16 +37,15 @@ from hbench.core.compiled import Scalar, compiled, compiled_part
 
 Keys = NDArray[np.uint32]
 
-MIN_RADIX_KEYS = 600  # keys that numpy's sort is quicker for, on all processors measured
+MIN_RADIX_KEYS = 600  # up to so many keys numpy's sort is quicker, on all processors measured
 WIDTH = 11  # bits of a digit
-MOVES = 4  # an item, after which insertion gives up
+MOVES = 4  # per item, after which insertion gives up
 
 
 def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-    """Sort each part of a flat array in place: it begins at `offsets` (n,) and is `sizes` (n,)
-    long.
-    """
-    large = sizes > MIN_RADIX_KEYS  # below, numpy's own sort is quicker
+    """Sort each of n parts of a flat array in place. Part i is the `sizes[i]` keys from
+    `offsets[i]` on."""
+    large = sizes > MIN_RADIX_KEYS  # for smaller parts, numpy's own sort is quicker
     for first, size in zip(offsets[~large].tolist(), sizes[~large].tolist(), strict=True):
         keys[first : first + size].sort()
     if large.any():
@@ -57,28 +56,29 @@ def sort_parts(keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64])
 def radix_sort_parts(
     keys: Keys, offsets: NDArray[np.int64], sizes: NDArray[np.int64], buffer: Keys
 ) -> None:
-    """Sort parts of the keys in place, each by radix: the part i is the `sizes[i]` keys from
-    `offsets[i]` on. `buffer`: room for as many keys as the longest part has."""
+    """Sort each part of the keys in place, by radix. Part i is the `sizes[i]` keys from
+    `offsets[i]` on. `buffer`: at least as long as the longest part."""
     for part in range(len(offsets)):
         radix_sort(keys[offsets[part] : offsets[part] + sizes[part]], buffer)
 
 
 @compiled_part
 def radix_sort(keys: Keys, buffer: Keys) -> None:
-    """Sort keys (n,) in place, with a buffer of at least n, by passes over digits of WIDTH bits of
-    the difference to the lowest key."""
+    """Sort keys (n,) in place, by passes over digits of WIDTH bits of the difference from the
+    lowest key. `buffer`: at least n long."""
     low = keys[0]
     high = keys[0]
     bits = 0
     for item in range(np.uint64(len(keys))):
         low = keys[item] if keys[item] < low else low
         high = keys[item] if keys[item] > high else high
-    # bits that the largest difference needs; a uint64, since a uint32 cannot be shifted by 32 bits
+    # count the bits that the largest difference needs; as uint64, since a uint32 cannot be shifted
+    # by 32 bits
     while np.uint64(np.uint32(high - low)) >> np.uint64(bits):
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
-    # the top digits put random keys almost in order, and the few that are not are inserted; only
-    # where too many are not, all digits are passed, from the lowest
+    # Passes over the two top digits almost sort most keys, and insertion sorts the rest. Only if
+    # too many keys are out of order, passes are made over all digits, from the lowest up.
     first = max(bits - 2 * WIDTH, 0)
     pass_twice(keys, buffer, counts, low, first)
     if first > 0 and not insert(keys, MOVES * len(keys)):
@@ -88,9 +88,9 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
 
 @compiled_part
 def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, shift: int) -> None:
-    """Order keys in place, stably, by two digits of `key − low`, the lower of which begins at bit
-    `shift`: by the lower one into `buffer`, as long as the keys, and by the upper one back. Both
-    histograms, `counts` (2, 2^WIDTH), are taken in one reading."""
+    """Sort keys in place, stably, by two neighbouring digits of `key − low`: by the lower digit,
+    which begins at bit `shift`, into `buffer`, and then by the upper digit back. `counts` (2,
+    2^WIDTH): memory for the histograms of both digits, which are made in one reading."""
     one = np.uint32(1)
     mask = np.uint32((1 << WIDTH) - 1)
     down = np.uint32(shift)
@@ -104,7 +104,7 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
         lower[digits & mask] += one
         upper[np.uint32(digits >> up) & mask] += one
 
-    # from how many keys have a digit to where the first of them goes
+    # from the number of keys with each digit to the place of the first of them
     become_places(lower)
     become_places(upper)
     # each key goes to the next free place of its digit
@@ -136,8 +136,8 @@ def become_places(counts: NDArray[np.uint32]) -> None:
 
 @compiled_part
 def insert(keys: Keys, most: int) -> bool:
-    """Sort almost sorted keys by insertion; False, with the same keys in some order, once more than
-    `most` were moved.
+    """Sort almost sorted keys by insertion, and return True. If keys are moved by more than `most`
+    places in all, give up and return False; the keys are then in some other order.
     """
     moved = 0  # places by which keys have been moved, in all
     for item in range(1, len(keys)):
@@ -154,18 +154,20 @@ def insert(keys: Keys, most: int) -> bool:
     return True
 
 
+# in the bits of a float32: the sign, a mask of all other bits, and infinity
 SIGN = 2**31
-SIZE = SIGN - 1  # the bits of |s|
+SIZE = SIGN - 1
 INFINITE = 0x7F800000
 
 
 class Parts(NamedTuple):
-    """Parts of n rows of scores, one for each query: the columns in which its positives lie.
+    """Parts of n rows of scores, one for each query: the columns of its positives, and of the query
+    itself if it is in the gallery.
 
-    A part is `sizes` (n,) columns from column `begins` (n,) on; in flat arrays of all parts it lies
-    from place `offsets` (n,) on, and one place more follows it. `starts`, `ends` (n, L): inside of
-    it, the columns of the items of level ≥ l, in column l − 1, l from `lowest` on; all lower ones
-    count as level 0. Under partial labels codes stand for levels, two for each.
+    A part is the `sizes` (n,) columns from column `begins` (n,) on. In flat arrays of all parts it
+    begins at place `offsets` (n,), and is followed by one more place. `starts`, `ends` (n, L):
+    the columns of the items of level ≥ l, in column l − 1, for levels from `lowest` on; items of
+    lower levels count as level 0. Under partial labels there are two codes in place of a level.
     """
 
     begins: NDArray[np.int64]
@@ -176,12 +178,12 @@ class Parts(NamedTuple):
     lowest: int
 
     def of(self, rows: slice) -> Parts:
-        """The parts of some of the rows; their offsets count anew from 0, for flat arrays that
-        hold these rows alone."""
+        """The parts of some of the rows. Their offsets begin at 0, for flat arrays that have these
+        rows alone."""
         offsets = self.offsets[rows]
         return Parts(
             begins=self.begins[rows],
-            offsets=offsets - offsets[:1],  # not [0]: of no rows there is no first one
+            offsets=offsets - offsets[:1],  # not [0], which fails if there are no rows
             sizes=self.sizes[rows],
             starts=self.starts[rows],
             ends=self.ends[rows],
@@ -190,9 +192,9 @@ class Parts(NamedTuple):
 
 
 def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Yield slices of neighbouring rows, as many as fit each time: their sizes (n,) add up to
-    `most` items at most; a row that is larger by itself comes alone."""
-    ends = np.cumsum(sizes)  # items up to and with each row
+    """Yield slices of as many neighbouring rows as have at most `most` items together. A row that
+    has more items by itself makes a slice alone. `sizes` (n,): the items of each row."""
+    ends = np.cumsum(sizes)  # items of all rows up to and including each row
     first = 0
     while first < len(sizes):
         before = ends[first] - sizes[first]  # items in the slices so far
@@ -202,9 +204,9 @@ def fitting(sizes: NDArray[np.int64], most: int) -> Iterator[slice]:
 
 
 class Coding(NamedTuple):
-    """The coding of keys: `of_level` (L+1,), the tie key of each level, and `to_level`, back; the
-    `bits` of a tie key; the `middle` of the codes, that of zero. The code of −inf is the last,
-    2·middle."""
+    """How keys are made. `of_level` (L + 1,): the tie key of each level; `to_level`: the inverse.
+    `bits`: of a tie key. `middle`: the code of a score of zero, in the middle of all codes; the
+    last code, 2·middle, is that of −inf."""
 
     of_level: NDArray[np.uint8]
     to_level: NDArray[np.uint8]
@@ -213,8 +215,8 @@ class Coding(NamedTuple):
 
 
 class SortedKeys(NamedTuple):
-    """Flat arrays of sorted parts: `keys`, of that `coding`, `scores`, `levels` uint8. A score of
-    −inf follows each part.
+    """Flat arrays of sorted parts: the `keys`, made by `coding`, and the `scores` and `levels`
+    (uint8) of their items. A score of −inf follows each part.
     """
 
     keys: NDArray[np.unsignedinteger]
@@ -225,14 +227,14 @@ class SortedKeys(NamedTuple):
 
 def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) -> SortedKeys:
     """Buffers for sorting parts that have this many `items` together, by scores of type `dtype`.
-    `tie_key` (L+1,): the key of each level, by which equal scores are ordered, lower first.
+    `tie_key` (L + 1,): the key of each level, by which equal scores are ordered, lower first.
     """
-    # the tie key of a level takes the low bits of a key, the score those above it; with more than
-    # 3 bits for the ties, 32 are too few for the scores
+    # the tie key of a level is in the low bits of a key, the code of the score in the bits above;
+    # with more than 3 bits for the tie key, 32 bits are too few for the codes of the scores
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
-    # half of all codes are for positive scores, half for negative; a float32 needs no more than
-    # the bits of infinity
+    # half of all codes are for positive scores, half for negative ones; float32 scores never need
+    # more codes than there are numbers below infinity
     middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)
     coding = Coding(tie_key, np.argsort(tie_key).astype(np.uint8), bits, middle)
     return SortedKeys(
@@ -241,57 +243,56 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
 
 
 def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
-    """Sort each part of the rows of scores (n, G): by score, then by the tie key of the level; both
-    with the best first. Write scores and levels to `to`.
+    """Sort each part of the rows of scores (n, G) by score, best first, and equal scores by the tie
+    key of the level. Write scores and levels to `to`.
 
-    The scores' bits are sorted as integers, which is quicker; float64, and scores too far apart for
-    a code each (`write_keys`), are sorted by their places.
+    The bits of the scores are sorted as integers, which is quicker. float64 scores, and scores too
+    far apart to have a code each (`write_keys`), are sorted by their places.
     """
     if rows.dtype == np.float64 or not write_keys(rows.view(np.uint32), parts, to.coding, to.keys):
         sort_distinct(rows, parts, to)
         return
     if to.keys.dtype == np.uint32:
         sort_parts(to.keys, parts.offsets, parts.sizes)
-    else:  # the radix sort is one of 32 bits
+    else:  # the radix sort is for 32 bits only
         for first, size in zip(parts.offsets.tolist(), parts.sizes.tolist(), strict=True):
             to.keys[first : first + size].sort()
     read_keys(rows.view(np.uint32), parts, to, to.scores.view(np.uint32))
 
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
-    """Sort each part (a range of the columns) of the rows of scores (n, G), whatever the scores
-    are: by score, best first, then by the tie key of the level. Write scores, levels and keys to
-    `to`, flat arrays in which part i lies at `parts.offsets[i]`; a key holds the place of the score
-    among the distinct ones, since the score itself does not fit."""
+    """Sort each part of the rows of scores (n, G), whatever the scores are: by score, best first,
+    and equal scores by the tie key of the level. Write scores, levels and keys to `to`. A key has
+    the place of the score among the part's distinct scores, as the score itself does not fit."""
     coding = to.coding
-    # `first`: the place of the part in the flat arrays
+    # `first`: the place in the flat arrays at which the part begins
     for row, begin, first, size in zip(
         range(len(rows)), parts.begins, parts.offsets, parts.sizes, strict=True
     ):
         scores = rows[row, begin : begin + size]
         by_column = tie_keys(parts, row, coding.of_level)
-        # lexsort takes its last key first: the highest score, then the tie key
+        # lexsort sorts by its last key first: by score, the highest first, then by the tie key
         by_rank = np.lexsort((by_column, -scores))
         kind = to.keys.dtype.type
         at = slice(first, first + size)
         ties = by_column[by_rank]
         to.scores[at] = scores[by_rank]
-        # a score by how many distinct ones are better, which fits where the score does not
+        # the place of a score: how many distinct scores are better
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
-        # the largest code is kept for −inf: there are fewer distinct scores
+        # −inf always has the largest code, which no place reaches
         places[to.scores[at] == -np.inf] = 2 * coding.middle
         to.keys[at] = places.astype(kind) << kind(coding.bits) | ties
         to.levels[at] = coding.to_level[ties]
-        to.scores[first + size] = -np.inf  # behind each part, where every search stops
+        to.scores[first + size] = -np.inf  # behind each part, to stop every search
 
 
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The tie key of every item of one row's part (size,), in the order of the columns; `of_level`
-    (L+1,): the key of each level."""
+    """The tie key of each item in the part of one row, (size,), in the order of the columns.
+    `of_level` (L + 1,): the key of each level."""
     keys = np.full(parts.sizes[row], of_level[0], np.uint8)
     begin = parts.begins[row]
-    # the range of level ≥ l lies in that of a lower level, and is written over it
+    # the range of a finer level is inside that of a coarser one, and overwrites it
     for level in range(parts.lowest, parts.starts.shape[1] + 1):
         start = parts.starts[row, level - 1]
         end = parts.ends[row, level - 1]
@@ -305,10 +306,10 @@ def write_keys(
     rows: NDArray[np.uint32], parts: Parts, coding: Coding, keys: NDArray[np.unsignedinteger]
 ) -> bool:
     """Write the sort keys of the parts' items, in the order of the columns: the code of the score
-    in the high bits, the tie key of the level in the low ones. Return whether every score has a
-    code of its own; else the order of the keys is not that of the scores.
+    in the high bits, the tie key of the level in the low bits. Return whether all different scores
+    have different codes; otherwise keys do not sort as scores do.
 
-    `rows` (n, G): the bits of float32 scores; `keys`: flat, as `parts.offsets` say.
+    `rows` (n, G): the bits of float32 scores. `keys`: a flat array of all parts.
     """
     exact = True
     for row in range(len(parts.begins)):
@@ -319,7 +320,7 @@ def write_keys(
         exact &= own_exact
         write_codes(bits, floor, coding, coding.of_level[0], part)
 
-        # a level writes over the one that holds it
+        # the range of a finer level is inside that of a coarser one, and overwrites it
         for level in range(parts.lowest, parts.starts.shape[1] + 1):
             start = parts.starts[row, level - 1] - begin
             end = parts.ends[row, level - 1] - begin
@@ -331,22 +332,22 @@ def write_keys(
 
 @compiled_part
 def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
-    """Return the floor of a part's finite scores, and whether no score but zero lies below it, so
-    that each has a code of its own.
+    """Return the floor of a part's finite scores, and whether all scores but zero are above it, so
+    that different scores have different codes.
 
-    A size is |score| as the bits of a float32 (`bits` without the sign), which grow with |score|.
-    A code has room for `middle` − 1 steps above the floor: the floor is the largest size less that
-    many, so that the largest has the last step. The smallest size above zero has a code of its own
-    where it lies above the floor, since the floor itself is no step.
+    A size is |score| as the bits of a float32 (`bits` without the sign), which increase with
+    |score|. There are codes for `middle` − 1 steps above the floor. So the floor is the largest
+    size minus that number, which gives the largest size the last step. The smallest size but zero
+    has its own code if it is above the floor, since the floor itself is no step.
     """
     largest = np.uint32(0)
     smallest = np.uint32(SIZE)
     for item in range(len(bits)):
         size = np.uint32(bits[item] & np.uint32(SIZE))
-        # the smallest size but zero, less one: a code above 0 stands for a size above the floor
-        less_one = np.uint32(size - np.uint32(1))  # zero becomes the largest number
+        # the smallest size but zero, minus one, is compared with the floor, as sizes must be above
+        less_one = np.uint32(size - np.uint32(1))  # zero wraps around to the largest number
         smallest = less_one if less_one < smallest else smallest
-        # infinity has a code of its own, whatever the floor
+        # infinity has its own code, whatever the floor is
         size = size if size < np.uint32(INFINITE) else np.uint32(0)
         largest = size if size > largest else largest
     floor: Scalar = np.int64(largest) - np.int64(middle - 1)
@@ -362,12 +363,12 @@ def write_codes(
     tie: Scalar,
     keys: NDArray[np.unsignedinteger],
 ) -> None:
-    """Write the keys (n,) of items of one level, with the tie key `tie`, from the bits (n,) of
+    """Write the keys (n,) of items of one level, which has the tie key `tie`, from the bits (n,) of
     their scores.
 
-    A code is 0 for the highest score, `middle` for zero and 2·middle for −inf: the size of a score
-    above `floor` is taken off the middle, or added to it where the sign is set. int32 throughout,
-    so that the loop becomes vector instructions.
+    Codes are 0 for +inf, `middle` for zero and 2·middle for −inf. The size of a score above `floor`
+    is subtracted from the middle, or added if the sign bit is set. All numbers are int32, so that
+    the loop becomes vector instructions.
     """
     low = np.int32(floor)
     middle = np.int32(coding.middle)
@@ -386,9 +387,11 @@ def write_codes(
 def read_keys(
     rows: NDArray[np.uint32], parts: Parts, to: SortedKeys, scores: NDArray[np.uint32]
 ) -> None:
-    """Turn the sorted keys back into the bits of the scores, flat, and the levels in `to`; behind
-    each part −inf is written. `rows` (n, G): the bits of the unsorted scores, which tell the floor
-    that the codes of each part count from."""
+    """Turn the sorted keys in `to` back into scores and levels, and write −inf behind each part.
+
+    `rows` (n, G): the bits of the unsorted scores, from which the floor of each part is computed
+    again. `scores`: the bits of the scores of `to`, which are written.
+    """
     coding = to.coding
     for row in range(len(parts.begins)):
         first = parts.offsets[row]
@@ -400,18 +403,18 @@ def read_keys(
         for item in range(np.uint64(size)):
             tie = np.uint64(keys[item]) & np.uint64((1 << coding.bits) - 1)
             to.levels[np.uint64(first) + item] = coding.to_level[tie]
-        scores[first + size] = np.uint32(SIGN | INFINITE)  # −inf ends every search
+        scores[first + size] = np.uint32(SIGN | INFINITE)  # −inf stops every search
 
 
 @compiled_part
 def read_codes(
     keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]
 ) -> None:
-    """Write the bits of the float32 scores (n,) that sorted keys (n,) stand for, the inverse of
-    `write_codes`: code `middle` is zero, 0 is +inf, 2·middle is −inf, and in between a step is one
-    float32 above `floor`, which lies below the bits of every |score| but zero. `coding.bits`: by
-    how many bits the code stands in a key, above what breaks ties.
+    """Write the bits of the float32 scores (n,) for sorted keys (n,), the inverse of `write_codes`.
+    Code `middle` is zero, 0 is +inf, and 2·middle is −inf. In between, each step is one float32
+    above `floor`, which is below the bits of every |score| but zero.
     """
+    # shifts the tie key out of a key
     shift = keys.dtype.type(coding.bits)
     middle = np.int64(coding.middle)
     for item in range(len(keys)):

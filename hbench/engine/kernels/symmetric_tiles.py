@@ -1,7 +1,7 @@
-"""Tiles: pieces of the scores of all pairs, each counted in the lists of its rows' queries and of
-its columns' queries.
+"""Tiles: pieces of the scores of all pairs of items. Each is counted in the lists of the queries in
+its rows and of the queries in its columns.
 
-s(i, j) = s(j, i), so of every two queries i < j only the score in row i is looked at, for both.
+Since s(i, j) = s(j, i), only the score in row i is used for two queries i < j, for both of them.
 Compiled by numba.
 """
 
@@ -24,33 +24,37 @@ from hbench.engine.kernels.rank_positives import (
 )
 from hbench.engine.kernels.sort_keys import Parts
 
-# columns turned into rows at once: with the rows of a block they stay in the second cache
+# columns turned into rows at once; for all rows of a block they stay in the second-level cache
 TURNED = 64
-LINE = 16  # rows of them at once: a line of the cache
+LINE = 16  # rows turned at once, whose scores fill a line of the cache
 
 
 class SortedPositives(NamedTuple):
-    """The sorted positives of n queries, in flat arrays: `ordered`, the scores of each query's
-    positives, best first, then −inf for the query itself, and −inf once more; `levels` uint8, the
-    level or code of each; `parts`: where the list of each query lies in the flat arrays, and the
-    columns of its items."""
+    """The sorted positives of n queries, in flat arrays.
+
+    `ordered`: the scores of each query's positives, best first, then −inf for the query itself, and
+    −inf once more. `levels` uint8: the level or code of each item. `parts`: where the list of each
+    query begins in the flat arrays, and the columns of its items.
+    """
 
     ordered: NDArray[np.floating]
     levels: NDArray[np.uint8]
     parts: Parts
 
     def of(self, queries: slice) -> SortedPositives:
-        """Return views for some of the queries. `ordered` and `levels` are flat: those of
-        neighbouring queries lie side by side."""
+        """The lists of some neighbouring queries, as views."""
         flat = flat_range(self.parts, queries)
         return SortedPositives(self.ordered[flat], self.levels[flat], self.parts.of(queries))
 
 
 class Counts(NamedTuple):
-    """The counts of n queries: `above`, flat like the `ordered` of their lists, the distractors
-    between each positive and the one before; `best` (n, L+1), the highest score of each level from
-    0, and `top` (n,), the highest of all; `tied` (n,), whether a distractor has the score of a
-    positive."""
+    """What has been counted for n queries.
+
+    `above`: the number of distractors between each positive and the one before, in a flat array
+    like the `ordered` of their lists. `best` (n, L + 1): the highest score of each level from 0;
+    `top` (n,): the highest score of all. `tied` (n,): whether a distractor has the score of a
+    positive.
+    """
 
     above: NDArray[np.int32]
     best: NDArray[np.floating]
@@ -59,23 +63,21 @@ class Counts(NamedTuple):
 
     @classmethod
     def zeros(cls, lists: SortedPositives) -> Counts:
-        """Counts for the queries of these lists before any score is looked at: zero, and −inf as
-        the best."""
-        queries, levels = lists.parts.starts.shape  # levels from 1; level 0 has a best, too
+        """Counts for the queries of these lists before any score is counted: zeros, and −inf as the
+        highest scores."""
+        queries, levels = lists.parts.starts.shape  # without level 0, which has a best score, too
         best = np.full((queries, levels + 1), -np.inf, lists.ordered.dtype)
         return cls(
             np.zeros(len(lists.ordered), np.int32), best, best.max(axis=1), np.zeros(queries, bool)
         )
 
     def of(self, queries: slice, flat: slice) -> Counts:
-        """The counts of some of the queries, as views of the same arrays; `flat`: where their lists
-        lie in the flat one."""
+        """The counts of some of the queries, as views. `flat`: the range of their lists in flat
+        arrays (`flat_range`)."""
         return Counts(self.above[flat], self.best[queries], self.top[queries], self.tied[queries])
 
     def add(self, other: Counts) -> None:
-        """Add, in place, what was counted of other items for the same queries. `above`: distractors
-        between positives, which add up; `best`, `top`: the highest scores, by level and of all;
-        `tied`: whether any distractor ties."""
+        """Add, in place, what was counted for the same queries from other items."""
         np.add(self.above, other.above, out=self.above)
         np.maximum(self.best, other.best, out=self.best)
         np.maximum(self.top, other.top, out=self.top)
@@ -83,8 +85,8 @@ class Counts(NamedTuple):
 
 
 class TileSide(NamedTuple):
-    """The queries of a tile's rows, or of its columns: the canonical number of the `first`, their
-    lists, and their counts, which are written to.
+    """The queries of a tile's rows, or of its columns: the number of the `first` query in canonical
+    order, the lists of all, and their counts, which are written to.
     """
 
     first: int
@@ -93,8 +95,8 @@ class TileSide(NamedTuple):
 
 
 def flat_range(parts: Parts, queries: slice) -> slice:
-    """Return the range of the flat arrays that holds the lists of some of the queries, each of
-    which is followed by one place more, for −inf."""
+    """The range in flat arrays of the lists of some neighbouring queries. Each list is followed by
+    one more place, for −inf."""
     last = queries.stop - 1
     return slice(
         int(parts.offsets[queries.start]), int(parts.offsets[last] + parts.sizes[last] + 1)
@@ -107,17 +109,18 @@ def count_tile(
 ) -> None:
     """Count the scores of a tile (R, C) for the queries of its rows and for those of its columns.
 
-    For a row's query the items behind it in canonical order are counted, for a column's the items
-    before it, so that each pair is counted once for either. `most`: positives that a query has at
-    most. The first round counts the tile as it is; each later one counts a strip of its columns,
-    turned into rows. One loop serves both, since every place that calls a compiled part is compiled
-    with a copy of it.
+    For the query of a row, the items behind the query in canonical order are counted; for the query
+    of a column, the items before it. So each pair is counted once for each of its two queries.
+
+    The first round of the loop counts the tile as it is; each later round counts a strip of its
+    columns, turned into rows. One loop does both, since numba compiles a copy of a function for
+    each place that calls it. `most`: the largest number of positives of a query.
     """
     before = np.empty(BUCKETS * most + 1, np.uint16)
     turned = np.empty((TURNED, len(tile)), tile.dtype)
-    # what a round counts: the rows of `scores`, for queries of `side`. `begun`: the place of the
-    # first row's query among those of its side; `item`: the item of the first column; `beyond`:
-    # whether items behind each query are counted, or items before it
+    # A round counts the rows of `scores` for the queries of `side`. `begun`: the place of the first
+    # row's query within the side. `item`: the item of the first column. `beyond`: whether the items
+    # behind each query are counted, else those before it.
     scores = tile
     side = rows
     begun = 0
@@ -125,26 +128,24 @@ def count_tile(
     beyond = True
     for start in range(0, tile.shape[1] + TURNED, TURNED):
         parts = side.lists.parts
-        # of each query what lies above its positives, flat; the best score of each level (q,
-        # L + 1), and of all levels (q,); whether scores tie (q,)
         above, best, top, tied = side.counts
         for row in range(len(scores)):
             place = begun + row
-            # the query's own column, −1 where that is before this tile. `near`: the scores that
-            # count for the query; `first`: the item of the first of them
+            # `itself`: the query's own column, −1 if that is before this tile. `near`: the scores
+            # that count for the query. `first`: the item of the first of these scores.
             itself = max(side.first + place - item, -1)
             near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
             first = item + itself + 1 if beyond else item
-            # where in `near` the query's positives lie, which are no distractors
+            # where the query's positives begin in `near`; all other items are distractors
             begin = parts.begins[place] - first
             size = parts.sizes[place]
             offset = parts.offsets[place]
-            if size > 1:  # a list of one holds the query alone
+            if size > 1:  # a list of one item has only the query itself
                 distractors = (near[: max(begin, 0)], near[max(begin + size, 0) :])
                 ordered = side.lists.ordered[offset : offset + size]
                 counts = above[offset : offset + size]
                 tied[place] |= count_above(distractors, ordered, rule, before, counts)
-            # seldom: only a score that reaches the best of all can become the first result
+            # rarely True: only a score that reaches the best so far can become the first result
             if some_reach(near, top[place]):
                 raise_best(near, first, (parts.starts[place], parts.ends[place]), best[place])
                 for level in range(best.shape[1]):
@@ -161,8 +162,8 @@ def count_tile(
 
 @compiled_part
 def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
-    """Write the tile (R, C) with rows as columns to the front of `turned` (≥ C, R). LINE rows at a
-    time: what is written then fills whole lines of the cache."""
+    """Write the transpose of the tile (R, C) to the front of `turned` (≥ C, R), LINE rows at a
+    time, so that whole lines of the cache are written."""
     for first in range(0, len(tile), LINE):
         rows = min(LINE, len(tile) - first)
         for column in range(np.uint64(tile.shape[1])):
@@ -172,9 +173,8 @@ def turn(tile: NDArray[np.floating], turned: NDArray[np.floating]) -> None:
 
 @compiled_part
 def some_reach(scores: NDArray[np.floating], best: Scalar) -> bool:
-    """Whether any score reaches the best so far, which is rare; int32 throughout, for vector
-    instructions.
-    """
+    """Whether any score reaches the best score so far. There is no early return, and the numbers
+    are int32, so that the loop becomes vector instructions."""
     reaching = np.int32(0)
     for item in range(len(scores)):
         reaching = np.int32(reaching | np.int32(scores[item] >= best))
@@ -189,10 +189,10 @@ def rank_counted(
     out: RankedPositives,
     first_levels: NDArray[np.uint8],
 ) -> None:
-    """Write the ranks, from 1, and levels of the positives of n queries to `out`, and the levels of
-    the items ranked first to `first_levels` (n,). `lists`: the sorted positives; `counts`: of all
-    other items, which must all have been counted; `pessimistic`: of equal scores the lower level
-    comes first."""
+    """Write the ranks (from 1) and levels of the positives of n queries to `out`, and the levels of
+    the items ranked first to `first_levels` (n,). `lists`: the sorted positives. `counts`: all
+    items must have been counted. `pessimistic`: whether, among equal scores, the lower level comes
+    first."""
     for query in range(len(first_levels)):
         first = out.starts[query]
         end = out.ends[query]
@@ -202,7 +202,7 @@ def rank_counted(
         # an assignment of slices takes seconds to compile
         for slot in range(np.uint64(len(levels))):
             levels[slot] = lists.levels[np.uint64(offset) + slot]
-        # ranks from the distractors between the positives; 0: no positive comes before these
+        # 0: there are no positives before those of the list
         add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
         first_levels[query] = level_of_best(counts.best[query], pessimistic)

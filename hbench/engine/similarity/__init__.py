@@ -228,7 +228,7 @@ def _unpacked(packed: NDArray[np.floating], what: str) -> NDArray[np.float16]:
     bits = np.empty((len(packed), 8 * packed.shape[1]), np.float16)
     for start in range(0, len(packed), TILE):
         part = packed[start : start + TILE]
-        # a number that is no byte differs from the byte that it is clipped and cut off to
+        # a number that is no byte is changed by the conversion
         codes = np.clip(part, 0, 255).astype(np.uint8)
         bad = np.flatnonzero((codes != part).any(axis=1))
         if len(bad):

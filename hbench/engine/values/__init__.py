@@ -1,1 +1,1 @@
-"""The values of queries: how metrics follow from sums over ranks, and the blocks that compute them."""
+"""The values of queries: how metrics follow from sums over ranks, and who computes them."""

@@ -1,4 +1,4 @@
-"""Plans how metrics are computed: which come from sums over ranks, and which need level sequences."""
+"""Plans which metrics are computed from sums over ranks, and which need level sequences."""
 
 from __future__ import annotations
 
