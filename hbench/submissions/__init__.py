@@ -1,3 +1,3 @@
-"""Submissions as they are read: embedding files, rankings, lists of pairs; their ids, and
-everything that is wrong with them.
+"""Reads submissions: embedding files, rankings and lists of pairs. Their ids are compared with
+the dataset's, and everything that is wrong with a submission is reported.
 """

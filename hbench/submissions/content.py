@@ -1,10 +1,11 @@
-"""Says what a submission holds, whatever file it lies in: the sha256 of its canonical content.
+"""Computes the sha256 of a submission's canonical content. The file format, its metadata and the
+order of its rows do not change this digest.
 
-Vectors: a line `hbench vectors <f4 3 2` (type, in little-endian order, items, dimension), and, for
-every 4,096 items in order of their ids, the sha256 of these ids as a JSON list, of a zero byte, and
-of their vectors. Lists: `hbench lists 3`, the queries in order of their ids, what each lists, best
-first, and the scores, where there are any. The container, its metadata and the order of its rows
-change nothing.
+For vectors, the digest covers a line `hbench vectors <f4 3 2` (type in little-endian order, number
+of items, dimension). Then, for every 4,096 items in order of their ids, follows the sha256 of these
+ids as a JSON list, a zero byte, and their vectors. For lists, the digest covers a line
+`hbench lists 3` and then, for every query in order of the ids, its items, best first, and their
+scores, if there are any.
 
 >>> vectors = np.eye(3, dtype=np.float32)
 >>> of_vectors(["c", "a", "b"], vectors) == of_vectors(["a", "b", "c"], vectors[[1, 2, 0]])
@@ -27,18 +28,18 @@ from numpy.typing import NDArray
 from hbench.core.tables import text_array
 
 PIECE = 4096  # items whose digest is taken at a time, so that several threads can share the work
-THREADS = 8  # beyond which a disk is slower than they are
+THREADS = 8  # more threads than this would wait for the disk
 
 
 def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
-    """The sha256 of ids (N,) and their vectors (N, D), in whatever order they come."""
-    order = _by_name(ids)  # (N,): so that the order of the file changes nothing
+    """The sha256 of ids (N,) and their vectors (N, D). The order of the items does not matter."""
+    order = _by_name(ids)
     named = np.asarray(ids, dtype=object)
     dtype = vectors.dtype.newbyteorder("<")  # the same bytes on every machine
 
     def piece(start: int) -> bytes:
-        """The digest of PIECE items, from this place in the order of ids on; the whole is a digest
-        of these, so that threads can compute them at the same time."""
+        """The digest of the PIECE items that begin at position `start` of the sorted ids. The
+        whole digest is taken over these digests, so that threads can compute them in parallel."""
         rows = order[start : start + PIECE]
         digest = hashlib.sha256(json.dumps(named[rows].tolist()).encode() + b"\0")
         digest.update(np.ascontiguousarray(vectors[rows], dtype=dtype).data.cast("B"))
@@ -60,15 +61,20 @@ def of_lists(
     items: NDArray[np.int64],
     scores: NDArray[np.float64] | None,
 ) -> str:
-    """The sha256 of queries (Q,) and their lists: offsets (Q + 1,), items (n,), which are places in
-    `names` (M,), and scores (n,) or None.
+    """The sha256 of queries and their lists of items. The order of the queries does not matter.
+
+    Args:
+        queries: the ids of the queries, (Q,).
+        names: the ids of all listed items, each once, (M,).
+        offsets: (Q + 1,); the list of query i is `items[offsets[i]:offsets[i + 1]]`.
+        items: every listed item, best first, as its index in `names`, (n,).
+        scores: of the listed items, (n,); None where the lists have an order only.
     """
     whole = hashlib.sha256(f"hbench lists {len(queries)}\n".encode())
-    # the zero byte ends the JSON text, which has none in it, before the scores begin
-    # in order of the queries' names, so that the order of the file changes nothing
     for query in _by_name(queries).tolist():
         start, end = offsets[query], offsets[query + 1]
         listed = names[items[start:end]].tolist()
+        # JSON text never holds a zero byte, so this one marks where the scores begin
         whole.update(json.dumps([str(queries[query]), listed]).encode() + b"\0")
         if scores is not None:
             whole.update(np.ascontiguousarray(scores[start:end], dtype="<f8").data)
@@ -76,14 +82,14 @@ def of_lists(
 
 
 def of_parts(contents: Sequence[str]) -> str:
-    """The digest of a submission from those of its parts: of one part its own, of queries and
-    gallery that of both texts, in this order."""
+    """Combine the digests of a submission's parts into one. A single part keeps its digest. For
+    separate files of queries and gallery, it is the sha256 of both digests, in this order."""
     if len(contents) == 1:
         return contents[0]
     return hashlib.sha256("".join(contents).encode()).hexdigest()
 
 
 def _by_name(ids: Sequence[str] | NDArray[Any]) -> NDArray[np.int64]:
-    """The places (N,) of ids in order of their names, letter by letter; equal ones as they come."""
+    """The indices (N,) that sort the ids as texts; equal ids keep their order."""
     order = pc.sort_indices(text_array(ids))
     return np.asarray(order.to_numpy(), dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Measures benchmarks that list, for each query, which gallery items are positives, and which are
-left out.
+"""Level sequences for benchmarks that list, for each query, which gallery items are positives and
+which are left out.
 
-The level of an item is then the one it is listed with, whatever the labels say
+The level of an item is then the level given in that list; the labels of the classes are not used
 (`hbench.datasets.dataset`).
 
 >>> import pyarrow as pa
@@ -28,26 +28,32 @@ from hbench.submissions.rankings.level_sequences import padding, repeats
 
 
 class Judged(NamedTuple):
-    """One query's list: rows of the gallery and their levels, -1 for what is left out; two (n,)."""
+    """The judged gallery items of one query: their rows in the gallery and their levels.
 
-    rows: NDArray[np.int64]
-    levels: NDArray[np.int8]
+    An item of level -1 is left out of the query's ranking.
+    """
+
+    rows: NDArray[np.int64]  # (n,)
+    levels: NDArray[np.int8]  # (n,)
 
 
 def judged(
     table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> list[Judged]:
-    """What is said of every query's gallery items, in the order of `asked`, the queries' ids.
+    """The judged gallery items of each query.
 
-    `table`: a row for each pair of a query and an item with their level, negative for one that is
-    left out of the list; pairs of other queries, or of items that are not in the `gallery` (ids),
-    are passed over.
+    Args:
+        table: a row for each pair of a query and an item, with their level. A negative level means
+            that the item is left out of the query's ranking. Pairs with a query that is not in
+            `asked`, or an item that is not in `gallery`, are skipped.
+        asked: the ids of the queries, (Q,). The result has one entry for each, in this order.
+        gallery: the ids of the gallery items, (G,).
     """
     queries = rows_in(table["query"], asked)
     rows = rows_in(table["item"], gallery)
     levels = table["level"].to_numpy().astype(np.int8)
     known = np.flatnonzero((queries >= 0) & (rows >= 0))
-    # the pairs by query, those of one side by side
+    # sort the pairs by query; stable, so that a query's pairs keep the order of the table
     order = known[np.argsort(queries[known], kind="stable")]
     bounds = np.searchsorted(queries[order], np.arange(len(asked) + 1))
     return [
@@ -59,8 +65,8 @@ def judged(
 def lists_of(
     table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> QueryLists:
-    """The lists of all queries side by side in flat arrays, as the engine takes them; `table`:
-    rows of query, item and level; `asked`, `gallery`: the ids of queries and gallery items."""
+    """The judged gallery items of all queries in flat arrays, as the engine expects them. The
+    arguments are those of `judged`."""
     lists = judged(table, asked, gallery)
     bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)
     rows = np.concatenate([each.rows for each in lists] or [np.zeros(0, np.int64)])
@@ -73,13 +79,18 @@ def sequence_of(
 ) -> LevelSequence:
     """The level sequence of one query whose positives are listed item by item.
 
-    `scores` (G,): of the whole gallery, in which what is left out is overwritten with −inf;
-    `tie_key` (L+1,), by level: of equal scores the level of the lower key comes first.
+    Args:
+        scores: of the whole gallery, (G,). Those of items that are left out are overwritten in
+            place with −inf.
+        judgement: the query's judged items. Items that are not judged have level 0.
+        tie_key: a key for each level, (L+1,). Among equal scores, the level with the lower key
+            comes first.
     """
     levels = np.zeros(len(scores), np.uint8)
     positive = judgement.levels > 0
     out = judgement.rows[judgement.levels < 0]
     levels[judgement.rows[positive]] = judgement.levels[positive]
+    # with level 0 and the lowest score, a left-out item stands behind every positive
     scores[out] = -np.inf
     return level_sequence(scores, levels, _counts(judgement, len(scores), len(tie_key)), tie_key)
 
@@ -87,30 +98,33 @@ def sequence_of(
 def sequences_of_ranking(
     ranking: Ranking, manifest: Manifest, lists: Sequence[Judged], tie_key: NDArray[np.uint8]
 ) -> list[LevelSequence]:
-    """The level sequences of a submitted ranking, one per query of the manifest; a query without a
-    list has no ranks. `lists`: of each query, the levels of the gallery items that are judged.
+    """The level sequences of a submitted ranking, one per query of the manifest.
 
-    A repeat, or an item outside the gallery, holds its rank and counts for nothing; the padding of
-    a list that is too short holds none. `tie_key` (L+1,): of equal scores the level of the lower
-    key comes first.
+    A query without a list has no ranks. A repeated item, or one outside the gallery, takes up its
+    rank with level 0. The padding of a list that is too short takes up no rank.
+
+    Args:
+        lists: for each query of the manifest, its judged gallery items.
+        tie_key: a key for each level, (L+1,). Among equal scores, the level with the lower key
+            comes first.
     """
     gallery = manifest.items[manifest.gallery]
-    # of every line (n,): the row of the gallery, −1 for none; whether it repeats an item of its
-    # list; whether it is an item at all
+    # three arrays (n,), one entry for each line: the item's row in the gallery, −1 if it is not in
+    # the gallery; whether the item stands earlier in the same list; whether it is not padding
     rows = rows_in(ranking.names, gallery)[ranking.items]
     again = repeats(ranking)
     is_item = ~padding(ranking, rows)
-    # the lines of every query
+    # from each query's id to the slice of its lines
     slices = map(slice, ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist())
     list_of = dict(zip(ranking.queries.tolist(), slices, strict=True))
 
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         lines = list_of.get(query, slice(0, 0))
-        # −1 where the judgement leaves an item out of the list; the row −1 is the last, of level 0
+        # a level of −1 means that the item is left out of the ranking
         levels = _levels_by_row(judgement, len(gallery))[rows[lines]]
-        levels[again[lines] & (levels > 0)] = 0  # a repeat of what is left out stays left out
-        if ranking.scores is None:  # the order of the list
+        levels[again[lines] & (levels > 0)] = 0  # a repeat of a left-out item stays left out
+        if ranking.scores is None:  # falling scores keep the order of the list
             scores = -np.arange(len(levels), dtype=np.float64)
         else:
             scores = ranking.scores[lines]
@@ -124,18 +138,24 @@ def sequences_of_ranking(
 
 
 def _levels_by_row(judgement: Judged, size: int) -> NDArray[np.int8]:
-    """The levels of a gallery of this size by row, and at the row -1 that of items outside of it,
-    0.
-    """
+    """The level of every row of a gallery of `size` items, (size + 1,). The extra last entry is 0:
+    the row -1, which stands for an item outside the gallery, looks it up."""
     levels = np.zeros(size + 1, np.int8)
     levels[judgement.rows] = judgement.levels
     return levels
 
 
 def _counts(judgement: Judged, size: int, depth: int) -> NDArray[np.int64]:
-    """Count the gallery items of a query at each level, (L + 1,), without what is left out; `size`:
-    of the gallery; `depth`: L + 1. Items that are not judged are of level 0. `judgement`: the
-    judged items with their levels, negative for what is left out."""
+    """The level counts (L + 1,) of one query: how many gallery items it has at each level, without
+    those that are left out. Items that are not judged have level 0.
+
+    Args:
+        judgement: the query's judged items, with negative levels for items that are left out.
+        size: the number of items in the gallery.
+        depth: the number of levels including 0, L + 1.
+    """
     counts = np.bincount(judgement.levels[judgement.levels > 0].astype(np.int64), minlength=depth)
-    counts[0] = size - int((judgement.levels < 0).sum()) - int(counts[1:].sum())
+    left_out = int((judgement.levels < 0).sum())
+    positives = int(counts[1:].sum())
+    counts[0] = size - left_out - positives
     return counts

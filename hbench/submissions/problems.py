@@ -1,5 +1,5 @@
-"""Problems of a submission: every kind of fault with its count, examples and fix, and one refusal
-that lists them all.
+"""Problems of a submission. Each kind of fault has its count, examples and a fix, and one error
+message lists all of them.
 
 >>> print(SubmissionProblem("missing ids", 12, ("a.png", "b.png"), "embed these items as well"))
 12 missing ids (a.png, b.png, …)
@@ -13,16 +13,17 @@ from itertools import islice
 from hbench.core.errors import SubmissionError, examples, shorten
 
 SHOWN_EXAMPLES = 5
-# letters of a message that lists problems; with its source and marks, no message is longer than
-# 2,000
+# most characters in the list of problems: with the name of the source and the punctuation, a
+# message then has at most 2,000
 MESSAGE = 1600
 
 
 @dataclass(frozen=True)
 class SubmissionProblem:
-    """`count` faults of one kind, the first five by name, and `fix`, the next step.
+    """`count` faults of one kind, with the names of the first five, and the next step to take.
 
-    A remark (not fatal) refuses nothing; its `fix` says what is made of it.
+    A problem that is not `fatal` is a remark: the submission is scored all the same, and `fix` says
+    how the fault is handled.
     """
 
     kind: str
@@ -32,9 +33,8 @@ class SubmissionProblem:
     fatal: bool = True
 
     def __str__(self) -> str:
-        """The problem as a line: how many of what, which ones, and what to do or what is done.
-        `examples`: the first names of `count`; a remark (not `fatal`) says after a colon what is
-        done."""
+        """The problem as text: how many faults of which kind, the first names, and the fix. A fatal
+        problem has its fix on a second line, a remark after a colon."""
         more = ", …" if self.count > len(self.examples) else ""
         named = f" ({', '.join(self.examples)}{more})" if self.examples else ""
         problem = f"{self.count:,} {self.kind}{named}"
@@ -75,8 +75,8 @@ def refuse(source: str, problems: Iterable[SubmissionProblem]) -> None:
 
 
 def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
-    """The problems, one a line; their names are cut ever shorter until the message has MESSAGE
-    letters at most, since many long ones would fill a screen; at last the message itself is cut."""
+    """The problems as text, each on a new line, in at most MESSAGE characters. If the text is too
+    long, the example names are shortened more and more, and finally the text itself is cut."""
     for width in (81, 30, 12):
         lines = "".join(f"\n  {_shortened(problem, width)}" for problem in problems)
         if len(lines) <= MESSAGE:
@@ -85,5 +85,5 @@ def _lines_of(problems: Sequence[SubmissionProblem]) -> str:
 
 
 def _shortened(problem: SubmissionProblem, width: int) -> SubmissionProblem:
-    """A problem with its examples cut to a width, in letters."""
+    """A problem with each of its examples cut to `width` characters."""
     return replace(problem, examples=tuple(shorten(name, width) for name in problem.examples))

@@ -1,8 +1,8 @@
-"""Embeddings: one vector per id, as a file holds them; read, checked and joined to a dataset's
-items by id.
+"""Reads embeddings, one vector per id, from files, checks them, and joins them to a dataset's items
+by id.
 
-The order of the rows never matters, the vectors are never copied whole, and a memory-mapped file
-stays mapped.
+The order of the rows never matters. A memory-mapped file stays mapped, and vectors are not copied
+if their format and type allow it.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -40,14 +40,19 @@ from hbench.submissions.problems import SubmissionProblem, found, refuse
 
 @dataclass(frozen=True)
 class Embeddings:
-    """`ids` (N,) str and `vectors` float16, float32 or float64 (N, D) in file order, perhaps mapped
-    and then read-only.
+    """Vectors with their ids, in the order of the file.
 
-    `dtype` is the type in the file; integers and bfloat16 are widened when read. `sha256` is the
-    file's; for several files that of their `sha256sum` lines in order of name. `left_out`: items
-    that could not be embedded. `read_as`: what in the file was taken for vectors and ids, in words,
-    where its names do not say it. `image_size`: the side of the images, and `made`: the command
-    that made the embeddings, where the file says so.
+    Attributes:
+        ids: str (N,).
+        vectors: float16, float32 or float64 (N, D). They may be memory-mapped and read-only.
+        sha256: of the file; for several files, of their `sha256sum` lines in order of name.
+        source: the name of the file, or of the files.
+        dtype: the type in the file. Integers and bfloat16 are converted to floats when read.
+        left_out: the items that could not be embedded.
+        read_as: which parts of the file were taken for vectors and ids, in words; "" if they have
+            usual names.
+        image_size: the side of the images in pixels; None if the file does not state it.
+        made: the command that made the embeddings; None if the file does not state it.
     """
 
     ids: Ids
@@ -62,25 +67,27 @@ class Embeddings:
 
     @property
     def dim(self) -> int:
-        """D, how many numbers a vector has."""
+        """The dimension D of the vectors."""
         return int(self.vectors.shape[1])
 
     @cached_property
     def content(self) -> str:
-        """The sha256 of the ids and vectors themselves, whatever file they came from."""
+        """The sha256 of the ids and vectors themselves, whatever the file format."""
         return content.of_vectors(self.ids, self.vectors)
 
     @cached_property
     def scan(self) -> Scan:
-        """The squared lengths and content keys of the vectors, for which they are read once."""
+        """The squared lengths and content keys of the vectors, from one pass over them."""
         return scan(self.vectors)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def without_zeros(self) -> "Embeddings":
-        """The embeddings without the vectors that are all zero, whose items count as left out:
-        published files of taxa have some, where a model knew no name."""
+        """The embeddings without vectors that are all zero; their items are added to `left_out`.
+
+        Published files with embeddings of taxa have such vectors where a model did not know a name.
+        """
         is_zero = self.scan.squares == 0
         if not is_zero.any():
             return self
@@ -94,8 +101,8 @@ class Embeddings:
 
 
 def read(path: Path, *, ids: Path | None = None) -> Embeddings:
-    """The embeddings in a file or folder, with `ids` from a file of their own where the format has
-    no place for them.
+    """Read the embeddings in a file or folder. `ids` is the file of ids for a format that does not
+    store them.
 
     Raises SubmissionError for a missing, damaged, pickled, empty or misshapen file, UsageError for
     an unknown suffix.
@@ -104,16 +111,15 @@ def read(path: Path, *, ids: Path | None = None) -> Embeddings:
 
 
 def from_table(table: pa.Table, path: Path) -> Embeddings:
-    """The embeddings in a table with a column of ids, made from that of the file at `path`; raises
-    as `read`.
-    """
+    """The embeddings in a table in memory with a column of ids. `path` is the file from which the
+    table was made. Raises the errors of `read`."""
     return _embeddings_of_stored(stored_table(table, path), path)
 
 
 def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
-    """The embeddings that a file holds, once its content has been read: ids and vectors of one
-    number, with vectors widened to floats. `path` names the file in errors. Raises SubmissionError
-    for vectors that are no table, are empty, or have another number of ids."""
+    """Check the content of a file, and convert its vectors to floats. `path` names the file in
+    errors. Raises SubmissionError if the vectors are empty, are no table, or differ in number from
+    the ids."""
     shape = stored.vectors.shape
     if len(shape) != 2 or 0 in shape:
         raise SubmissionError(
@@ -126,7 +132,7 @@ def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
             f"{path} has different numbers of ids and vectors",
             expected=f"{len(stored.vectors):,} ids, one per vector",
             found=f"{len(stored.ids):,}",
-            # as many ids as columns: the vectors are the columns
+            # as many ids as columns suggest that each column is a vector
             fix="the matrix is transposed: save vectors.T" if len(stored.ids) == shape[1] else None,
         )
 
@@ -146,8 +152,8 @@ def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
 
 
 def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
-    """Embeddings that were made in memory: ids (N,) and vectors (N, D), with no digest, since there
-    is no file. Raises SubmissionError where their numbers differ."""
+    """Embeddings from arrays in memory: ids (N,) and vectors (N, D). Their `sha256` is "", since
+    there is no file. Raises SubmissionError if the numbers of ids and vectors differ."""
     if len(ids) != len(vectors):
         raise SubmissionError(
             "ids and vectors differ in number",
@@ -158,7 +164,7 @@ def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
 
 
 def refuse_suffix(path: Path) -> None:
-    """Raise UsageError for a file in whose format embeddings are not written."""
+    """Raise UsageError if embeddings cannot be written to a file with this suffix."""
     if path.suffix not in WRITERS:
         raise UsageError(
             f"{path}: no such format to write",
@@ -175,11 +181,11 @@ def write(
     metadata: Mapping[str, str] | None = None,
     left_out: Sequence[str] = (),
 ) -> None:
-    """Write float vectors (N, D) and their ids as .parquet, .npz or .npy (+ .ids.json), whole or
-    not at all.
+    """Write float vectors (N, D) and their ids (N,) as .parquet, .npz or .npy (with .ids.json).
 
-    `metadata` becomes the parquet file's key-value metadata, each key prefixed by "hbench.";
-    `left_out`: the items that could not be embedded, which .parquet and .npz keep.
+    The file is written completely or not at all. `metadata` becomes the key-value metadata of a
+    parquet file, with "hbench." before each key. `left_out` are the items that could not be
+    embedded; .parquet and .npz store them.
     """
     path = Path(path)
     refuse_suffix(path)
@@ -191,17 +197,17 @@ def write(
             found=f"{len(names):,} ids, {vectors.dtype} of shape {vectors.shape}",
         )
     words = {f"hbench.{key}": value for key, value in (metadata or {}).items()}
-    if left_out:  # travels as metadata, which writers put where their format has a place for it
+    if left_out:  # passed on as metadata, which each writer stores if its format can
         words["hbench.left_out"] = json.dumps(list(left_out))
     WRITERS[path.suffix](path, names, vectors, words)
 
 
 def align(embeddings: Embeddings, items: Sequence[str] | Ids) -> NDArray[np.int64]:
-    """The row of each of the items, ids, among the embeddings, int64 (n,): `vectors[rows]` are
-    theirs. Raises SubmissionError if one is missing.
+    """The row of each item among the embeddings, int64 (n,), so that `vectors[rows]` are the
+    vectors of the items. Raises SubmissionError if the embeddings lack an item.
     """
     rows = pc.index_in(text_array(items), value_set=text_array(embeddings.ids))
-    if rows.null_count:  # some item was not found
+    if rows.null_count:  # an item that was not found
         refuse(embeddings.source, problems_of_ids(embeddings.ids, wanted=items))
     return numbers(rows, np.dtype(np.int32)).astype(np.int64)
 
@@ -213,11 +219,16 @@ def problems(
     known: Collection[str] = (),
     cosine: bool,
 ) -> list[SubmissionProblem]:
-    """Every problem at once: ids against the `wanted` items, then the numbers, block by block.
+    """All problems of embeddings, first those of the ids, then those of the vectors.
 
-    Ids outside `wanted` are a fault unless they are `known` (other items of the dataset); a zero
-    vector has no direction and is a fault only under `cosine`. What a file was taken for, where it
-    does not say so itself, is told as a problem that is not fatal.
+    If the names in the file do not say which parts are vectors and ids, a remark tells how it was
+    understood.
+
+    Args:
+        wanted: the ids of the items that need a vector, (n,).
+        known: the ids of other items of the dataset. Any further id is a fault.
+        cosine: whether the similarity is the cosine. Then a zero vector is a fault, since it has no
+            direction.
     """
     every = problems_of_ids(embeddings.ids, wanted=wanted, known=known)
     every += _problems_of_vectors(embeddings, cosine=cosine)
@@ -227,20 +238,21 @@ def problems(
 
 
 def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionProblem]:
-    """Find what keeps two files from being compared: different dimensions, or different vectors for
-    an id that both have.
+    """The problems that prevent comparing the vectors of two files: different dimensions, or an id
+    that has another vector in each file.
     """
     if query.dim != gallery.dim:
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
         fix = "embed queries and gallery with the same model"
         return [SubmissionProblem(text, count=2, fix=fix)]
 
-    # of every query's id the row of the gallery with the same id, null where there is none
+    # for the id of each query, the row of the gallery with the same id; null if there is none
     rows = pc.index_in(text_array(query.ids), value_set=text_array(gallery.ids))
-    shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))  # rows of the queries
-    other = rows.drop_null().to_numpy()  # and of the gallery
+    # (n,): the rows of the ids in both files, among the queries and in the gallery
+    shared = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
+    other = rows.drop_null().to_numpy()
     differs = np.zeros(len(shared), dtype=bool)
-    # some rows at a time, so that the copies stay small
+    # in blocks, since indexing copies the vectors
     for block in blocks(len(shared), query.dim):
         differs[block] = (query.vectors[shared[block]] != gallery.vectors[other[block]]).any(axis=1)
     return found(
@@ -254,22 +266,27 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
 def problems_of_ids(
     ids: Ids, *, wanted: Sequence[str] | Ids, known: Collection[str] = ()
 ) -> list[SubmissionProblem]:
-    """Duplicate ids, `wanted` ones that are missing, and unknown ones, as problems; ids of the
-    dataset that are not wanted here (`known`) are a remark. Where missing and unknown ids differ
-    only in spelling, the problem says how."""
+    """The problems of ids: missing, unknown and duplicate ones. If missing and unknown ids differ
+    only in spelling, the problem says how.
+
+    Args:
+        ids: of the embeddings, (N,).
+        wanted: the ids that must be there.
+        known: other ids of the dataset. They are ignored, with a remark.
+    """
     texts = text_array(ids)
     needed = text_array(wanted)
-    # a struct of values and counts
-    counts = pc.value_counts(texts)
+    counts = pc.value_counts(texts)  # a struct array with the fields "values" and "counts"
     several = np.flatnonzero(numbers(counts.field("counts"), np.dtype(np.int64)) > 1)
     duplicate = counts.field("values").take(index_array(several))
+
     missing = needed.filter(pc.invert(pc.is_in(needed, value_set=texts)))
     foreign = texts.filter(pc.invert(pc.is_in(texts, value_set=needed)))
-    # ids of the dataset outside of this test: they do no harm
     elsewhere = pc.is_in(foreign, value_set=text_array(known))
     other = foreign.filter(elsewhere)
     unknown = foreign.filter(pc.invert(elsewhere))
-    # such as another folder or suffix; with it the unknown ids need no advice of their own
+    # a difference in spelling, such as another suffix; it also explains the unknown ids, which then
+    # need no fix of their own
     cause = likely_cause(missing.to_pylist(), unknown.to_pylist()) if len(missing) else None
 
     return [
@@ -294,13 +311,13 @@ def problems_of_ids(
 
 
 def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[SubmissionProblem]:
-    """The faults of vectors: NaN, Inf, zero (under `cosine`), and a remark on integers.
+    """The problems of vectors: NaN, Inf, zero vectors (if `cosine`), and a remark on integers.
 
-    Only rows whose length is 0 or not finite as a float32 are looked at one by one; all others are
-    sound, and the scan has their lengths already.
+    The lengths are known from the scan. Only rows whose length is 0 or not finite as a float32 need
+    to be examined one by one.
     """
     rows: dict[str, list[int]] = {kind: [] for kind, _ in FAULTS}
-    # as float32, in which they are ranked: there a tiny length becomes 0, a huge one infinite
+    # vectors are ranked as float32, in which a tiny length becomes 0 and a huge one infinite
     with np.errstate(over="ignore", under="ignore"):
         squares = embeddings.scan.squares.astype(np.float32)
     for row in np.flatnonzero(~np.isfinite(squares) | (cosine & (squares == 0))).tolist():
@@ -308,11 +325,11 @@ def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[Submis
     problems = [
         problem
         for kind, fix in FAULTS
-        # no more ids than a message names: of a million faults, the others are not gathered
+        # a message names 5 ids at most, so no more are gathered, even if a million are faulty
         for problem in found(kind, embeddings.ids[rows[kind][:5]], len(rows[kind]), fix)
     ]
 
-    # numpy knows no bfloat16
+    # bfloat16 is tested by name, since NumPy has no such type
     is_float = embeddings.dtype == "bfloat16" or np.dtype(embeddings.dtype).kind not in "iub"
     if not is_float:
         problems += found(
@@ -327,12 +344,12 @@ def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[Submis
 
 
 def _fault(vector: NDArray[Any]) -> str:
-    """The kind of fault, one of FAULTS, of a vector (D,) whose length is 0 or not finite."""
+    """The name of the fault, as in FAULTS, of a vector (D,) whose length is 0 or not finite."""
     if np.isnan(vector).any():
         return "vectors with NaN"
     if np.isinf(vector).any():
         return "vectors with Inf"
-    # the length is beyond the floats although no number of the vector is
+    # all numbers are finite, yet the length overflows or underflows float32
     return "vectors whose length leaves float32" if vector.any() else "zero vectors"
 
 
@@ -349,8 +366,8 @@ FAULTS = (
 
 
 def digest(files: Sequence[Path]) -> str:
-    """sha256 of a file; of several, that of the lines `sha256sum` prints for them in order of
-    name."""
+    """The sha256 of a file. For several files, the sha256 of the lines that `sha256sum` prints for
+    them, in order of name."""
     sums = []
     for path in sorted(files, key=lambda file: file.name):
         with path.open("rb") as file:
@@ -363,8 +380,8 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def _named(path: Path, files: Sequence[Path]) -> str:
-    """Return the name that a report gives the `files` that were read at `path`: their names, or of
-    a folder, which may have a thousand, its own name and their number."""
+    """The name of a submission in a report: the names of its `files`. For a folder, which may hold
+    a thousand files, its own name and the number of files."""
     if path.is_dir():
         what = "file" if len(files) == 1 else "files"
         return f"{path.resolve().name} ({len(files):,} {what})"
@@ -372,13 +389,15 @@ def _named(path: Path, files: Sequence[Path]) -> str:
 
 
 def _as_floats(stored: Stored, source: str) -> NDArray[Any]:
-    """The vectors (N, D) of a file as floats in the processor's byte order: such floats as they
-    are, bfloat16 and integers of one or two bytes as float32, which holds them exactly, others as
-    float64. Block by block, so that little more than the result is held. `source` is for errors.
+    """The vectors (N, D) of a file as floats in the processor's byte order.
+
+    Floats are returned without a copy if their byte order is right. bfloat16 and integers of one or
+    two bytes become float32, which holds them exactly; longer integers become float64. `source` is
+    for errors.
     """
     vectors = stored.vectors
     if stored.dtype == "bfloat16":
-        # it was read as uint16; a bfloat16 is the upper half of a float32
+        # its bits were read as uint16; they are the upper half of a float32
         return _widened(
             vectors, np.dtype(np.float32), lambda part: (part.astype("<u4") << 16).view("<f4")
         )
@@ -398,8 +417,8 @@ def _as_floats(stored: Stored, source: str) -> NDArray[Any]:
 def _widened(
     vectors: NDArray[Any], dtype: np.dtype[Any], values: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> NDArray[Any]:
-    """The vectors (N, D) in another type, made of what `values` makes of a block of rows, so that
-    no second array of all of them is needed."""
+    """Convert vectors (N, D) to a type, with the function `values` applied to one block of rows
+    after the other, so that temporary copies stay small."""
     result = np.empty(vectors.shape, dtype)
     for block in blocks(*vectors.shape):
         result[block] = values(vectors[block])
@@ -407,5 +426,5 @@ def _widened(
 
 
 def _strings(texts: pa.Array) -> list[str]:
-    """The first texts of an array: as many as a message shows."""
+    """The first 5 texts of an array, since a message shows no more."""
     return [str(text) for text in texts.slice(0, 5).to_pylist()]

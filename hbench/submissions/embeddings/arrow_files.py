@@ -1,10 +1,10 @@
 """Embeddings in Arrow's formats: parquet files, IPC (feather) files and streams, and folders of
-either.
+such files.
 
-A row is an `id` (string or integer) and an `embedding` (a list of numbers, best of fixed size), or
-a number in each of the columns f0, f1 …; others do not count. Ids are read in one pass and vectors
-in another, batch by batch, so that only one array of them is ever held; the single uncompressed
-batch of an IPC file is not copied at all: its vectors stay in the mapped file.
+A row has an `id` (string or integer) and an `embedding` (a list of numbers, preferably of fixed
+size), or a number in each of the columns f0, f1 …; other columns are ignored. Ids are read in one
+pass and vectors in another, batch by batch, so that only one array of vectors is ever in memory. If
+an IPC file has a single uncompressed batch, its vectors are not copied but stay in the mapped file.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,25 +46,27 @@ Batches = Callable[[Path, Sequence[str]], Iterator[pa.RecordBatch]]
 
 
 class TableRead(NamedTuple):
-    """Ids (N,), or None, vectors (N, D) and the files of a table; what was taken for them, in
-    words, where names do not say it.
+    """The ids and vectors that were read from a table.
+
+    `read_as` says, in words, which columns were taken for vectors and ids; "" if they have usual
+    names.
     """
 
-    ids: Ids | None
-    vectors: NDArray[Any]
+    ids: Ids | None  # (N,)
+    vectors: NDArray[Any]  # (N, D)
     files: list[Path]
     read_as: str = ""
 
 
 class VectorColumns(NamedTuple):
-    """The column of the ids, and that of the vectors, or those of their dimensions."""
+    """The names of the columns that hold ids and vectors."""
 
     ids: str
-    vectors: tuple[str, ...]
+    vectors: tuple[str, ...]  # one column of lists, or one column for each dimension
 
     @property
     def said(self) -> str:
-        """What was taken for vectors and ids, in words; "" where the names say it."""
+        """Which columns were taken for vectors and ids, in words; "" if they have usual names."""
         first = self.vectors[0]
         last = self.vectors[-1]
         return as_words(first if first == last else f"the columns {first} … {last}", self.ids)
@@ -78,8 +80,9 @@ def read_parquet(path: Path) -> TableRead:
 
 
 def read_table(table: pa.Table, path: Path) -> TableRead:
-    """The ids and vectors of a table in memory, made from that of the file at `path`; read as a
-    file of one part, by functions that look at the table instead."""
+    """The ids and vectors of a table in memory. `path` is the file from which the table was
+    made."""
+    # the table is read like a file of one part
     return _read_parts(
         [path],
         lambda _: table.schema,
@@ -88,7 +91,7 @@ def read_table(table: pa.Table, path: Path) -> TableRead:
 
 
 def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
-    """The items that could not be embedded, as the metadata of parquet files list them in JSON."""
+    """The items that could not be embedded, from the JSON list in each parquet file's metadata."""
     listed = (
         (_parquet_schema(file).metadata or {}).get(b"hbench.left_out", b"[]") for file in files
     )
@@ -96,14 +99,14 @@ def left_out_of(files: Sequence[Path]) -> tuple[str, ...]:
 
 
 def image_size_of(files: Sequence[Path]) -> int | None:
-    """The side, in pixels, of the images that were embedded, where all files say the same one."""
+    """The side, in pixels, of the embedded images; None unless all files state the same one."""
     said = {(_parquet_schema(file).metadata or {}).get(b"hbench.image_size") for file in files}
     size = said.pop() if len(said) == 1 else None
     return int(size) if size and size.isdigit() else None
 
 
 def made_by(files: Sequence[Path]) -> str | None:
-    """The command that made the embeddings, where all files say the same one."""
+    """The command that made the embeddings; None unless all files state the same one."""
     said = {(_parquet_schema(file).metadata or {}).get(b"hbench.made") for file in files}
     command = said.pop() if len(said) == 1 else None
     return command.decode(errors="replace") if command else None
@@ -118,11 +121,14 @@ def read_ipc(path: Path) -> TableRead:
 def _read_parts(
     files: Sequence[Path], schema_of: Callable[[Path], pa.Schema], batches_of: Batches
 ) -> TableRead:
-    """Read the ids of all `files`, the parts of a table, then their vectors, batch by batch: the
-    ids say how large an array is needed, so that none is ever enlarged.
+    """Read the ids of all files, then their vectors, batch by batch.
 
-    `schema_of`, `batches_of`: how a file's format is read, its columns with their types, and the
-    batches of chosen columns.
+    The number of ids tells how large the array of vectors must be, so that it is allocated once.
+
+    Args:
+        files: the parts of one table.
+        schema_of: returns the columns of a file with their types.
+        batches_of: yields the batches of a file with only the named columns.
     """
     ids: list[Ids] = []
     columns = []
@@ -132,7 +138,7 @@ def _read_parts(
             ids.append(_ids_of_column(batch.column(0), file))
 
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
-    # a generator: a batch is read when it is to be copied, and forgotten afterwards
+    # a generator, so that only one batch is in memory at a time
     parts = (
         (file, _vectors_of_batch(batch, file))
         for file, found in zip(files, columns, strict=True)
@@ -148,9 +154,9 @@ def _read_parts(
 def _columns_of_ids_and_vectors(
     schema: pa.Schema, file: Path, batches_of: Batches
 ) -> VectorColumns:
-    """The columns of ids and vectors in a file with this schema: by their usual names, else those
-    that can be nothing else. `batches_of` reads the file, where the schema does not tell enough.
-    Raises SubmissionError where none or several can be."""
+    """Find the columns of ids and vectors in a file with this schema: those with usual names, else
+    the only ones of a fitting type. `batches_of` reads the file if the schema is not enough. Raises
+    SubmissionError if no column fits, or several do."""
     kinds = {field.name: storage_type(field.type) for field in schema}
     id_name = _id_column(kinds, file)
     known = [name for name in kinds if words.folded(name) in words.VECTORS]
@@ -165,76 +171,78 @@ def _columns_of_ids_and_vectors(
         if is_list(kind) and _are_numbers(storage_type(kind.value_type))
     ]
     lists = [name for name in lists if words.folded(name) in words.OTHER_VECTORS] or lists
-    # a list of one number would be, say, a label
+    # lists of one number are, say, labels
     if len(lists) == 1 and _length_of_first_list(file, lists[0], batches_of) > 1:
         return VectorColumns(id_name, (lists[0],))
 
-    # a column for each dimension: of floats, or where there are none of other numbers
+    # one column for each dimension, of floats, or else of any numbers
     floats = dimension_columns([name for name, kind in kinds.items() if pa.types.is_floating(kind)])
     wide = floats or dimension_columns(
         [name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name]
     )
+    # if there are none, the_one_named raises
     return VectorColumns(
         id_name, wide or (the_one_named(list(kinds), words.VECTORS, "column of vectors", file),)
     )
 
 
 def _id_column(kinds: Mapping[str, pa.DataType], file: Path) -> str:
-    """The column of ids: of a sure word, else the only one of texts that is called by another word
-    for ids or is an index, else the only one of whole numbers that is called so. `kinds`: the types
-    of the columns by name. Raises SubmissionError for none or several.
+    """The name of the column of ids: one with a sure name for ids; else the only column of texts
+    that has another name for ids or is an index; else the only column of whole numbers with another
+    name for ids. Raises SubmissionError if none fits, or several do.
+
+    `kinds` is the type of each column by its name.
     """
     sure = [name for name in kinds if words.folded(name) in words.SURE_IDS]
     texts = []
-    numbered_ones = []  # columns of whole numbers, which may as well be labels
+    whole_numbers = []  # considered last, since they may as well be labels
     for name, kind in kinds.items():
-        is_called_so = words.folded(name) in words.OTHER_IDS
-        # a name that only programs give, such as "__index_level_0__"; "index" or "no." alone is one
-        # where the values number the rows, which texts do not
+        has_id_name = words.folded(name) in words.OTHER_IDS
+        # Only names that programs generate count, such as "__index_level_0__". Names such as
+        # "index" or "no." mean an index only if the values number the rows, which texts cannot.
         is_index = words.is_index(name, counts_rows=False)
-        if (is_called_so or is_index) and _are_texts(kind):
+        if (has_id_name or is_index) and _are_texts(kind):
             texts.append(name)
-        elif is_called_so and pa.types.is_integer(kind):
-            numbered_ones.append(name)
-    others = texts or numbered_ones
+        elif has_id_name and pa.types.is_integer(kind):
+            whole_numbers.append(name)
+    others = texts or whole_numbers
     if not sure and len(others) == 1:
         return others[0]
-    # the refusal names the first words of those that were expected
+    # returns the single sure name; for none or several it raises and names the expected ones
     expected = sure or others or ["id", "ids", "image_id"]
     return the_one_named(list(kinds), expected, "id column", file)
 
 
 def _are_texts(kind: pa.DataType) -> bool:
-    """Whether values of this type are neither numbers nor lists, and so can be names."""
+    """Whether values of this type are neither numbers nor lists, so that they can be ids."""
     return not _are_numbers(kind) and not is_list(kind)
 
 
 def _are_numbers(kind: pa.DataType) -> bool:
-    """Whether values of this type are floats or integers; truth values are none."""
+    """Whether values of this type are floats or integers; booleans are not."""
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
 def _length_of_first_list(file: Path, name: str, batches_of: Batches) -> int:
-    """The length of the first list in the column of this name; 0 where the column is empty, or the
-    first batch with rows lacks some lists."""
+    """The length of the first list in a column; 0 if the column is empty, or if the first batch
+    with rows has a null."""
     column = next((batch.column(0) for batch in batches_of(file, [name]) if len(batch)), None)
     return 0 if column is None or column.null_count else len(storage(column)[0])
 
 
 def blocks(count: int, dim: int) -> Iterator[slice]:
-    """Slices that cover `count` rows of `dim` numbers, each at most 16 MiB as float32, one row at
-    least."""
+    """Slices that together cover `count` rows of `dim` numbers. Each has at most 16 MiB as float32,
+    but at least one row."""
     step = max(1, BLOCK_BYTES // (4 * max(1, dim)))
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 def _stack_parts(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDArray[Any]:
-    """The parts (n, D), each with its file for errors, as one array (total, D). A single part is
-    returned as it is, in the file's memory map. Raises SubmissionError where a part has another
-    dimension or type than the first.
+    """Concatenate parts (n, D) into one array (total, D). Each part comes with its file, for
+    errors. Raises SubmissionError if a part has another dimension or type than the first.
     """
     _, first = next(parts, (None, np.zeros((0, 0), np.float32)))
-    if len(first) == total:
+    if len(first) == total:  # a single part is not copied, so that it may stay memory-mapped
         return first
 
     vectors = np.empty((total, first.shape[1]), first.dtype)
@@ -254,16 +262,17 @@ def _stack_parts(parts: Iterator[tuple[Path, NDArray[Any]]], total: int) -> NDAr
 
 
 def _ids_of_column(column: pa.Array, source: Path) -> Ids:
-    """The ids (n,) in an Arrow column; raises SubmissionError, which names the file, for nulls, and
-    for values that are no ids."""
+    """The ids (n,) in an Arrow column. Raises SubmissionError for nulls, and for values that are no
+    ids. `source` is the file, for errors."""
     return from_texts(texts_of(column, str(source)), source.name)
 
 
 def _vectors_of_batch(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
-    """The vectors (n, D) in a batch of n rows of a table, which holds their columns alone: either
-    one column of lists of D numbers, read without a copy, or D columns, one for each dimension.
+    """The vectors (n, D) in a batch of n rows that has only their columns: one column of lists of D
+    numbers, which is not copied, or D columns of numbers.
 
-    Raises SubmissionError, which names the file, for missing numbers and lists of unequal length.
+    Raises SubmissionError for missing numbers, and for lists of different lengths. `source` is the
+    file, for errors.
     """
     if batch.num_columns == 1:
         return _vectors_of_lists(batch.column(0), source)
@@ -271,18 +280,17 @@ def _vectors_of_batch(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
         raise SubmissionError(
             f"{source} has {nulls:,} nulls inside its vectors", expected="numbers"
         )
-    # the plain numbers beneath Arrow's extension types, each column in its own numpy type
-    columns = [storage(column) for column in batch.columns]
+    columns = [storage(column) for column in batch.columns]  # plain numbers
     return np.column_stack(
         [numbers(column, np.dtype(column.type.to_pandas_dtype())) for column in columns]
     )
 
 
 def _vectors_of_lists(column: pa.Array, source: Path) -> NDArray[Any]:
-    """The vectors (rows, D) in a column of lists, one list of D numbers per row; the numbers lie
-    side by side already, so nothing is copied.
+    """The vectors (n, D) in a column of n lists of D numbers. The numbers of all lists are
+    contiguous in memory already, so nothing is copied.
 
-    Raises SubmissionError for missing rows and numbers, and for lists of unequal length.
+    Raises SubmissionError for missing lists or numbers, and for lists of different lengths.
     """
     column = lists_of(column, source)
     kind = column.type
@@ -290,13 +298,13 @@ def _vectors_of_lists(column: pa.Array, source: Path) -> NDArray[Any]:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without a vector")
 
     width = len(column[0])
-    if not pa.types.is_fixed_size_list(kind):  # whose type says that all lengths are equal
-        other = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-        if (other != width).any():
+    if not pa.types.is_fixed_size_list(kind):
+        widths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+        if (widths != width).any():
             raise SubmissionError(
                 f"the vectors in {source} differ in dimension",
                 expected=f"{width} as in the first of them",
-                found=f"{other[other != width][0]}",
+                found=f"{widths[widths != width][0]}",
             )
 
     values = storage(column.flatten())
@@ -309,13 +317,14 @@ def _vectors_of_lists(column: pa.Array, source: Path) -> NDArray[Any]:
 
 
 def _parquet_schema(path: Path) -> pa.Schema:
-    """The columns of a parquet file with their types, and its metadata; no values are read."""
+    """The columns of a parquet file with their types, and the file's metadata. No values are
+    read."""
     with open_parquet(path) as file:
         return file.schema_arrow
 
 
 def _parquet_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of some columns, in the order of their names here, not of the file."""
+    """The batches of a parquet file with only the columns `names`, in this order."""
     with open_parquet(path, mapped=True) as file:
         for batch in parquet_batches(
             file, rows=BATCH_ROWS, columns=names, size=path.stat().st_size
@@ -324,19 +333,19 @@ def _parquet_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatc
 
 
 def _ipc_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of the columns `names` of an IPC file or stream, arrow's own format."""
+    """The batches of an IPC file or stream with only the columns `names`, in this order."""
     schema = arrow_schema(path)
     places = [schema.get_field_index(name) for name in names]
-    # A choice of fields makes arrow copy them, which is right for ids; vectors, in lists, are to
-    # stay in the map: then all fields are opened.
+    # If fields are selected, Arrow copies them. That suits ids, but lists of vectors should stay in
+    # the memory map: for them all fields are opened.
     has_lists = any(pa.types.is_nested(storage_type(schema.field(place).type)) for place in places)
     batches = arrow_batches(path, [] if has_lists else places)
     return (batch.select(list(names)) for batch in batches)
 
 
 def _saved_files(folder: Path) -> list[Path]:
-    """The data files of a saved Hugging Face dataset: the ones its state names, not the caches
-    beside them.
+    """The data files of a saved Hugging Face dataset: those that its state.json names, since cache
+    files may be stored beside them. Without a state.json, all *.arrow files.
     """
     state = folder / "state.json"
     if not state.is_file():
@@ -352,8 +361,8 @@ def _saved_files(folder: Path) -> list[Path]:
 
 
 def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
-    """Write ids (N,) and vectors (N, D) as one file, a block at a time, with `metadata` in its
-    schema. Values are not compressed: vectors are noise to a compressor."""
+    """Write ids (N,) and vectors (N, D) as one parquet file, block by block, with `metadata` in its
+    schema. Vectors are not compressed, since a compressor cannot make them smaller."""
     dim = vectors.shape[1]
     kind = pa.list_(pa.from_numpy_dtype(vectors.dtype), dim)
     schema = pa.schema(
@@ -367,7 +376,7 @@ def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping
         ) as writer,
     ):
         for block in blocks(len(ids), dim):
-            # numbers in one row after the other: the type says where each vector ends
+            # the numbers of all rows in one flat array; the type has the length of each vector
             values = pa.array(np.ascontiguousarray(vectors[block]).reshape(-1))
             columns = [
                 pa.array(ids[block], pa.string()),

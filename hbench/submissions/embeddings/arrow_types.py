@@ -1,5 +1,5 @@
-"""Arrow's types of ids and vectors: extension types by their storage, and a type that is not taken
-by its name.
+"""Reads ids and vectors of the many Arrow types that can hold them. Extension types are read by
+their storage; a type that cannot be used is named in the error.
 
 >>> texts_of(pa.array([7, 12]).dictionary_encode(), "emb.parquet").to_pylist()
 ['7', '12']
@@ -25,21 +25,22 @@ LIST_KINDS = (
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """The type that values of an extension type are stored in; any other type as it is."""
+    """The type in which values of an extension type are stored; any other type itself."""
     while isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     return kind
 
 
 def storage(column: pa.Array) -> pa.Array:
-    """A column as it is stored, without extension types and runs."""
+    """The plain values of a column, without extension types and run-end encoding."""
     while isinstance(column, pa.ExtensionArray):
         column = column.storage
     return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
 
 
 def texts_of(column: pa.Array | pa.ChunkedArray, source: str) -> pa.Array:
-    """Ids as large strings. Raises SubmissionError for a null, and for a type that holds no ids."""
+    """Ids as large strings. Raises SubmissionError for a null, and for a type that cannot hold ids.
+    `source` is the file, for errors."""
     if column.null_count:
         raise SubmissionError(f"{source} has {column.null_count:,} rows without an id")
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
@@ -50,26 +51,24 @@ def texts_of(column: pa.Array | pa.ChunkedArray, source: str) -> pa.Array:
 
 
 def _texts_of(column: pa.Array, source: str) -> pa.Array:
-    """Ids of any type that has one plain spelling, as texts. Raises SubmissionError for floats,
-    flags and nested values, which have several or none."""
+    """Ids of any type whose values have one obvious spelling, as texts. Raises SubmissionError for
+    floats, booleans and nested values, which have several spellings or none."""
     name = str(column.type)
-    # the values without the type that a program put around them
     plain = storage(column)
-    # 16 bytes, in the spelling that everybody writes: 8-4-4-4-12 hex digits
-    if _is_uuid(column.type):
+    if _is_uuid(column.type):  # in the usual spelling, 8-4-4-4-12 hex digits
         return pa.array(
             [str(uuid.UUID(bytes=value)) for value in plain.to_pylist()], pa.large_string()
         )
 
     kind = plain.type
-    if pa.types.is_dictionary(kind):  # a table of values, and a number in it for each row
+    if pa.types.is_dictionary(kind):
         plain = plain.dictionary_decode()
-        return _texts_of(plain, source)
+        return _texts_of(plain, source)  # the values in the dictionary may be of any type again
     if pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_boolean(kind):
         raise not_taken(source, "ids", name, IDS)
 
     try:
-        if pa.types.is_fixed_size_binary(kind):  # which arrow casts to texts by way of bytes alone
+        if pa.types.is_fixed_size_binary(kind):  # Arrow cannot cast this type to texts directly
             plain = plain.cast(pa.binary())
         return plain.cast(pa.large_string())
     except pa.ArrowInvalid as error:
@@ -83,30 +82,31 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
 
 
 def _is_uuid(kind: pa.DataType) -> bool:
-    """Whether values are UUIDs, in 16 bytes each; a file may call anything so."""
+    """Whether values of this type are UUIDs of 16 bytes each."""
     if not isinstance(kind, pa.BaseExtensionType) or kind.extension_name != "arrow.uuid":
         return False
+    # a damaged or hostile file may give this name to any type, so the storage is checked as well
     stored = kind.storage_type
     return bool(pa.types.is_fixed_size_binary(stored) and stored.byte_width == 16)
 
 
 def not_taken(source: object, what: str, name: str, expected: str) -> SubmissionError:
-    """The refusal of ids or vectors (`what`) of an Arrow type that is not taken, by its `name`; it
-    is no damage of the file `source`."""
+    """The error for ids or vectors (`what`) of an Arrow type that cannot be used. `name` is the
+    name of the type, and `source` the file, which is not damaged."""
     return SubmissionError(f"the {what} in {source} are {shorten(name)}", expected=expected)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether values are lists, of whichever of Arrow's five kinds."""
+    """Whether values of this type are lists, in any of Arrow's five list types."""
     return any(is_kind(kind) for is_kind in LIST_KINDS)
 
 
 def lists_of(column: pa.Array, source: object) -> pa.Array:
-    """Vectors as an Arrow array of lists of numbers. Raises SubmissionError, which names the type,
-    for any other column.
+    """A column of vectors as a plain Arrow array of lists of numbers. Raises SubmissionError, which
+    names the type, for any other column.
     """
     plain = storage(column)
-    if pa.types.is_dictionary(plain.type):  # equal vectors stored once
+    if pa.types.is_dictionary(plain.type):  # equal vectors were stored once
         plain = plain.dictionary_decode()
     kind = plain.type
     value = storage_type(kind.value_type) if is_list(kind) else None

@@ -1,7 +1,8 @@
-"""Conversions: the one line that turns a file hbench will not open into one that it can map.
+"""Refusals of file formats that hbench does not open, each with a one-line command that converts
+the file into a format that hbench can memory-map.
 
-Pickles run code when they are opened, HDF5 and TFRecord need libraries of their own: such a file is
-converted once.
+Pickles run code when they are opened; HDF5 and TFRecord need libraries of their own. The user
+converts such a file once.
 """
 
 import shlex
@@ -11,9 +12,9 @@ from typing import Any
 
 from hbench.core.errors import SubmissionError, examples
 
-# What every program does with `d`, a mapping or pairs of whatever names: the one table of floats
-# are the vectors, the one list of different texts (else numbers) of its length the ids; where there
-# is no table, each entry is the vector of its name.
+# The part of each program that finds ids `i` and vectors `v` in `d`, a mapping or a list of pairs
+# with any names. The vectors are the first table of floats, the ids a list of different texts (else
+# numbers) of the same length. If there is no such table, each entry is the vector of its name.
 FIND = (
     "d = dict(d) if isinstance(d, list) and d and isinstance(d[0], tuple) else d; "
     "f = lambda x: np.asarray(list(x) if np.ndim(x) == 1 else x); "
@@ -70,7 +71,7 @@ SAME_AS = {
 
 
 def pickled(path: Path) -> SubmissionError:
-    """The refusal of a file that holds pickled objects, with its conversion."""
+    """The error for a file that holds pickled objects, with the command that converts it."""
     return SubmissionError(
         f"{path} holds pickled Python objects, which run code when they are opened",
         expected="plain arrays of numbers and strings",
@@ -79,8 +80,8 @@ def pickled(path: Path) -> SubmissionError:
 
 
 def foreign(path: Path) -> SubmissionError | None:
-    """The refusal of a format that is known and not read, with its conversion; None for any other
-    suffix.
+    """The error for a format that is known but not read, with the command that converts the file;
+    None for any other suffix.
     """
     suffix = _suffix_of_format(path)
     if suffix in FOREIGN:
@@ -93,7 +94,8 @@ def foreign(path: Path) -> SubmissionError | None:
 
 
 def _datasets_of(path: Path) -> str | None:
-    """The datasets of an HDF5 file with their shapes, where h5py is here to name them."""
+    """The datasets of an HDF5 file with their shapes, in words; None if h5py is not installed, or
+    the file cannot be read."""
     try:
         h5py: Any = import_module("h5py")
     except ImportError:
@@ -102,8 +104,8 @@ def _datasets_of(path: Path) -> str | None:
     sizes: list[str] = []
 
     def note(name: str, held: Any) -> None:
-        """Note a dataset; a group has no shape. To return anything would end the visit."""
-        if hasattr(held, "shape"):
+        """Add a dataset to the list. h5py ends the visit if this function returns a value."""
+        if hasattr(held, "shape"):  # a group has none
             sizes.append(f"{name} {held.shape}")
 
     try:
@@ -116,18 +118,17 @@ def _datasets_of(path: Path) -> str | None:
 
 
 def command(path: Path, programs: dict[str, str]) -> str:
-    """A shell line that runs one of the `programs` (Python, by the suffix of what they convert) on
-    the file at `path`: it writes an .npz (from an .npy, another .npy) beside it, and nothing over
-    it."""
+    """A shell command that converts the file at `path`. It writes an .npz beside it (from an .npy,
+    another .npy) and does not overwrite the file itself. `programs` are Python programs by the
+    suffix of the files that they convert."""
     suffix = path.suffix.lower()
     target = path.with_suffix(".npz")
-    if suffix in (".npy", ".npz"):  # of which the target would be the file itself
+    if suffix in (".npy", ".npz"):  # another name, so that the file is not overwritten
         target = path.with_name(f"{path.stem}.plain{suffix}")
     program = programs[_suffix_of_format(path)]
     return shlex.join(["python", "-c", program, str(path), str(target)])
 
 
 def _suffix_of_format(path: Path) -> str:
-    """The suffix of a file in small letters, by the one under which its format is listed: .pkl for
-    .pickle."""
+    """The suffix under which the format of a file is listed, in lower case: .pkl for .pickle."""
     return SAME_AS.get(path.suffix.lower(), path.suffix.lower())

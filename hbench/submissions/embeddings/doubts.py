@@ -1,22 +1,22 @@
-"""Finds doubts about a submission: signs that its vectors did not come from looking at pictures.
+"""Finds doubts about a submission: signs that its vectors were not computed from the pictures.
 
-A score is computed all the same; the doubts stand in its report, on stderr, and in its leaderboard
-row.
+A score is computed all the same. The doubts are shown in the report, on stderr, and in the
+leaderboard row.
 
-| doubt | said where |
+| doubt | raised if |
 |---|---|
 | constant vectors | 99 % of the items have exactly the vector of an item of another class |
-| nearly constant | all lie within 0.3 % of their mean |
+| nearly constant | all vectors are within 0.3 % of their mean |
 | copies across classes | 5 % of the items have exactly the vector of an item of another class |
 | labels as vectors | half of the items have exactly the vector of another item of their own class |
-| labels with noise | within classes of some level lies under 0.1 % of the directions' variance |
-| labels mixed in | classes differ where their items do not (mixed_labels.py, beside this file) |
+| labels with noise | at some level, under 0.1 % of the directions' variance is within classes |
+| labels mixed in | classes differ in directions in which their items do not (`mixed_labels`) |
 | queries inside the gallery | 5 % of the queries have exactly the vector of a gallery item |
-| items of the training set | any test item is one |
+| items of the training set | any test item is in the training set |
 | all right at rank 1 | every query's first result is of its finest class, of 100 queries or more |
 
-Pictures that a dataset holds twice have equal vectors honestly, so shares of a few percent are let
-pass; a query whose own picture stands in the gallery under the same id is not a copy.
+If a dataset holds a picture twice, honest vectors of both are equal, so shares of a few percent
+raise no doubt. A query that is in the gallery itself, under the same id, is not a copy.
 """
 
 from collections.abc import Iterator
@@ -36,29 +36,29 @@ from hbench.submissions.embeddings.mixed_labels import doubt_of_labels
 COPIES = 0.05
 SAME_CLASS = 0.5
 ALL = 0.99
-NEAR = 1e-5  # share of the vectors' mean square that is not their mean's: within 0.3 % of it
-# share of the variance that lies within classes; of trained nets on new classes a tenth and more
-# does
+NEAR = 1e-5  # share of the vectors' mean square that is around their mean: (0.3 %)² of it
+# share of the variance that is within classes; for trained nets on new classes, 10 % and more
 WITHIN = 1e-3
 CLASSES_AT_ONCE = 256
-MIN_ITEMS = 100  # items or queries, below which anything may be chance
-MIN_SAME = 10  # items, of which it is no chance that all lie within 0.3 % of their mean
+MIN_ITEMS = 100  # with fewer items or queries, anything may be chance
+MIN_SAME = 10  # with fewer items, it may be chance that all are within 0.3 % of their mean
 
 
 def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[str, ...]:
-    """Return the doubts about embeddings that can be seen before they are scored, one sentence
+    """Return the doubts about embeddings that can be found before they are scored, one sentence
     each.
 
-    One pass over the vectors, class by class, besides their scan: about 1 % of an evaluation's
-    time.
+    Besides the scan, this takes one pass over the vectors, class by class: about 1 % of the time of
+    an evaluation.
     """
     are_near = _are_nearly_the_same(queries)
-    sentences = [*trained_on(data)]  # of the dataset, whatever the vectors
+    sentences = [*trained_on(data)]  # this doubt is about the dataset, not the vectors
     if are_near:
         sentences.append("all vectors are nearly the same: a net that trained has collapsed")
     for name, test in data.tests.items():
         doubts = list(_doubts_of_copies(test, queries, gallery))
-        # one doubt says it: what is a copy, or near all others, is near those of its class, too
+        # One doubt is enough: if vectors are copies, or all nearly the same, they are also near the
+        # others of their class.
         if not (doubts or are_near):
             doubts = list(_doubts_of_collapse(test, gallery))
         if not (doubts or are_near):
@@ -68,12 +68,12 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
 
 
 def _are_nearly_the_same(given: Embeddings) -> bool:
-    """Whether the vectors lie, in the root mean square, within 0.3 % of their length around their
-    mean.
+    """Whether the vectors differ from their mean by at most 0.3 % of their length, in the root mean
+    square.
 
-    The sum of squared distances from the blocks' own means is a lower bound of that from the mean
-    of all. So one block that exceeds the limit settles it: vectors of a net that works do so in the
-    first, and the others are not read.
+    The vectors are read in blocks. Squared distances from a block's own mean add up to no more than
+    those from the mean of all vectors, so the answer is no as soon as they exceed the limit. With
+    the vectors of a working net, the first block does so, and the others are not read.
     """
     if len(given) < MIN_SAME:
         return False
@@ -88,7 +88,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
         apart += float(np.vdot(values, values))
         if apart > allowed:
             return False
-    # blocks may each lie close together, and apart from each other
+    # each block may be close to its own mean, although the blocks differ from each other
     return sum(float(np.square(part - mean).sum()) for part in parts) <= allowed
 
 
@@ -106,17 +106,17 @@ def trained_on(data: Dataset) -> Iterator[str]:
 
 
 def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) -> Iterator[str]:
-    """Remarks on equal vectors: across classes, as constant vectors and copies have; within
-    classes, as labels have that were taken for vectors; and between queries and gallery.
+    """Yield doubts about equal vectors: across classes, which constant vectors and copies have;
+    within classes, which labels in place of vectors have; and between queries and gallery.
 
-    Vectors are equal where the keys of their content are, which the scan has. Pictures that a
-    dataset holds twice have equal vectors honestly: shares of a few percent are let pass.
+    Two vectors are equal if their keys from the scan are. If a dataset holds a picture twice,
+    honest vectors of both are equal, so shares of a few percent raise no doubt.
     """
     asked = np.flatnonzero(test.query)
     ranked = np.flatnonzero(test.gallery)
     items = gallery.scan.keys[align(gallery, test.items[ranked])]  # (G,)
     finest = test.labels[ranked, -1]  # (G,)
-    # (G,): how many items have the same vector as each, and how many of these its class, too
+    # for each item, (G,): how many items have its vector, and how many have its vector and class
     _, group = np.unique(items, return_inverse=True)
     size = np.bincount(group)[group]
     _, pair = np.unique(np.stack([group, finest]), axis=1, return_inverse=True)
@@ -138,7 +138,7 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
                 "their class, as labels have"
             )
 
-    # queries that are in the gallery find themselves there, which says nothing
+    # skipped if queries are in the gallery themselves: their vectors must be there
     if len(asked) >= MIN_ITEMS and not (test.query & test.gallery).any():
         of_queries = queries.scan.keys[align(queries, test.items[asked])]  # (Q,)
         inside = float(np.isin(of_queries, items).mean())
@@ -147,8 +147,8 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
 
 
 def _copies_in_words(classes: NDArray[np.integer], names: tuple[str, ...]) -> str:
-    """Where items with equal vectors and other labels come from, and the classes that most of them
-    are of, each with how many; `classes` (n,) are those of these items, numbers into `names`."""
+    """The end of a sentence about items that have the vector of another class: they are copies, of
+    these classes. `classes` (n,) are the classes of these items, as indices into `names`."""
     items = np.bincount(classes, minlength=len(names))
     order = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]
     largest = examples((f"{names[i]} ({items[i]:,})" for i in order.tolist()), most=4)
@@ -159,8 +159,9 @@ def _copies_in_words(classes: NDArray[np.integer], names: tuple[str, ...]) -> st
 
 
 def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
-    """Yield a doubt where the vectors of a class are nearly one, for the coarsest level at which
-    they are: by the share of the variance of directions that lies within classes.
+    """Yield a doubt if the vectors of each class are nearly the same, for the coarsest level at
+    which they are. The measure is the share of the variance of directions (vectors at length 1)
+    that is within classes.
     """
     ranked = np.flatnonzero(test.gallery)
     labels = test.labels[ranked]
@@ -168,23 +169,23 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
     if len(ranked) < MIN_ITEMS:
         return
 
-    # sums of directions (C, D) and numbers of items (C,) of the fine classes; their nodes (L, C),
-    # which are those of any item of the class
+    # for the fine classes: sums of directions (C, D), numbers of items (C,), and nodes (L, C)
     sums, finest = _class_sums(given, rows, labels[:, -1])
     node = _nodes_of_classes(labels)
 
     for level, name in enumerate(test.levels):
-        # added up by node: in this order the classes of a node lie side by side
-        by_class = np.argsort(node[level], kind="stable")
-        first = np.flatnonzero(np.diff(node[level][by_class], prepend=-1))
-        items = np.add.reduceat(finest[by_class], first)
-        class_sums = np.add.reduceat(sums[by_class], first)
-        several = items > 1  # of one item the mean is the item itself
+        # add up the fine classes of each node of this level: sorted by node, those of a node are
+        # adjacent, and `first` is where each node begins; −1 is no node, so that the first one does
+        by_node = np.argsort(node[level], kind="stable")
+        first = np.flatnonzero(np.diff(node[level][by_node], prepend=-1))
+        items = np.add.reduceat(finest[by_node], first)
+        class_sums = np.add.reduceat(sums[by_node], first)
+        several = items > 1  # a class of one item has no variance
         number = items[several].sum()
         if number < MIN_ITEMS or several.sum() < 2:
             continue
         squares = _sums_of_squares(class_sums[several], items[several])
-        # of nets that were trained on other classes, a tenth and more lies within
+        # nets that were trained on other classes have 10 % and more within classes
         if squares.within < WITHIN * squares.total:
             yield (
                 f"the vectors of one {name} are nearly the same: "
@@ -195,46 +196,53 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
 
 
 def _nodes_of_classes(labels: NDArray[np.integer]) -> NDArray[np.integer]:
-    """The nodes (L, C) of the fine classes, which are those of any item of the class; `labels`
-    (N, L)."""
+    """The nodes of the C fine classes at each level, (L, C), in the order of the classes' numbers.
+    `labels` (N, L) are the nodes of the items."""
+    # all items of a class have the same nodes, so one item of each is enough
     _, item_of_class = np.unique(labels[:, -1], return_index=True)
     return labels[item_of_class].T
 
 
 class SumsOfSquares(NamedTuple):
-    """The squared distances of directions from the means of their classes, and from the mean of
-    all, added up."""
+    """Sums of squared distances of directions from a mean."""
 
-    within: float
-    total: float
+    within: float  # from the mean of their class
+    total: float  # from the mean of all
 
 
 def _sums_of_squares(sums: NDArray[np.float64], items: NDArray[np.int64]) -> SumsOfSquares:
-    """The squared distances of the directions of some classes: `sums` (K, D) of the directions, and
-    `items` (K,), how many, of every class.
+    """The sums of squared distances for K classes, computed from the sum of each class's
+    directions.
 
-    Every direction has length 1, so that Σ|x|² is the number of items; around means it is less by
-    Σ|sum|² / items, of each class, or of all together.
+    The sum of squared distances of n vectors x from their mean is Σ|x|² − |Σx|² / n. Every
+    direction has length 1, so Σ|x|² is the number of items.
+
+    Args:
+        sums: the sum of the directions of each class, (K, D).
+        items: the number of items of each class, (K,).
     """
     number = int(items.sum())
-    between = float((sums**2).sum(axis=1) @ (1 / items))
+    of_means = float((sums**2).sum(axis=1) @ (1 / items))  # |Σx|² / n, added up over classes
     total = number - float((sums.sum(axis=0) ** 2).sum()) / number
-    return SumsOfSquares(number - between, total)
+    return SumsOfSquares(number - of_means, total)
 
 
 def _class_sums(
     given: Embeddings, rows: NDArray[np.int64], classes: NDArray[np.integer]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The sum of the directions (vectors at length 1) of every class (C, D), in the order of the
-    classes' numbers, and how many items each has (C,).
+    """The sum of the directions (vectors at length 1) of each class, (C, D), and the number of its
+    items, (C,); both in the order of the classes' numbers.
 
-    `rows` (N,): of the items in the file; `classes` (N,): of the items. CLASSES_AT_ONCE at a time,
-    so that few vectors are held as float64.
+    Args:
+        given: the embeddings.
+        rows: the row of each item among the embeddings, (N,).
+        classes: the class of each item, (N,).
     """
-    order = np.argsort(classes, kind="stable")  # items of a class side by side
+    order = np.argsort(classes, kind="stable")  # the items of a class are adjacent
     sizes = np.unique(classes, return_counts=True)[1]
-    ends = np.cumsum(sizes)  # of the items of each class in this order
+    ends = np.cumsum(sizes)  # where each class ends in this order
     sums = np.empty((len(sizes), given.dim))
+    # some classes at a time, so that only few vectors are copied to float64 at once
     for first_class in range(0, len(sizes), CLASSES_AT_ONCE):
         some = slice(first_class, first_class + CLASSES_AT_ONCE)
         starts = ends[some] - sizes[some]

@@ -1,9 +1,9 @@
-"""Formats of embedding files: one entry per suffix in READERS, from a path (and a file of ids) to
-what is stored there.
+"""Reads and writes the formats of embedding files. READERS has a function for each suffix, which
+returns what is stored at a path.
 
-Vectors stay where they lie: .npy, uncompressed .npz members, .safetensors and single-batch Arrow
-files are mapped. Nothing is ever unpickled; formats that need it, or another library, are refused
-with the line that converts them.
+Vectors in .npy, uncompressed .npz members, .safetensors and single-batch Arrow files are
+memory-mapped. Nothing is ever unpickled. Formats that need unpickling, or another library, are
+refused with a command that converts the file.
 """
 
 import zipfile
@@ -59,19 +59,16 @@ from hbench.submissions.problems import listed
 
 
 class Stored(NamedTuple):
-    """The content of a file: ids (N,), vectors (N, D) in the file's type (bfloat16 as uint16),
-    every file read; the items that it says could not be embedded; what was taken for vectors and
-    ids, in words, where names do not say it; the side of the images, and the command that made the
-    embeddings, where it says so."""
+    """The content of an embedding file, before its vectors are checked and converted to floats."""
 
-    ids: Ids
-    vectors: NDArray[Any]
-    dtype: str
-    files: tuple[Path, ...]
-    left_out: tuple[str, ...] = ()
-    read_as: str = ""
-    image_size: int | None = None
-    made: str | None = None
+    ids: Ids  # (N,)
+    vectors: NDArray[Any]  # (N, D) in the type of the file, bfloat16 as uint16
+    dtype: str  # the name of the type in the file
+    files: tuple[Path, ...]  # every file that was read
+    left_out: tuple[str, ...] = ()  # items that could not be embedded, as the file states
+    read_as: str = ""  # which parts are vectors and ids, in words; "" if they have usual names
+    image_size: int | None = None  # side of the images in pixels, if the file states it
+    made: str | None = None  # the command that made the embeddings, if the file states it
 
 
 Reader = Callable[[Path, Path | None], Stored]
@@ -88,24 +85,23 @@ DAMAGED = (
 
 
 def read_npy(path: Path, ids: Path | None) -> Stored:
-    """A NumPy array, mapped from disk, with its ids from the file `ids`, or one that lies beside
-    it."""
+    """Read a NumPy array, memory-mapped, with ids from the file `ids` or from a file beside it."""
     with readable(path):
         vectors = mapped_npy(path, 0, path.stat().st_size)
     return _with_ids(path, vectors, None, ids)
 
 
 def read_npz(path: Path, ids: Path | None) -> Stored:
-    """A NumPy archive of `vectors` (or `embeddings`) and `ids`, or of the only arrays that can be
-    these, or of one array for each id; members stored without compression are mapped."""
+    """Read a NumPy archive of `vectors` (or `embeddings`) and `ids`, or of the only arrays that can
+    be these, or of one array for each id. Uncompressed members are memory-mapped."""
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         ids_named = [name for name in names if words.folded(name) in words.SURE_IDS]
         vectors_named = [name for name in names if words.folded(name) in words.VECTORS]
         usual = [*vectors_named, *ids_named]
-        # Where both have usual names, the names decide: no header is read, so that shapes and kinds
-        # are not known, and no other member is looked at. `left_out`, as hbench writes it, has the
-        # ids of images that could not be embedded.
+        # If both have usual names, the names decide: no headers are read, so shapes and kinds stay
+        # unknown, and other members are ignored. hbench itself writes the member `left_out`, with
+        # the ids of images that could not be embedded.
         parts = [ArrayPart(name, (), "?") for name in usual]
         if not (vectors_named and ids_named):
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
@@ -116,10 +112,9 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
 
         name = vectors_among(parts, path, "array of vectors")
         vectors = member(archive, name, path)
-        number = len(vectors) if vectors.ndim else 0  # of a single number, which is refused later
+        number = len(vectors) if vectors.ndim else 0  # a single number is refused later
         of_ids = ids_among(parts, number, path, "array of ids", given=ids is not None)
-        # the ids may be objects, which only a pickle holds
-        # an array of objects of the length of the vectors
+        # an array of objects with one entry per vector may be the ids, but is stored as a pickle
         has_objects = any(part.kind == "O" and part.shape == vectors.shape[:1] for part in parts)
         if of_ids is None and ids is None and has_objects:
             raise pickled(path)
@@ -130,13 +125,13 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
             left_out = tuple(as_ids(member(archive, "left_out", path), path.name).tolist())
 
     stored = _with_ids(path, vectors, inner_ids, ids)
-    # nothing is said of usual names; then what `_with_ids` says of a file of ids is kept
+    # for usual names, `as_words` is "": then a sentence of `_with_ids` on the file of ids is kept
     return stored._replace(left_out=left_out, read_as=as_words(name, of_ids) or stored.read_as)
 
 
 def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
-    """An array of the .npz at `path` by its header, to tell what it may be; its values are read
-    only where they are asked for."""
+    """Describe an array of the .npz at `path` from its header. Its values are only read when the
+    part's `values` are called."""
     shape, dtype = header_of(archive, name)
     kind = "O" if dtype.hasobject else dtype.kind
     return ArrayPart(name, shape, kind, lambda: member(archive, name, path).tolist())
@@ -145,9 +140,14 @@ def _member_part(archive: zipfile.ZipFile, name: str, path: Path) -> ArrayPart:
 def _stored_one_by_one(
     path: Path, arrays: Mapping[str, NDArray[Any]], ids: Path | None, *, dtype: str = ""
 ) -> Stored:
-    """What is stored in a file that has one array per item, by its id: these arrays, flattened, are
-    the vectors. `ids`: a file of ids, which such a file must not have (UsageError); `dtype`: the
-    type in the file, where that of the arrays is another."""
+    """The content of a file that stores one array per item, under the item's id.
+
+    Args:
+        path: of the file, for errors.
+        arrays: from each id to an array (D,) or (1, D), which is flattened.
+        ids: a file of ids that the user gave, which is refused with a UsageError; else None.
+        dtype: the name of the type in the file, if it is not that of the arrays.
+    """
     if ids is not None:
         raise UsageError(
             f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out"
@@ -164,20 +164,20 @@ def _stored_one_by_one(
 
 
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
-    """A safetensors file with a tensor `embeddings`, mapped; ids as a JSON list in its metadata
-    `ids`, or beside it.
+    """Read a safetensors file with a tensor `embeddings`, memory-mapped. The ids are a JSON list in
+    the file's metadata `ids`, or stored in a file beside it.
     """
     with readable(path, SafetensorError):
-        # checks the header, and that the tensors fill the file
+        # safe_open checks the header, and that the tensors fill the file
         with safe_open(path, "numpy") as file:
             name = vectors_among(_tensor_parts(file), path, "tensor of vectors")
             metadata = file.metadata() or {}
             of_ids = next(iter(words.ids_in(metadata)), None)
 
-        # the library has no way to map: the file is the length of a header, the header in JSON, and
-        # the tensors at its offsets
+        # The library cannot memory-map a tensor, so its position is looked up here. The file has
+        # the length of the header in 8 bytes, the header in JSON, and then the tensors.
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")  # of the header
+            length = int.from_bytes(file.read(8), "little")
             entry = parse_json(file.read(length))[name]
 
         if entry["dtype"] not in SAFETENSORS:
@@ -185,7 +185,7 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
                 f"the vectors in {path} are {entry['dtype']}", expected=", ".join(SAFETENSORS)
             )
 
-        # the name of the type, and numpy's code for its numbers, little-endian
+        # the name of the type, and NumPy's code for its numbers, little-endian
         dtype, code = SAFETENSORS[entry["dtype"]]
         vectors = mapped(
             path,
@@ -200,10 +200,10 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
 
 
 def _tensor_parts(file: Any) -> list[ArrayPart]:
-    """The tensors of an open safetensors file, to tell which are vectors: an F in the type, as in
-    F32 and BF16, is that of floats; I64 and others are whole numbers."""
+    """Describe the tensors of an open safetensors file, so that the vectors can be found."""
     names = list(file.keys())
     views = [(name, file.get_slice(name)) for name in names]
+    # the names of float types, F32 or BF16, have an F; those of integers, such as I64, do not
     return [
         ArrayPart(name, tuple(view.get_shape()), "f" if "F" in view.get_dtype() else "i")
         for name, view in views
@@ -211,9 +211,9 @@ def _tensor_parts(file: Any) -> list[ArrayPart]:
 
 
 def read_torch(path: Path, ids: Path | None) -> Stored:
-    """Read a torch file that holds a tensor, or a dict of tensors and lists of ids. Raises
-    SubmissionError for anything that must be unpickled, since that runs code. `ids`: a file of ids,
-    for vectors without them.
+    """Read a torch file that holds a tensor, or a dict of tensors and lists of ids. `ids` is a file
+    of ids, if the torch file has none. Raises SubmissionError for anything that must be unpickled,
+    since that runs code.
     """
     try:
         import torch
@@ -229,10 +229,9 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         except UnpicklingError:
             raise pickled(path) from None
 
-    # by name; each as a part (name, shape, kind of values), by which vectors and ids are told
     held = by_name(content)
     parts = [held_part(name, part) for name, part in held.items()]
-    # a vector under each id; a sparse tensor is refused below, by its layout
+    # one vector under each id; sparse tensors are refused below
     if (
         not named(parts, (*words.VECTORS, *words.SURE_IDS))
         and are_all_vectors(parts)
@@ -252,7 +251,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         )
 
     number = len(tensor) if tensor.ndim else 0
-    # the name of the list of ids; None where there is none, or ids come from another file
+    # the name of the list of ids; None if there is none, or the ids are in another file
     of_ids = ids_among(parts, number, path, "list of ids", given=ids is not None)
     inner_ids = None
     if of_ids is not None:
@@ -262,18 +261,18 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _with_ids(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
-    # which names were taken, in words, where they are not usual ones
+    # as in `read_npz`, a sentence on the file of ids is kept
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 
 def read_arrow(path: Path, ids: Path | None) -> Stored:
-    """An Arrow IPC (feather) file or stream, or a Hugging Face dataset saved to disk."""
+    """Read an Arrow IPC (feather) file or stream, or a Hugging Face dataset saved to disk."""
     return _tabular(path, ids, read_ipc)
 
 
 def read_parts(path: Path, ids: Path | None) -> Stored:
-    """The content of a parquet file, or of a folder of parquet files, with what its metadata say:
-    the items that could not be embedded, the size of the images, and the command that made it."""
+    """Read a parquet file, or a folder of parquet files, with their metadata: the items that could
+    not be embedded, the size of the images, and the command that made the embeddings."""
     stored = _tabular(path, ids, read_parquet)
     with readable(path):
         return stored._replace(
@@ -284,8 +283,8 @@ def read_parts(path: Path, ids: Path | None) -> Stored:
 
 
 def stored_table(table: pa.Table, path: Path) -> Stored:
-    """The content of a table in memory with a column of ids, made from that of the file at
-    `path`."""
+    """The content of a table in memory with a column of ids. `path` is the file from which the
+    table was made."""
     return _tabular(path, None, lambda _: read_table(table, path))
 
 
@@ -298,8 +297,8 @@ READERS: dict[str, Reader] = {
 TEXTS: dict[str, Callable[[Path], TableRead]] = {
     ".csv": read_csv, ".tsv": read_csv, ".jsonl": read_jsonl, ".ndjson": read_jsonl,
 }  # fmt: skip
-# Not among READERS, the suffixes by which embedding files are found in a folder: most CSV files are
-# tables of something else.
+# TEXTS are kept apart from READERS, by whose suffixes embedding files are found in a folder: most
+# CSV files are tables of something else.
 
 VECTORS_ALONE = frozenset(READERS) - {".parquet"}  # suffixes of files that hold no ranking
 
@@ -320,15 +319,18 @@ SAFETENSORS = {
 
 
 def open_stored(path: Path, ids: Path | None) -> Stored:
-    """What is stored in an embedding file, read by its suffix, or in a folder, by the files in it;
-    `ids`: the file of ids for vectors that have none of their own, None where they do or it lies
-    beside them. Raises SubmissionError for files that cannot be read, UsageError for an unknown
-    suffix."""
+    """Read an embedding file by its suffix, or a folder by the files in it. Raises SubmissionError
+    for files that cannot be read, UsageError for an unknown suffix.
+
+    Args:
+        ids: the file of ids. None if the vectors are stored with their ids, or the file of ids is
+            found beside them by its name.
+    """
     if not path.exists():
         raise SubmissionError(f"{path} does not exist", expected="an embedding file")
     if path.is_dir():
         return _folder_reader(path)(path, ids)
-    # also compressed: suffix_of is .csv for a file called .csv.gz; an empty one is refused below
+    # `suffix_of` is .csv for .csv.gz, too, so compressed tables are read; an empty one fails below
     if suffix_of(path) in TEXTS and path.stat().st_size:
         return _tabular(path, ids, TEXTS[suffix_of(path)])
     if path.suffix.lower() not in {**READERS, **TEXTS}:
@@ -345,8 +347,8 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
 
 @contextmanager
 def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
-    """Turn what parsers raise meanwhile on a damaged file, the errors DAMAGED and these `others`,
-    into one SubmissionError that names the file."""
+    """A context in which a parser's errors on a damaged file become one SubmissionError that names
+    the file. These errors are DAMAGED and `others`."""
     try:
         yield
     except (*DAMAGED, *others) as error:
@@ -359,8 +361,8 @@ def readable(path: Path, *others: type[Exception]) -> Iterator[None]:
 
 
 def _folder_reader(path: Path) -> Reader:
-    """The reader for a folder, by the files in it: parts in parquet, or a dataset saved by
-    `datasets`."""
+    """The reader for a folder, chosen by the files in it: parquet files, or a dataset saved by
+    Hugging Face `datasets`. Raises SubmissionError for any other folder."""
     if any(path.glob("*.parquet")):
         return read_parts
     if any(path.glob("*.arrow")):
@@ -377,8 +379,8 @@ def _folder_reader(path: Path) -> Reader:
 
 
 def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) -> Stored:
-    """The content of a table, read by the function of its format; one without ids takes those of
-    the file `ids`, or of one beside it."""
+    """The content of a table that the function `read` returns. If the table has no ids, they are
+    read from the file `ids`, or from a file beside it."""
     with readable(path):
         found = read(path)
     stored = _with_ids(path, found.vectors, found.ids, ids)
@@ -388,9 +390,14 @@ def _tabular(path: Path, ids: Path | None, read: Callable[[Path], TableRead]) ->
 def _with_ids(
     path: Path, vectors: NDArray[Any], inner_ids: Ids | None, ids: Path | None, *, dtype: str = ""
 ) -> Stored:
-    """Vectors (N, D) with the ids of their own file (`inner_ids`, None where it has none), else of
-    the file given (`ids`) or lying beside it. `dtype`: the type in the file, where that of the
-    vectors is another. Raises UsageError for ids of both, SubmissionError for none."""
+    """Combine vectors (N, D) with their ids. Raises UsageError if there are both `inner_ids` and
+    `ids`, SubmissionError if no ids are found.
+
+    Args:
+        inner_ids: the ids in the same file, (N,); None if it has none.
+        ids: the file of ids that the user gave. None: a file of ids is looked for beside `path`.
+        dtype: the name of the type in the file, if it is not that of `vectors`.
+    """
     if inner_ids is not None and ids is not None:
         raise UsageError(
             f"{path} has its own ids", found=f"--ids {ids} as well", fix="leave --ids out"
@@ -408,13 +415,13 @@ def _with_ids(
     if sidecar is None:
         assert inner_ids is not None
         return Stored(inner_ids, vectors, kind, (path,))
-    # a file beside the vectors whose name does not end in "ids" may be that of something else
+    # a file beside the vectors whose name does not end in "ids" is a guess, so the user is told
     is_named_so = sidecar == ids or sidecar.stem.endswith("ids")
     said = "" if is_named_so else f"vectors, with the ids of {sidecar.name}"
     return Stored(id_files.read(sidecar), vectors, kind, (path, sidecar), read_as=said)
 
 
 def _how_many(folder: Path) -> str | None:
-    """What to do with a folder of embedding files of other formats; None where it has none."""
+    """The advice of an error about a folder of several embedding files; None if it has none."""
     files = [path for path in folder.iterdir() if path.suffix.lower() in READERS]
     return f"hbench evaluate-all {folder} scores each of its {len(files)} files" if files else None

@@ -1,9 +1,9 @@
-"""Reads the ids of vectors, from their own file or beside them.
+"""Reads the ids of vectors, one id per vector in the order of the file.
 
-There is one id per vector, in file order; beside vectors that carry none they lie in a small file
-of their own. `emb.npy` is joined by `emb.ids.txt`, `emb_ids.txt` or `ids.txt` beside it; instead of
-.txt (one id per line) also .csv (a column id, or a single column without header), .json (a list),
-.npy (strings) and .parquet (a column id).
+If a file of vectors has no ids, they are stored in a small file beside it. For `emb.npy` this file
+is called `emb.ids.txt`, `emb_ids.txt` or `ids.txt`. Instead of .txt (one id per line) it may be
+.csv (a column id, or a single column without header), .json (a list), .npy (strings) or .parquet (a
+column id).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,8 +29,8 @@ Ids = NDArray[np.object_]
 
 
 def read(path: Path) -> Ids:
-    """The ids in a file of them, (N,) str; raises UsageError for an unknown suffix, else
-    SubmissionError.
+    """Read a file of ids, str (N,). Raises UsageError for an unknown suffix, SubmissionError for a
+    file that is missing or cannot be read.
     """
     if path.suffix.lower() not in READERS:
         raise UsageError(
@@ -54,8 +54,8 @@ def read(path: Path) -> Ids:
 
 
 def the_one_named(names: Sequence[str], known: Sequence[str], what: str, source: object) -> str:
-    """The one of `names` that is a known name for `what`; raises SubmissionError, which names the
-    file `source` and the first of the `known`, if none or several are.
+    """The only one of `names` that is among the `known` names. Raises SubmissionError if none or
+    several are. `what` is the role of the name, and `source` the file, for the error.
     """
     there = [name for name in names if name in known]
     if len(there) != 1:
@@ -68,12 +68,12 @@ def the_one_named(names: Sequence[str], known: Sequence[str], what: str, source:
 
 
 def beside(path: Path) -> Path | None:
-    """The sidecar of a vectors file, looked for under the three usual names; None when there is
+    """The file of ids that is stored beside a file of vectors, found by its name; None if there is
     none.
 
-    Raises UsageError when several exist, since nothing says which one is meant.
+    The three usual names are tried first, from the surest on, then other common ones. Raises
+    UsageError if several files of one name exist, since it is not clear which one is meant.
     """
-    # the surest first; whoever has one of these means it, and several of one kind contradict
     stems = (f"{path.stem}.ids", f"{path.stem}_ids", "ids")
     of_stems = ([f"{stem}{suffix}" for suffix in READERS] for stem in stems)
     for names in (*of_stems, _other_names(path)):
@@ -97,7 +97,7 @@ def beside(path: Path) -> Path | None:
 
 
 def _other_names(path: Path) -> list[str]:
-    """The names that files of ids have elsewhere: that of the vectors, or what the ids are."""
+    """Other names of files of ids: the name of the vectors' file, or what the ids are."""
     kinds = ("names", "filenames", "file_names", "paths", "image_ids", "keys")
     stems = [*(f"{path.stem}_{kind}" for kind in kinds), *kinds]
     return [
@@ -108,18 +108,20 @@ def _other_names(path: Path) -> list[str]:
 
 
 def _is_object(candidate: Path, path: Path) -> bool:
-    """Whether a JSON file of the vectors' own name is no list, but, say, their report."""
+    """Whether a JSON file with the name of the vectors holds no list and so no ids; it may be their
+    report."""
     if candidate.name != f"{path.stem}.json":
         return False
+    # a list begins with a bracket, perhaps after a byte order mark and blanks
     with candidate.open("rb") as file:
         return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] != b"["
 
 
 def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
-    """Strings or integers as an object array of str (N,); raises SubmissionError, which names the
-    file `source`, for anything else, or broken text.
+    """Strings or integers as an object array of str (N,). Raises SubmissionError, which names the
+    file `source`, for values of another type, and for text that is not valid Unicode.
     """
-    # a text would be a list of its letters, a mapping one of its keys
+    # a text is iterable, by its letters, and a mapping by its keys, but neither is a list of ids
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SubmissionError(
             f"the ids in {source} are not a list",
@@ -135,13 +137,13 @@ def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
             found=f"shape {array.shape}",
         )
     if not len(array):
-        return np.zeros(0, dtype=object)  # an empty array has any type
+        return np.zeros(0, dtype=object)  # the type of an empty array says nothing
     if array.dtype.kind not in TEXTS_OF_KIND:
         raise SubmissionError(
             f"the ids in {source} are {array.dtype}", expected="strings or integers"
         )
 
-    try:  # by the kind of array, a function that makes texts of it
+    try:
         texts = TEXTS_OF_KIND[array.dtype.kind](array, source)
         return from_texts(pa.array(texts, pa.string()), source)
     except UnicodeEncodeError as error:
@@ -151,8 +153,8 @@ def as_ids(values: Iterable[object] | NDArray[Any], source: str) -> Ids:
 
 
 def from_texts(texts: pa.Array, source: str) -> Ids:
-    """Arrow strings (N,) as an object array of str; raises SubmissionError for a NUL, which some
-    formats cut off.
+    """Arrow strings (N,) as an object array of str. Raises SubmissionError for an id with a NUL
+    character, which some formats would cut off.
     """
     zeroed = texts.filter(pc.match_substring(texts, "\0"))
     if len(zeroed):
@@ -164,7 +166,7 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
 def rows_in(
     names: pa.ChunkedArray | Ids | Sequence[str], among: Ids | Sequence[str]
 ) -> NDArray[np.int64]:
-    """Return the position (n,) of each name among others, −1 where it is missing."""
+    """The index of each name in `among`, (n,); −1 if it is missing there."""
     column = names if isinstance(names, pa.ChunkedArray) else pa.array(names, pa.string())
     return np.asarray(
         pc.index_in(column, value_set=pa.array(among, pa.string())).fill_null(-1), dtype=np.int64
@@ -172,23 +174,23 @@ def rows_in(
 
 
 def _plain(array: NDArray[Any], source: str) -> NDArray[Any]:
-    """The ids in an array of texts or whole numbers, numbers by their digits, as texts (N,)."""
+    """The ids in an array of texts or integers, as texts (N,)."""
     try:
         return array.astype(str).astype(object)
-    except SystemError:  # numpy does not look at the letters of a damaged file
+    except SystemError:  # raised for code points beyond Unicode, which a damaged file may hold
         raise SubmissionError(
             f"an id in {source} holds a letter that Unicode does not have"
         ) from None
 
 
 def _decoded(array: NDArray[Any], source: str) -> list[str]:
-    """The ids in an array of bytes, which are taken for UTF-8, as texts."""
+    """The ids in an array of bytes, decoded as UTF-8."""
     return [name.decode("utf-8") for name in array.tolist()]
 
 
 def _texts_of_objects(array: NDArray[Any], source: str) -> list[str]:
     """The ids in an array of Python objects, strings or integers, as texts."""
-    # True is an int of Python, but no id
+    # bool is a subclass of int, but True is no id
     foreign = [name for name in array if not isinstance(name, str | int) or isinstance(name, bool)]
     if foreign:
         raise SubmissionError(
@@ -198,7 +200,7 @@ def _texts_of_objects(array: NDArray[Any], source: str) -> list[str]:
     return [str(name) for name in array]
 
 
-# by numpy's letter of a type's kind: how its values become texts
+# how the values of an array become texts, by the letter of NumPy's `dtype.kind`
 TEXTS_OF_KIND: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]] = {
     "U": _plain,
     "i": _plain,
@@ -209,7 +211,7 @@ TEXTS_OF_KIND: dict[str, Callable[[NDArray[Any], str], NDArray[Any] | list[str]]
 
 
 def _ids_in_lines(path: Path) -> Ids:
-    """The ids of a text, one in each line; the last line may have an end or not."""
+    """The ids of a text file, one in each line. The last line may end with a newline or not."""
     text = read_text(path, most=MAX_LIST_BYTES)
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     if lines[-1] == "":
@@ -218,12 +220,11 @@ def _ids_in_lines(path: Path) -> Ids:
 
 
 def _ids_in_csv(path: Path) -> Ids:
-    """The ids of a text table: of its column of ids, of its only column, or of a list without a
-    header."""
+    """The ids of a text table: its column of ids, or its only column, which needs no header."""
     text = TextTable(path)
     header = text.dialect.rows[0] if text.dialect.rows else []
     named = words.ids_in(header)
-    if not header:  # an empty file, whose number of ids is refused beside the vectors
+    if not header:  # an empty file; its number of ids is compared with the vectors later
         return as_ids([], path.name)
     if len(named) != 1 and len(header) > 1:
         raise SubmissionError(
@@ -231,15 +232,15 @@ def _ids_in_csv(path: Path) -> Ids:
         )
 
     text.refuse_open_quote()
-    # columns are read by place, for a file without a header has no names
-    places = [f"c{place}" for place in range(len(header))]
-    column = places[header.index(named[0]) if named else 0]
-    table = text.texts(places, header=bool(named))
+    # columns are called by their position, since a file without a header has no names
+    names = [f"c{place}" for place in range(len(header))]
+    column = names[header.index(named[0]) if named else 0]
+    table = text.texts(names, header=bool(named))
     return from_texts(table[column].combine_chunks(), path.name)
 
 
 def _ids_in_json(path: Path) -> Ids:
-    """The ids of a JSON file, in any of the forms of `_list_in`."""
+    """The ids of a JSON file, in any form that `_list_in` recognises."""
     content = read_json(path, most=MAX_LIST_BYTES)
     values = _list_in(content)
     if values is None:
@@ -252,9 +253,10 @@ def _ids_in_json(path: Path) -> Ids:
 
 
 def _list_in(value: Any) -> list[Any] | None:
-    """The ids in a JSON value: a list of them, also each in a list or object of its own; in an
-    object, the list under a usual name, the keys of row numbers, or the values under them. None
-    where it is not sure.
+    """Find the list of ids in a JSON value; None if it is not clear where the ids are.
+
+    A list may hold the ids themselves, objects with one key for ids each, or rows of equal length
+    with one column that can be the ids. See `_list_in_object` for objects.
 
     >>> (
     ...     _list_in([["a"], ["b"]]),
@@ -269,9 +271,10 @@ def _list_in(value: Any) -> list[Any] | None:
     if not isinstance(value, list) or not value:
         return value if isinstance(value, list) else None
     if all(isinstance(held, dict) for held in value):
-        known = words.ids_in(value[0])  # all have the keys of the first, or a missing id is refused
+        known = words.ids_in(value[0])
+        # an object without this key gives None, which is refused later as no id
         return [held.get(known[0]) for held in value] if len(known) == 1 else None
-    # rows of equal length: their only column, or the only one of different texts
+    # rows of equal length: take the only column, or the only one of different texts
     if all(isinstance(held, list) and len(held) == len(value[0]) > 0 for held in value):
         columns = [list(column) for column in zip(*value, strict=True)]
         texts = list(filter(_are_different_texts, columns))
@@ -282,15 +285,15 @@ def _list_in(value: Any) -> list[Any] | None:
 
 
 def _are_different_texts(column: Sequence[Any]) -> bool:
-    """Whether each value of a column is a text of its own."""
+    """Whether the values of a column are texts that are all different."""
     return len({held for held in column if isinstance(held, str)}) == len(column)
 
 
 def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
-    """The list that a JSON object means: from id to row, from row to id, or under a key for ids.
-    None if it means none, or several."""
+    """Find the list of ids in a JSON object: it maps ids to row numbers from 0, or row numbers to
+    ids, or has one list under a usual name for ids. None for any other object."""
     rows = list(range(len(value)))
-    # True and False are ints of Python, but no rows
+    # `type` rather than `isinstance`, since True and False are ints, but no row numbers
     are_whole_numbers = all(type(held) is int for held in value.values())
     if value and are_whole_numbers and sorted(value.values()) == rows:
         return sorted(value, key=value.__getitem__)
@@ -302,12 +305,12 @@ def _list_in_object(value: dict[str, Any]) -> list[Any] | None:
 
 
 def _ids_in_npy(path: Path) -> Ids:
-    """The ids of a NumPy array of texts or whole numbers."""
+    """The ids of a NumPy array of texts or integers."""
     return as_ids(mapped_npy(path, 0, path.stat().st_size), path.name)
 
 
 def _ids_in_parquet(path: Path) -> Ids:
-    """The ids of a parquet file, of its only column of a usual name."""
+    """The ids of a parquet file, from its only column with a usual name for ids."""
     table = parquet_table(path)
     named = words.ids_in(table.column_names)
     if len(named) != 1:

@@ -1,1 +1,1 @@
-"""Submitted rankings: their files, and the level sequences they give."""
+"""Submitted rankings: reading their files, and computing level sequences from them."""

@@ -1,9 +1,9 @@
 """Reads rankings in tables, CSV or parquet: rows of query, item and score, or one row per query
 with the list of its items.
 
-Columns are known by the names that ranx, PyTerrier, ir_measures and Google Landmarks give them; a
-column of another name is taken for the lists where its cells show them, and no other does. Columns
-that are not needed are left out, and said.
+Columns are recognised by the names that ranx, PyTerrier, ir_measures and Google Landmarks use. A
+column of another name is taken for the lists only if its cells hold several names each and it is
+the only such column. Columns that are not needed are left out, and the user is told so.
 """
 
 import re
@@ -51,24 +51,25 @@ QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
-    """The reader of a table of text that is a ranking, or was meant as one; None for any other
-    table.
+    """The function that reads a text table as a ranking; None if the table is no ranking.
+
+    For a table that was meant as a ranking but lacks something, the function raises
+    SubmissionError, which says what is missing.
     """
-    first_rows = text.dialect.rows  # as many as tell what the table is
-    if not first_rows or len(first_rows[0]) < 2:  # one column holds no query and its list
+    first_rows = text.dialect.rows  # only the first rows of the file are looked at
+    if not first_rows or len(first_rows[0]) < 2:  # one column cannot hold a query and its list
         return None
 
     header, *rows = first_rows
     if any(folded(name) in words.VECTORS for name in header):  # embeddings
         return None
-    # a run without a header, a row for each item, a row for each query; else perhaps a mistake
     if _is_run(first_rows):
         return partial(_read_text_run, text=text)
-    if roles := roles_of_rows(
-        header, [name for place, name in enumerate(header) if not _are_numbers(rows, place)]
-    ):
+
+    text_columns = [name for place, name in enumerate(header) if not _are_numbers(rows, place)]
+    if roles := roles_of_rows(header, text_columns):  # one row per listed item
         return partial(_read_text_rows, text=text, roles=roles)
-    if roles := roles_of_lists(header, rows):
+    if roles := roles_of_lists(header, rows):  # one row per query
         return partial(_read_text_lists, text=text, roles=roles)
 
     is_meant = _was_meant(first_rows, suffix_of(text.path))
@@ -76,46 +77,51 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
 
 
 def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
-    """Whether a table that lacks something of a ranking was meant as one, so that the error says
-    what it lacks: by the names in its first row, or by lists or scores under no header. `rows`: its
-    first rows; `suffix`: of its file.
+    """Whether an incomplete table was meant as a ranking, so that an error can say what is missing.
+
+    The names in the first row tell this, or lists or scores without a header. `rows` are the
+    table's first rows, `suffix` is that of its file.
     """
     header = rows[0]
     if first_of(header, words.QUERIES):
         is_ranking = first_of(header, (*words.LISTS, *ORDERS)) or first_of(header, words.RETRIEVED)
-        # a table of labels has these
-        return bool(is_ranking) and not {"query", "gallery", "item"} <= set(map(folded, header))
-    # no header: a query with its list, or rows of query, item and score, whose queries repeat; or
-    # the column images of Kaggle's landmark challenges, without that of the queries
+        # a table with all three of these columns holds the labels of a dataset
+        is_labels = {"query", "gallery", "item"} <= set(map(folded, header))
+        return bool(is_ranking) and not is_labels
+
+    # without a header: a query and its list in each row
     is_list = len(header) == 2 and are_several(header[1]) and suffix == ".csv"
+    # without a header: rows of query, item and score, in which queries repeat
     repeated = len({row[0] for row in rows}) < len(rows)
     is_rows = len(header) == 3 and repeated and _are_numbers(rows, 2) and not _are_numbers(rows, 1)
-    return is_list or is_rows or bool(first_of(header, ("images",)))
+    # the lists of Kaggle's landmark challenges, whose column of queries is missing
+    has_images = bool(first_of(header, ("images",)))
+    return is_list or is_rows or has_images
 
 
 def _are_numbers(rows: Sequence[Sequence[str]], place: int) -> bool:
-    """Whether the cells of the column at this place, from 0, are numbers, perhaps with decimal
-    commas; rows may be shorter than others."""
+    """Whether all cells of a column are numbers, perhaps with decimal commas. `place` is the index
+    of the column; rows that are too short to have it are skipped."""
     cells = [row[place] for row in rows if len(row) > place]
     return bool(cells) and all(re.fullmatch(NUMBER, cell.replace(",", ".")) for cell in cells)
 
 
 def _is_run(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the rows are those of a TREC run, query Q0 item rank score tag, without a header, but
-    with another delimiter than blanks."""
+    """Whether the rows are those of a TREC run without a header: query, Q0, item, rank, score, tag.
+    A run with blanks as delimiter is read elsewhere (`trec`)."""
     fits = all(len(row) == 6 and row[1].casefold() in ("q0", "0") for row in rows)
     return fits and _are_numbers(rows, 3) and _are_numbers(rows, 4)
 
 
 def _read_text_run(path: Path, text: TextTable) -> Lines:
-    """The lines of a run whose columns are separated otherwise than in TREC's form."""
+    """The lines of a TREC run whose columns have another delimiter than blanks."""
     roles = Roles("query", "item", "score", BY_SCORE, "rank")
     return _read_text_rows(path, text, roles, names=("query", "Q0", "item", "rank", "score", "tag"))
 
 
 def _why_no_ranking(header: Sequence[str]) -> SubmissionError:
-    """Why a table with this header, which was meant as a ranking, is none: an error for the reader
-    to raise. It says what is missing beside the columns that are known."""
+    """The error for a table that was meant as a ranking but is none; the caller raises it. The
+    message says which column is missing, judged by the columns that the header names."""
     found = listed(header) or "nothing"
     expected = (
         "the header id,images with the lists between blanks; or columns query, item and "
@@ -140,10 +146,10 @@ def _why_no_ranking(header: Sequence[str]) -> SubmissionError:
 
 
 def _refusing_reader(error: SubmissionError) -> Callable[[Path], Lines]:
-    """A reader that refuses its file for this reason, as soon as somebody reads it."""
+    """A reader that raises this error when it is called, with the path of the file added."""
 
     def reader(path: Path) -> Lines:
-        """Raise the error, with the file's name."""
+        """Raise the error with the path of the file."""
         raise SubmissionError(
             f"{path} is not a ranking: {error.problem}",
             expected=error.expected,
@@ -157,23 +163,25 @@ def _refusing_reader(error: SubmissionError) -> Callable[[Path], Lines]:
 def _read_text_rows(
     path: Path, text: TextTable, roles: Roles, *, names: Sequence[str] = ()
 ) -> Lines:
-    """The lines of a table of text with a row for each item; `roles`: which of its columns hold
-    what; `names`: of the columns of a table without a header, else none. Decimal commas become
-    points."""
+    """The lines of a text table with one row per listed item. Decimal commas become points.
+
+    Args:
+        roles: which columns hold the query, the item and the score.
+        names: the names of the columns of a table without a header; empty if it has a header.
+    """
     cells = text.texts(names or text.dialect.rows[0], header=not names)
-    values = cells[roles.value].combine_chunks()  # texts, as all cells
-    # what the table was taken for, in words
-    said = f"rows of {roles.said}"
+    values = cells[roles.value].combine_chunks()  # all cells are still texts
+    said = f"rows of {roles.said}"  # how the table was understood; the user is told
     if text.dialect.delimiter != ",":
         said += f" between {CALLED.get(text.dialect.delimiter, repr(text.dialect.delimiter))}"
 
-    # in a table whose columns are parted by commas they are no decimal ones
+    # where commas separate the columns, they cannot be decimal commas as well
     has_commas = (
         text.dialect.delimiter != ","
         and pc.any(pc.match_substring_regex(values, DECIMAL_COMMA)).as_py()
     )
     has_points = pc.any(pc.match_substring(values, ".")).as_py()
-    if has_commas and not has_points:  # beside points, commas are not decimal: they stay
+    if has_commas and not has_points:  # if points occur too, the commas may be no decimal marks
         place = cells.column_names.index(roles.value)
         cells = cells.set_column(place, roles.value, pc.replace_substring(values, ",", "."))
         said += ", decimal commas"
@@ -181,9 +189,13 @@ def _read_text_rows(
 
 
 def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Lines:
-    """The lines of a table with a row for each item; `roles`: which columns hold query, item and
-    score; `form`: what the table was taken for, in words. Where there is no score, a rank or
-    distance r is the score −r, so that the smallest comes first.
+    """The lines of a table with one row per listed item. Where the table has no score, a rank or
+    distance r becomes the score −r, so that the smallest comes first.
+
+    Args:
+        path: of the file, for errors.
+        roles: which columns hold the query, the item and the score.
+        form: how the table was understood, in words.
     """
     if table[roles.query].null_count or table[roles.items].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
@@ -192,8 +204,8 @@ def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Line
         pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
     )
     found = lines_with_scores(path, query, item, values if roles.order == BY_SCORE else -values)
-    # scores that rise from line to line may be distances; stated ranks tell it more surely, and by
-    # a rank or a distance nothing can be mistaken
+    # A column called score may hold distances. A column of ranks beside it reveals that best; else
+    # scores that rise from line to line do. A column that is called rank or distance is clear.
     if roles.ranks:
         remarks = remark_on_ranks(found, _as_floats(table[roles.ranks]))
     else:
@@ -202,17 +214,18 @@ def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Line
 
 
 def _as_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    """A column of numbers, or of texts that are numbers, as floats; NaN for texts that are none.
-    Large integers may be rounded: `safe=False` lets Arrow do so."""
+    """A column of numbers, or of numbers written as texts, as floats; NaN for any other text."""
     if pa.types.is_large_string(column.type):
         return as_numbers(pc.ascii_trim_whitespace(column.combine_chunks()))
+    # by default Arrow refuses to cast an integer that a float64 can only hold rounded
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64))
 
 
 def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
-    """The lines of a table of text with a row for each query, as Google Landmarks' submission:
-    no value is ever "missing" ("NA" is an id), an empty list is allowed. `roles`: which columns
-    hold the queries and their lists.
+    """The lines of a text table with one row per query, like a Google Landmarks submission. `roles`
+    says which columns hold the queries and their lists.
+
+    No cell counts as missing, so "NA" is an id. A list may be empty.
     """
     table = text.texts(text.dialect.rows[0])  # by the names in the header
     cells = table[roles.items].combine_chunks()
@@ -220,18 +233,22 @@ def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
     if text.encoding:
         said += f", in {text.encoding}"
     form = f"lists of items under {roles.said}{said}"
-    # lists have no column of values: `value` carries what the table was taken for
+    # lists have no column of scores: `value` is free to say how the table was understood
     return _lines_of_lists(
         path, table[roles.query].combine_chunks(), lists, replace(roles, value=form)
     )
 
 
 def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles) -> Lines:
-    """The lines of a table with one query and its whole list a row, best first.
+    """The lines of a table in which each row has one query and its whole list, best first. Raises
+    SubmissionError if a query has two lists.
 
-    `queries` (Q,): texts; `lists` (Q,): lists of texts, of which empty ones are places that were
-    not filled; `roles.value`: what the table was taken for, in words. Raises SubmissionError for a
-    query with two lists.
+    Args:
+        path: of the file, for errors.
+        queries: texts, (Q,).
+        lists: lists of texts, (Q,). An empty text in a list is an unfilled position and is skipped.
+        roles: its `value` says, in words, how the table was understood; its `left_out` names the
+            columns that were not used.
     """
     counts = pc.value_counts(queries)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
@@ -243,41 +260,39 @@ def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles
         )
 
     items = lists.flatten()
-    # of each item the query, its row, as often as the list is long; a missing list has no item
-    of = np.repeat(
-        np.arange(len(queries)),
-        pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False),
-    )
-    named = pc.not_equal(items, "")  # a place that was not filled is no item
-    kept = of[named.to_numpy(zero_copy_only=False).astype(bool)]
+    # (n,): the row of each item's query; a missing list (null) has no items
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    query_of_item = np.repeat(np.arange(len(queries)), lengths)
 
+    named = pc.not_equal(items, "")  # an empty text is no item
+    kept = query_of_item[named.to_numpy(zero_copy_only=False).astype(bool)]
     return Lines(
         queries, kept, items.filter(named), None, form=roles.value, left_out=roles.left_out
     )
 
 
 def _split_cells(cells: pa.Array) -> tuple[pa.Array, str]:
-    """The cells, one for each query, as lists of names, and in words how they were split, where not
-    by blanks: by what most of the first 100 cells show."""
+    """Split the cells, one for each query, into lists of names. The first 100 filled cells decide
+    how. The second result says this in words; it is "" for the usual split at blanks."""
     filled = cells.filter(pc.not_equal(pc.utf8_trim_whitespace(cells), ""))
     first = filled.slice(0, 100).to_pylist()
     if first and all(IN_BRACKETS.match(cell) for cell in first):
-        return pa.array(
-            [_in_brackets(cell) for cell in cells.to_pylist()], pa.large_list(pa.large_string())
-        ), ", in brackets"
-    # a blank after a comma belongs to it
+        lists = [_in_brackets(cell) for cell in cells.to_pylist()]
+        return pa.array(lists, pa.large_list(pa.large_string())), ", in brackets"
+    # a blank directly after a mark, as in "a, b", belongs to the mark
     has_blanks = any(re.search(r"[^,;|] +", cell.strip()) for cell in first)
 
     def is_in_most(mark: str) -> bool:
         """Whether more than half of the first cells hold a mark."""
         return 2 * sum(mark in cell for cell in first) > len(first)
 
-    # blanks win, and so do two marks at once: then a mark may be part of the names
-    between = list(filter(is_in_most, BETWEEN))
-    if not first or has_blanks or len(between) != 1:
+    # blanks take precedence; two different marks are ambiguous, since names may contain one
+    marks = list(filter(is_in_most, BETWEEN))
+    if not first or has_blanks or len(marks) != 1:
         return pc.split_pattern(cells, " "), ""
-    closed = pc.replace_substring_regex(cells, f"{re.escape(between[0])} +", between[0])
-    return pc.split_pattern(closed, between[0]), f", between {CALLED[between[0]]}"
+    mark = marks[0]
+    closed = pc.replace_substring_regex(cells, f"{re.escape(mark)} +", mark)
+    return pc.split_pattern(closed, mark), f", between {CALLED[mark]}"
 
 
 def _in_brackets(cell: str) -> list[str]:
@@ -287,29 +302,30 @@ def _in_brackets(cell: str) -> list[str]:
     (['a.jpg', 'b c.jpg'], ['1', '22', '3'])
     """
     if quoted := QUOTED.findall(cell):
-        return [single or double for single, double in quoted]  # by the kind of their quotes
+        return [single or double for single, double in quoted]  # one of the two groups is empty
     inner = cell.strip().strip("[]()")
     return [part for part in re.split(r"[,\s]+", inner) if part]
 
 
 def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
-    """The reader of a parquet file whose columns are those of a ranking, a row per listed item or
-    a list per query; or one that refuses a file that was meant as a ranking and lacks something.
-    None for any other file.
+    """The function that reads a parquet file as a ranking, with a row per listed item or a list per
+    query; None if the file is no ranking.
+
+    For a file that was meant as a ranking but lacks something, the function raises SubmissionError,
+    which says what is missing.
     """
     fields = _parquet_fields(path)
-    names = list(fields)  # of the columns; none where it is no parquet file
+    names = list(fields)  # of the columns; empty if the file cannot be opened as parquet
     if any(folded(name) in words.VECTORS for name in names):  # embeddings
         return None
 
-    # whatever is no number may hold names
+    # a column of any type but numbers may hold names of items
     texts = [
         name
         for name, kind in fields.items()
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind))
     ]
-    # which column is the query, the item, the rank or score; None where that is not sure
-    if roles := roles_of_rows(names, texts):
+    if roles := roles_of_rows(names, texts):  # one row per listed item
         return partial(_read_parquet_rows, roles=roles)
 
     lists = [
@@ -318,13 +334,13 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         if folded(name) in words.LISTS and _is_list_of_names(kind)
     ]
     asked = [name for name in names if asks(name)]
-    # with several columns of either kind it is not known which counts
+    # one row per query; several columns of lists, or of queries, would be ambiguous
     if len(lists) == len(asked) == 1:
         others = tuple(name for name in names if name not in (asked[0], lists[0]))
         found = Roles(asked[0], lists[0], others=others)
         return partial(_read_parquet_lists, roles=found)
 
-    # a manifest of a dataset has a query and an item, too
+    # a dataset's manifest has the columns query and item as well, but is no ranking
     is_labels = {"query", "gallery", "item"} <= set(map(folded, names))
     is_ranking = first_of(names, (*words.RETRIEVED, *ORDERS)) and not is_labels
     if first_of(names, words.QUERIES) and is_ranking:
@@ -340,7 +356,7 @@ def _read_parquet_rows(path: Path, roles: Roles) -> Lines:
 
 
 def _is_list_of_names(kind: Any) -> bool:
-    """Whether a type of Arrow is that of lists of texts or whole numbers."""
+    """Whether an Arrow type is that of lists of texts or of whole numbers."""
     value = getattr(kind, "value_type", None)
     return value is not None and (
         pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_integer(value)
@@ -348,8 +364,8 @@ def _is_list_of_names(kind: Any) -> bool:
 
 
 def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
-    """The lines of a parquet file with a query and its list in each row; `roles`: which columns
-    hold them. Raises SubmissionError for a row without a query."""
+    """The lines of a parquet file with a query and its list in each row. `roles` says which columns
+    hold the queries and the lists. Raises SubmissionError for a row without a query."""
     table = _table(path, [roles.query, roles.items])
     if table[roles.query].null_count:
         raise SubmissionError(f"{path} has rows without a query or an item")
@@ -362,13 +378,13 @@ def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
 
 
 def _table(path: Path, columns: list[str]) -> pa.Table:
-    """These columns of a parquet file, or of all parquet files of a folder, one behind another."""
+    """These columns of a parquet file, or of all parquet files of a folder, concatenated."""
     return pa.concat_tables([parquet_table(file, columns=columns) for file in _parquet_files(path)])
 
 
 def _parquet_files(path: Path) -> list[Path]:
-    """The parquet files of a folder, or the one that a path names; none where it is of another
-    format.
+    """The parquet files of a folder, or the parquet file at `path` itself; empty for a file of
+    another format.
     """
     if path.is_dir():
         return sorted(path.glob("*.parquet"))
@@ -376,7 +392,8 @@ def _parquet_files(path: Path) -> list[Path]:
 
 
 def _parquet_fields(path: Path) -> dict[str, Any]:
-    """The types of the columns of a parquet file, or of a folder's first part, by name."""
+    """The type of each column by its name, in a parquet file or the first one of a folder; empty if
+    there is none, or it is damaged."""
     files = _parquet_files(path)
     if not files:
         return {}
@@ -384,4 +401,4 @@ def _parquet_fields(path: Path) -> dict[str, Any]:
         with open_parquet(files[0]) as file:
             return {field.name: field.type for field in file.schema_arrow}
     except (pa.ArrowException, OSError, ValueError):
-        return {}  # damaged: the reader of embeddings says so
+        return {}  # then the file is read as embeddings, and that reader reports the damage

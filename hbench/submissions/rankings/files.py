@@ -1,10 +1,10 @@
-"""A ranking: for each query the gallery items a system returned, best first; what is submitted
-instead of embeddings.
+"""Reads a ranking, which can be submitted instead of embeddings: for each query, the gallery items
+that a system returned, best first.
 
-Three forms are told apart by what they hold: a table with one row per query, such as Google
-Landmarks' CSV `id,images` (space-separated, best first), a TREC run (`query Q0 item rank score
-tag`), and rows, CSV or parquet, with the columns query, item and score (or rank). CSV and runs may
-be compressed (.gz).
+Three forms of files are distinguished by their content: a table with one row per query, such as
+Google Landmarks' CSV `id,images` (space-separated, best first); a TREC run (`query Q0 item rank
+score tag`); and rows, CSV or parquet, with the columns query, item and score (or rank). CSV and
+runs may be compressed (.gz). JSON is read as well (`json_runs`).
 """
 
 from collections.abc import Callable
@@ -40,16 +40,22 @@ Reader = Callable[[Path], Lines]
 
 @dataclass(frozen=True)
 class Ranking:
-    """`queries` (Q,) str; the list of query i is `names[items[offsets[i]:offsets[i + 1]]]`, best
-    first.
+    """A submitted ranking: the list of query i is `names[items[offsets[i]:offsets[i + 1]]]`, best
+    first. A list may be empty.
 
-    `names` (M,) str: the different items of the file; `items` int64 (n,): every listed one by its
-    row in `names`. `scores` float64 (n,), None where the file states an order and no scores. Equal
-    scores are a tie: here they lie in the order of their names, and a ties policy decides what they
-    are worth. A list may be empty.
+    Equal scores are a tie. Tied items are stored in the order of their names, and a ties policy
+    decides how they are ranked.
 
-    `understood`: what the file was taken for, in sentences; `remarks`: what in it contradicts
-    itself.
+    Attributes:
+        queries: the ids of the queries, str (Q,).
+        names: the ids of all listed items, each once, str (M,).
+        offsets: (Q + 1,).
+        items: every listed item, as its index in `names`, (n,).
+        scores: of the listed items, (n,); None where the file gives an order without scores.
+        sha256: of the file.
+        source: the name of the file.
+        understood: how the file was understood, in sentences.
+        remarks: contradictions in the file.
     """
 
     queries: Ids
@@ -64,12 +70,12 @@ class Ranking:
 
     @property
     def depth(self) -> int:
-        """The length of the longest list: the cut up to which the ranking says anything."""
+        """The length of the longest list; beyond this rank, nothing is known of any query."""
         return int(np.diff(self.offsets).max(initial=0))
 
     @cached_property
     def content(self) -> str:
-        """The sha256 of the lists themselves, whatever file they came from."""
+        """The sha256 of the lists themselves, which does not depend on the file format."""
         return content.of_lists(
             self.queries, self.names, offsets=self.offsets, items=self.items, scores=self.scores
         )
@@ -79,9 +85,8 @@ class Ranking:
 
 
 def kind_of(path: Path) -> Literal["embeddings", "ranking"]:
-    """Whether a file or folder holds a ranking, or was meant to, by its content; anything else is
-    taken for embeddings.
-    """
+    """Whether a file or folder holds a ranking, judged by its content. A file that was meant as a
+    ranking counts as one, so that it is refused as one. Anything else counts as embeddings."""
     return "embeddings" if _reader_of(Path(path)) is None else "ranking"
 
 
@@ -105,9 +110,9 @@ def read(path: Path) -> Ranking:
 
 
 def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
-    """The ranking that lines, one per listed item, make: a list for each query, by descending
-    score and then by name; where there are no scores, in the order of the lines."""
-    # each name once, and of every line which of these it has
+    """Build a ranking from lines, one per listed item. Each query's list is sorted by descending
+    score, then by name; without scores it keeps the order of the lines."""
+    # `names` (M,) holds each item once; `codes` (n,) is the index in `names` of each line's item
     encoded = lines.items.dictionary_encode()
     names = encoded.dictionary
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -115,16 +120,13 @@ def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
     order = np.argsort(lines.of, kind="stable")
 
     if lines.scores is not None:
-        # by query, then by score, then by name; lexsort takes its last key first. `by_name` (M,):
-        # the place of each name in the alphabet
-        by_name = np.empty(len(names), np.int64)
-        by_name[pc.sort_indices(names).to_numpy()] = np.arange(len(names))
-        order = np.lexsort((by_name[codes], -lines.scores, lines.of))
+        alphabetical = np.empty(len(names), np.int64)  # the position of each name in the alphabet
+        alphabetical[pc.sort_indices(names).to_numpy()] = np.arange(len(names))
+        # by query, then by score, then by name: the last key of lexsort is the first to sort by
+        order = np.lexsort((alphabetical[codes], -lines.scores, lines.of))
 
-    # where each query's list begins: the running sum of how many lines it has
-    offsets = np.concatenate(
-        [[0], np.cumsum(np.bincount(lines.of, minlength=len(lines.queries)))]
-    ).astype(np.int64)
+    lengths = np.bincount(lines.of, minlength=len(lines.queries))  # (Q,), of the lists
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Ranking(
         queries=_objects(lines.queries),
         names=_objects(names),
@@ -139,7 +141,7 @@ def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
 
 
 def _in_words(lines: Lines, path: Path) -> str:
-    """What a file was taken for, in one sentence."""
+    """One sentence that says how the file was understood, and how many queries and items it has."""
     counts = (
         f"{_number(len(lines.queries), 'query', 'queries')}, "
         f"{_number(len(lines.items), 'item', 'items')} listed"
@@ -154,9 +156,9 @@ def _number(count: int, one: str, several: str) -> str:
 
 
 def _reader_of(path: Path) -> Reader | None:
-    """The function that reads the ranking in a file, told by its content; one that raises, for a
-    file that was meant as a ranking and is none. None for any other file, or where there is none.
-    """
+    """The function that reads a file as a ranking, chosen by the file's content; None if the file
+    is no ranking or does not exist. For a file that was meant as a ranking but cannot be read as
+    one, the function raises SubmissionError."""
     if not path.exists():
         return None
     if path.is_dir() or suffix_of(path) == ".parquet":
@@ -165,14 +167,14 @@ def _reader_of(path: Path) -> Reader | None:
 
 
 def _reader_of_text(path: Path) -> Reader | None:
-    """The reader for a text, by what stands in it rather than by its name; None where this is no
-    ranking."""
+    """The function that reads a text file as a ranking, chosen by the content of the file; None if
+    the file is no ranking. See `_reader_of`."""
     if suffix_of(path) in (".json", *sheet.LINES):
         return json_runs.reader(path)
     text = TextTable(path)
     head = text.head  # the first lines, None where the bytes are no text
     is_named = suffix_of(path) in trec.SUFFIXES  # .run and others, which mean a TREC run
-    # a run is read as it lies there, and no program writes one in another encoding
+    # runs are read as UTF-8 only: no program writes one in another encoding
     if head is None or (is_named and text.encoding):
         return _no_text if is_named else None
     if not head.lines:
@@ -183,8 +185,8 @@ def _reader_of_text(path: Path) -> Reader | None:
 
 
 def _no_text(path: Path) -> Lines:
-    """Raise SubmissionError for a file that is called as a run, such as x.run, and is no text in
-    UTF-8; a reader as those that return lines."""
+    """Raise SubmissionError for a file that is named like a TREC run, such as x.run, but is no text
+    in UTF-8. The signature is that of a reader, which stands in for one."""
     if is_compressed(path):
         raise SubmissionError(
             f"{path} is not a ranking: it is no text in UTF-8, compressed by gzip",
@@ -199,11 +201,11 @@ def _no_text(path: Path) -> Lines:
 
 
 def _no_line(path: Path) -> Lines:
-    """Raise SubmissionError for a file that is called as a run, such as x.run, and is empty; a
-    reader as those that return lines."""
+    """Raise SubmissionError for a file that is named like a TREC run, such as x.run, but is empty.
+    The signature is that of a reader, which stands in for one."""
     raise SubmissionError(f"{path} is not a ranking: it is empty", expected=FORMS, found="no line")
 
 
 def _objects(texts: pa.Array) -> Ids:
-    """Arrow texts (N,) as an array of Python's texts."""
+    """Arrow texts (N,) as a NumPy array of Python strings."""
     return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)

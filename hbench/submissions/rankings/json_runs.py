@@ -1,6 +1,6 @@
-"""Reads rankings in JSON: {"query": {"item": score}}, as ranx, pytrec_eval and BEIR hold a run,
-{"query": ["item", …]}, best first, or {"query": [{"id": "item", "score": 0.9}, …]}; and lines of
-{"query_id": "query", "hits": […]} with the same kinds of lists."""
+"""Reads rankings in JSON: {"query": {"item": score}}, as ranx, pytrec_eval and BEIR write a run,
+{"query": ["item", …]}, best first, or {"query": [{"id": "item", "score": 0.9}, …]}. JSON lines,
+{"query_id": "query", "hits": […]}, are read too, with any of these forms of lists."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -16,12 +16,12 @@ from hbench.submissions.rankings.lines import Lines, lines_with_scores
 
 NUMBERS = (int, float)
 NAMES = (str, int)
-Lists = Mapping[str, Any]  # what each query retrieved, as the file has it
+Lists = Mapping[str, Any]  # from a query's id to its list, in one of the forms that files have
 
 
 def reader(path: Path) -> Callable[[Path], Lines] | None:
-    """The reader of a JSON file that is a run; None for any other. The file is read here to tell
-    whether it is one, and so the reader has its content already."""
+    """The function that reads a JSON file as a ranking; None if the file is none. The whole file is
+    parsed here already to find out, and the returned function keeps the content."""
     try:
         content = _lists_in_lines(path) if suffix_of(path) in sheet.LINES else _content(path)
     except (ValueError, OSError):
@@ -38,49 +38,55 @@ def _content(path: Path) -> Any:
 
 
 def _lists_in_lines(path: Path) -> dict[str, Any] | None:
-    """The lists of a file with an object in each line, by query; None where the first one has no
-    query and list, or a line is no object. A line without a query is passed over, one without a
-    list has None, with which the file is no run.
+    """The list of each query, from a file with a JSON object in each line; None if the first object
+    has no query or no list, or if some line is no object.
+
+    A line without a query is skipped. A line without a list gives None as the query's list, and
+    then `_as_run` rejects the file.
     """
     if is_compressed(path):
         text = read_gzip(path).decode("utf-8-sig")
     else:
-        # larger than a list with a record per item: each line has all that a query retrieved
+        # a larger limit than for other lists, since each line holds a query's whole list
         text = read_text(path, most=8 * MAX_LIST_BYTES)
     lines = [line for line in text.split("\n") if line.strip()]
     first = parse_json(lines[0]) if lines else None
     if not isinstance(first, dict):
         return None
-    # the keys of the first object that have a name for a query, and for a list
-    query = words.first_of(list(first), words.QUERIES)
-    held = words.first_of(list(first), words.LISTS)
-    if not query or not held:
+    # the keys of the first object under which all objects store the query and the list
+    query_key = words.first_of(list(first), words.QUERIES)
+    list_key = words.first_of(list(first), words.LISTS)
+    if not query_key or not list_key:
         return None
     records = [parse_json(line) for line in lines]
     if not all(isinstance(record, dict) for record in records):
         return None
-    return {str(record[query]): record.get(held) for record in records if query in record}
+    return {
+        str(record[query_key]): record.get(list_key) for record in records if query_key in record
+    }
 
 
 def _as_run(content: Any) -> Lists | None:
-    """The lists by query of a JSON value, the `content` of a file, that is a run: items with
-    scores, {"a": 0.9}, or items in their order; records become scores by item. None for any other
-    value."""
+    """The list of each query, if the JSON value `content` is a run; None for any other value.
+
+    All lists have one form: items with scores, {"a": 0.9}, or items in order, ["a", "b"]. Lists of
+    records are converted to items with scores.
+    """
     if not isinstance(content, dict) or not content or not any(content.values()):
-        return None  # lists that are all empty tell of no run
+        return None  # if all lists are empty, nothing shows that this is a run
     lists = content.values()
     if all(isinstance(held, dict) and _are(NUMBERS, held.values()) for held in lists):
         return content
     if all(isinstance(held, list) and _are(NAMES, held) for held in lists):
         return content
-    # all lists must be of one kind
+    # lists of records; None if some list is of another form
     scores = {query: _scores_of(held) for query, held in content.items()}
     return None if None in scores.values() else scores
 
 
 def _scores_of(records: Any) -> dict[str, float] | None:
-    """The scores by item of a list of records such as {"id": "a", "score": 0.9}; None for anything
-    else, also where an item is listed twice: then it is not clear which score counts.
+    """The score of each item in a list of records such as {"id": "a", "score": 0.9}; None for
+    anything else. None also if an item is listed twice, since it is not clear which score counts.
     """
     if not isinstance(records, list) or not all(isinstance(each, dict) for each in records):
         return None
@@ -101,19 +107,20 @@ def _scores_of(records: Any) -> dict[str, float] | None:
 
 
 def _are(types: Collection[type], values: Iterable[Any]) -> bool:
-    """Whether all values are of these very types: True and False are no numbers."""
+    """Whether every value has exactly one of these types. Subclasses do not count, so that True and
+    False are no numbers."""
     return all(type(value) in types for value in values)
 
 
 def _lines(path: Path, content: Lists) -> Lines:
-    """The lines, one per listed item, of a run: from each query to its list, best first, or to
-    items with scores; `path` is for errors."""
+    """The lines, one per listed item, of a run from `_as_run`: either all queries have items in
+    order, best first, or all have items with scores. `path` is for errors."""
     pairs = [(query, str(item)) for query, held in content.items() for item in held]
     items = pa.chunked_array([pa.array([item for _, item in pairs], pa.large_string())])
-    # all lists are of one kind (`_as_run`): names in order, or scores by name
+    # all lists have the form of the first
     if isinstance(next(iter(content.values())), list):
         queries = pa.array(list(content), pa.large_string())
-        # the place of the query of each line
+        # the index in `queries` of each line's query
         of = np.repeat(np.arange(len(content)), [len(held) for held in content.values()])
         return Lines(queries, of, items.combine_chunks(), None, form="JSON lists of items by query")
 

@@ -1,10 +1,10 @@
-"""Turns a submitted ranking into level sequences: its queries and items are joined to a manifest by
-id.
+"""Turns a submitted ranking into level sequences. The ranking's queries and items are joined to a
+manifest by id.
 
-A query's own id is left out of its list, as are the items of its ignore group and -1, the mark of
-an index that found too few (unless the dataset has an item of that name), and what is below moves
-up. An item that is not in the gallery, or stands in the list a second time, holds its rank and
-counts for nothing (Google Landmarks).
+Three entries are left out of a query's list, and the items below them move up: the query itself,
+the items of its ignore group, and -1, with which a search index pads a list that is too short
+(unless the dataset has an item called -1). An item that is not in the gallery, or that the list
+repeats, takes up its rank but has level 0, as in Google Landmarks.
 
 >>> from hbench.datasets import manifest
 >>> from hbench.submissions.rankings.files import Ranking
@@ -42,7 +42,7 @@ from hbench.tree import Labels
 from hbench.tree.names import have_ambiguous_names
 
 LINES_AT_ONCE = 1 << 20
-PADDING = ("-1", "-1.0")  # what faiss and others write where they found no further item
+PADDING = ("-1", "-1.0")  # faiss and others write these where they found no further item
 
 
 def levels_of(
@@ -51,11 +51,11 @@ def levels_of(
     """One level sequence per query of the manifest, in its order; equal scores are ordered by
     `ties`.
 
-    The `counts` of a sequence are of the whole gallery, so that a positive that the list does not
-    hold is counted and has no rank; a query without a list has no ranks at all.
+    The `counts` of a sequence cover the whole gallery, so a positive that is missing from the list
+    is counted but has no rank. A query without a list has no ranks at all.
     """
     tie_key = ties(manifest.tree.depth)
-    # one line for each listed item: (n,), as rows of the manifest, −1 for what it does not have
+    # (n,), an entry for each line: the query's and the item's row in the manifest, −1 if unknown
     queries, items = _lines(ranking, manifest)
     levels = _levels_of_lines(manifest, queries, items, repeats(ranking))
     scores = _scores(ranking)
@@ -70,14 +70,18 @@ def levels_of(
 def named_levels_of(
     ranking: Ranking, manifest: Manifest, names: Labels, *, ties: Ties = pessimistic
 ) -> dict[int, NamedSequences]:
-    """Return the sequences of lists whose items are compared by name, column by column, for the
-    queries whose names stand for several nodes of the tree, by their position among the queries.
+    """The sequences of queries with ambiguous names, by the query's position among the queries.
 
-    `names` (N, L): the labels of the manifest's items by name, numbered.
+    A name is ambiguous if several nodes of the tree have it. For these queries, items are compared
+    by name, level by level, instead of by node.
+
+    Args:
+        names: the labels of the manifest's items as numbers, (N, L). In each column, equal numbers
+            mean equal names.
     """
-    # one line for each listed item: (n,), as rows of the manifest, −1 for what it does not have
+    # (n,), an entry for each line: the query's and the item's row in the manifest, −1 if unknown
     queries, items = _lines(ranking, manifest)
-    # a repeat, and an item outside of the gallery, hold their rank and count for nothing
+    # repeated items, and those outside the gallery, take up their rank but match no name
     counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
     scores = _scores(ranking)
     lines_of = _lines_by_query(ranking, manifest, queries, items)
@@ -88,9 +92,9 @@ def named_levels_of(
     for position in np.flatnonzero(have_ambiguous_names(names, manifest.labels)[asked]).tolist():
         query = asked[position]
         lines = lines_of(manifest.items[query])
-        # an unknown item, −1, has the names of the last row here, and is not counted
+        # (n, L); an unknown item, −1, looks up the names of the last row, but is not counted
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
-        # what could stand in this query's list, by which positives are counted
+        # the gallery items that this query's list may hold, among which its positives are counted
         listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
         sequences[position] = named_sequences(
             scores[lines], equal, names[listable] == names[query], ties
@@ -100,8 +104,8 @@ def named_levels_of(
 
 
 def _scores(ranking: Ranking) -> NDArray[np.floating]:
-    """A score of every line (n,): its own, or, where the file states an order alone, one that falls
-    from line to line."""
+    """The score of every line, (n,). Where the ranking has an order only, scores that fall from
+    line to line stand in."""
     if ranking.scores is None:
         return -np.arange(len(ranking.items), dtype=np.float64)
     return ranking.scores
@@ -110,18 +114,21 @@ def _scores(ranking: Ranking) -> NDArray[np.floating]:
 def _lines_by_query(
     ranking: Ranking, manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
 ) -> Callable[[str], NDArray[np.int64]]:
-    """Make a function from a query's id to the numbers of the lines of its list, without what is
-    left out of it; no lines for a query without a list.
+    """Make a function from a query's id to the indices of the lines in its list.
 
-    `queries`, `items` (n,): of every line, as rows of the manifest, −1 for unknown ones.
+    Lines that are left out of the list, and padding, are not among them. A query without a list has
+    no lines.
+
+    Args:
+        queries: the query of every line, as its row in the manifest, −1 if unknown, (n,).
+        items: the item of every line, likewise.
     """
     kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~padding(ranking, items)
-    # the lines of list i are those from offsets[i] to offsets[i + 1]
     bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
     list_of = dict(zip(ranking.queries.tolist(), bounds, strict=True))
 
     def lines_of(query: str) -> NDArray[np.int64]:
-        """The numbers of the lines of this query's list, from 0, in their order."""
+        """The indices of the lines in this query's list, in the order of the ranking."""
         start, end = list_of.get(query, (0, 0))
         lines: NDArray[np.int64] = start + np.flatnonzero(kept[start:end])
         return lines
@@ -130,16 +137,17 @@ def _lines_by_query(
 
 
 def padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Find the lines (n,), bool, that say −1 where an index found no further item.
+    """Whether each line is padding, bool (n,): the name -1, which a search index writes where it
+    found no further item.
 
-    `items` (n,): of every line, as rows of the manifest, −1 for unknown ones: a dataset may have an
-    item called -1, which then is no padding.
+    `items` (n,) are the rows of the lines' items in the manifest or the gallery, −1 if unknown. If
+    the dataset has an item called -1, that item is not unknown and therefore no padding.
     """
     return np.asarray(np.isin(ranking.names, PADDING)[ranking.items] & (items < 0))
 
 
 def without_list(ranking: Ranking, manifest: Manifest) -> Ids:
-    """The queries of a test that the ranking has no list for; (n,) str."""
+    """The ids of the manifest's queries for which the ranking has no list, str (n,)."""
     asked = manifest.items[manifest.query]
     return asked[rows_in(asked, ranking.queries) < 0]
 
@@ -148,9 +156,9 @@ def is_full(ranking: Ranking, manifest: Manifest) -> bool:
     """Whether every query's list holds all its positives, so that metrics of the full ranking can
     be computed.
     """
-    # quicker than looking at the lists: some query has more positives than the
-    # longest list has entries
-    if _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0) > ranking.depth:
+    # a quick answer for short lists: some query has more positives than the longest list has items
+    most_positives = _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0)
+    if most_positives > ranking.depth:
         return False
     return all(
         len(sequence.ranks) == sequence.counts[1:].sum()
@@ -161,11 +169,12 @@ def is_full(ranking: Ranking, manifest: Manifest) -> bool:
 def problems(
     ranking: Ranking, manifest: Manifest, *, known: Collection[str] = ()
 ) -> list[SubmissionProblem]:
-    """Every problem of a ranking at once; what the metrics define (a missing list, a repeat) is a
-    remark.
+    """All problems of a ranking. Those for which the metrics have a rule, such as a missing list or
+    a repeated item, are remarks.
 
-    Items outside the gallery are a fault unless they are in the manifest or `known` elsewhere.
-    Unknown queries are a fault when all are unknown, or when they look misspelt.
+    An item outside the gallery is a fault, unless it is in the manifest or among the `known` items
+    of other tests and splits. Unknown queries are a fault if all queries are unknown, or if the
+    unknown ones look misspelt.
     """
     return [
         *_problems_of_queries(ranking, manifest),
@@ -175,12 +184,12 @@ def problems(
 
 
 def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[SubmissionProblem]:
-    """Queries that the ranking lacks or that the test lacks. Where one cause explains both, or
-    nothing fits, it cannot be scored."""
+    """Problems with queries: those without a list, and those that the test does not have. Unknown
+    queries are fatal if a different spelling explains them, or if all queries are unknown."""
     asked = manifest.items[manifest.query]
     missing = without_list(ranking, manifest)
     unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
-    # such as another spelling of the ids; None where none is seen
+    # a difference in spelling between missing and unknown ids, in words; None if none is found
     cause = likely_cause(missing.tolist(), unknown.tolist())
     fatal = cause is not None or len(unknown) == len(ranking)
 
@@ -199,20 +208,21 @@ def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[Submissio
 def _problems_of_items(
     ranking: Ranking, manifest: Manifest, known: Collection[str]
 ) -> list[SubmissionProblem]:
-    """Listed items that do not count, by their cause; `known`: items of other tests and splits.
-    Only unknown ones are fatal: the others have a plain meaning."""
-    # `names`: every listed name once; `items` (lines,): the name of each line, as its place there
+    """Problems with listed items that do not count, one for each cause. `known` are the items of
+    other tests and splits. Only unknown items are fatal, since the metrics define the others."""
+    # the names, each once, that are not in the gallery
     gallery = manifest.items[manifest.gallery]
     outside = ranking.names[rows_in(ranking.names, gallery) < 0]
     elsewhere = (rows_in(outside, manifest.items) >= 0) | (rows_in(outside, list(known)) >= 0)
     padded = np.isin(outside, PADDING) & ~elsewhere
     unknown = outside[~elsewhere & ~padded]
     other = outside[elsewhere]
-    # -1 may be the name of an item of the dataset, which then is no padding
+
+    # one entry for each line, (n,); if the dataset has an item called -1, there is no padding
     is_padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
-    list_of = _list_of_line(ranking)  # (n,): the number of the list that each line is in
+    list_of = _list_of_line(ranking)
     again = np.flatnonzero(repeats(ranking) & ~is_padding)
-    own_list = rows_in(ranking.names, ranking.queries)[ranking.items]  # −1: the item asks nothing
+    own_list = rows_in(ranking.names, ranking.queries)[ranking.items]  # −1: the item is no query
     in_own_list = np.flatnonzero(own_list == list_of)
 
     remark = partial(found, fatal=False)
@@ -243,14 +253,13 @@ def _problems_of_items(
 
 
 def _list_of_line(ranking: Ranking) -> NDArray[np.int64]:
-    """The list that each line is in, int64 (n,): the place of its query, as often as the list is
-    long."""
+    """The index of the list, or query, to which each line belongs, int64 (n,)."""
     return np.repeat(np.arange(len(ranking)), np.diff(ranking.offsets))
 
 
 def repeats(ranking: Ranking) -> NDArray[np.bool_]:
-    """Find the lines (n,), bool, whose item stands in the same list before."""
-    # one number for each pair of a list and an item
+    """Whether each line repeats an item that stands earlier in the same list, bool (n,)."""
+    # one number for each pair of a list and an item; `unique` returns the first line of each
     pairs = _list_of_line(ranking) * len(ranking.names) + ranking.items
     _, first_lines = np.unique(pairs, return_index=True)
     again = np.ones(len(pairs), bool)
@@ -259,7 +268,8 @@ def repeats(ranking: Ranking) -> NDArray[np.bool_]:
 
 
 def _lines(ranking: Ranking, manifest: Manifest) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Query and item of every line as rows of the manifest, -1 for none; two int64 (n,)."""
+    """The query and the item of every line as rows of the manifest, -1 if the manifest does not
+    have them; two arrays int64 (n,)."""
     queries = rows_in(ranking.queries, manifest.items)[_list_of_line(ranking)]
     return queries, rows_in(ranking.names, manifest.items)[ranking.items]
 
@@ -270,13 +280,18 @@ def _levels_of_lines(
     items: NDArray[np.int64],
     again: NDArray[np.bool_],
 ) -> NDArray[np.uint8]:
-    """The level (n,), uint8, of every line's item for its query; 0 for repeats, and for items
-    outside of the gallery. `queries`, `items` (n,): rows of the manifest, −1 for unknown ones;
-    `again` (n,): the repeats. LINES_AT_ONCE at a time, for their labels are gathered.
+    """The level between every line's item and its query, uint8 (n,); 0 for repeats and for items
+    outside the gallery.
+
+    Args:
+        queries: the query of every line, as its row in the manifest, −1 if unknown, (n,).
+        items: the item of every line, likewise.
+        again: whether the line repeats an item of its list, (n,).
     """
     levels = np.zeros(len(items), np.uint8)
-    # an unknown item, −1, looks the last row of the mask up here, which `items >= 0` outvotes
+    # an unknown item, −1, looks up the last row of the mask, but `items >= 0` excludes it
     counted = np.flatnonzero(~again & (items >= 0) & (queries >= 0) & manifest.gallery[items])
+    # in portions, since the labels of all lines at once would take much memory
     for start in range(0, len(counted), LINES_AT_ONCE):
         lines = counted[start : start + LINES_AT_ONCE]
         levels[lines] = manifest.paths.levels(queries[lines], items[lines])
@@ -286,55 +301,57 @@ def _levels_of_lines(
 def _left_out(
     manifest: Manifest, queries: NDArray[np.int64], items: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Find the pairs (n,), bool, of a query and an item that is left out of its list: itself, or
-    one of its ignore group. `queries`, `items` (n,): rows of the manifest, −1 for unknown ones;
-    what is found for an unknown query means nothing."""
+    """Whether each item is left out of the list of its query, bool (n,): it is the query itself, or
+    of the query's ignore group.
+
+    `queries` and `items` (n,) are rows of the manifest, −1 if unknown. The result for an unknown
+    query has no meaning; callers do not use it.
+    """
     out = np.asarray(queries == items)
-    if manifest.ignore is None:  # no groups are ignored
+    if manifest.ignore is None:  # there are no ignore groups
         return out
-    # −1: of no group, whose members are not left out
+    # a query of group −1 belongs to no group, and so does an item of group −1
     group = manifest.ignore[queries]
     return np.asarray(out | ((group >= 0) & (items >= 0) & (group == manifest.ignore[items])))
 
 
 def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
-    """How many gallery items each query has at each level, (Q, L+1), without itself and its ignore
-    group. An item counts once, at the finest level that it shares with the query; at 0 if it shares
-    none.
+    """The level counts of each query, (Q, L+1): how many gallery items it has at each level. The
+    query itself and its ignore group are not counted. An item counts once, at the finest level that
+    it shares with the query, or at level 0.
     """
     asked = np.flatnonzero(manifest.query)
     gallery = np.flatnonzero(manifest.gallery)
     counts = _counts_of_all(manifest, asked, gallery)
-    # each query's counts, in place, less those of what it leaves out
-    for query, levels in zip(asked, counts, strict=True):
-        # without an ignore group only the query itself can be left out
+    # subtract, in place, the items that each query leaves out
+    for query, query_counts in zip(asked, counts, strict=True):
+        # without an ignore group, only the query itself can be left out
         near = np.array([query])
         if manifest.ignore is not None and manifest.ignore[query] >= 0:
             near = gallery
         out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
-        levels -= np.bincount(
-            manifest.paths.levels(np.full(len(out), query), out), minlength=len(levels)
-        )
+        levels = manifest.paths.levels(np.full(len(out), query), out)
+        query_counts -= np.bincount(levels, minlength=len(query_counts))
     return counts
 
 
 def _counts_of_all(
     manifest: Manifest, asked: NDArray[np.int64], gallery: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How many gallery items each query has at each level, (Q, L+1), from level 0, itself counted.
-    `asked` (Q,), `gallery` (G,): rows of the manifest."""
-    # items of several paths are at no range of an order; None: all paths are known to the finest
+    """The level counts of each query, (Q, L+1), from level 0. A query that is in the gallery is
+    counted, too. `asked` (Q,) and `gallery` (G,) are rows of the manifest."""
+    # items with several paths, for which the ranges below do not work
     if manifest.more is not None:
         nothing = np.zeros(0, np.int64)
         queries, ranked = (KnownPaths(manifest.paths, items, None) for items in (asked, gallery))
         return PathLists(queries, ranked, lambda _first, _last: (nothing, nothing)).counts
 
-    # in the canonical order the items of a level or finer are a range, whose length is their number
+    # in the canonical order, the items that share a query's node of a level form one range
     labels = manifest.labels[gallery]
     order = canonical_order(labels, np.zeros(len(gallery), np.uint64))
     starts, ends = level_ranges(manifest.labels[asked], labels[order])  # (Q, L)
     all_items = np.full(len(asked), len(gallery), np.int64)
     beyond_finest = np.zeros(len(asked), np.int64)
-    # items of level ≥ 0, 1, … L, L + 1; those of exactly l are the differences
+    # counts of items of level ≥ 0, 1, … L, L + 1; their differences count items of exactly level l
     at_least = np.column_stack([all_items, ends - starts, beyond_finest])  # (Q, L + 2)
     return at_least[:, :-1] - at_least[:, 1:]

@@ -1,9 +1,9 @@
-"""Reads TREC runs, `query Q0 item rank score tag`: what trec_eval, Anserini, PyTerrier, ranx and
-ir_measures write.
+"""Reads TREC runs, `query Q0 item rank score tag`, the format of trec_eval, Anserini, PyTerrier,
+ranx and ir_measures.
 
-As in trec_eval the score orders, and the column of ranks says nothing; ranks that contradict it are
-remarked on. A file that was meant as a run, by its suffix or by what it holds, is refused by its
-true cause.
+As in trec_eval, the lists are sorted by score and the column of ranks is not used; ranks that
+contradict the scores give a remark. For a damaged file that was meant as a run, by its suffix or
+its content, the error names what is wrong with the run.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ from hbench.submissions.rankings.lines import (
 FIELDS = 6
 COLUMNS = "query Q0 item rank score tag"
 SUFFIXES = (".trec", ".run", ".res", ".txt")
-MOST_FIELDS = 12  # a line of more is no run, but numbers
+MOST_FIELDS = 12  # a line with more fields is no line of a run, but, say, a vector
 COUNTS = (
     "no",
     "one",
@@ -48,13 +48,13 @@ COUNTS = (
 
 
 def is_run(head: Head) -> bool:
-    """Whether the first line, or the one after a header, has the six columns of a run."""
+    """Whether the first line, or the second below a header, has the six columns of a run."""
     return any(_is_line(line) for line in head.lines[:2])
 
 
 def is_meant(path: Path, head: Head) -> bool:
-    """Whether somebody took a file for a run: by its suffix, or by the Q0 in its second column."""
-    # columns of the first line; many more are a table of numbers
+    """Whether a file was meant as a run: by its suffix, or by the Q0 in its second column."""
+    # many more columns than a run has are a table of numbers
     fields = head.lines[0].split() if head.lines else []
     if suffix_of(path) in SUFFIXES:
         return len(fields) <= MOST_FIELDS
@@ -64,16 +64,16 @@ def is_meant(path: Path, head: Head) -> bool:
 
 
 def read(path: Path) -> Lines:
-    """The lines of a TREC run; a header, and empty lines, are passed over. Raises SubmissionError
-    for lines without six columns, and for scores that are no numbers."""
+    """The lines of a TREC run; a header and empty lines are skipped. Raises SubmissionError for
+    lines without six columns, and for scores that are no numbers."""
     lines = pc.ascii_trim_whitespace(TextTable(path).lines())
-    # (n,): the number in the file of each line that is not empty, for errors
+    # (n,): the line numbers of lines that are not empty, counted from 1, for errors
     filled = pc.not_equal(lines, "")
-    numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1  # as an editor counts
+    numbers = np.flatnonzero(filled.to_numpy(zero_copy_only=False)) + 1
     fields = pc.ascii_split_whitespace(
         lines if len(numbers) == len(lines) else lines.filter(filled)
     )
-    # a header alone is refused below as a line without numbers
+    # a file with a header alone keeps it, and is refused below since its score is no number
     if len(fields) > 1 and _is_header(fields[0].as_py()):
         fields = fields.slice(1)
         numbers = numbers[1:]
@@ -88,7 +88,7 @@ def read(path: Path) -> Lines:
             all_of_them=len(wrong) == len(fields),
         )
 
-    # the columns "Q0" and the name of the run say nothing
+    # the columns Q0 and tag are not needed
     query, item, rank, score = (pc.list_element(fields, place) for place in (0, 2, 3, 4))
     chunked = (
         pa.chunked_array([query], pa.large_string()),
@@ -107,8 +107,8 @@ def read(path: Path) -> Lines:
 
 
 def _ranks(texts: pa.Array) -> NDArray[np.float64]:
-    """The ranks (n,) that texts state; none, (0,), where some are no numbers: they only serve a
-    remark."""
+    """Ranks as numbers, (n,). If some text is no number, the result is empty, (0,): ranks only
+    serve a remark, so this is no error."""
     try:
         return np.asarray(texts.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
@@ -131,16 +131,14 @@ def _is_number(text: str) -> bool:
 
 
 def _is_header(fields: list[str]) -> bool:
-    """Whether a first line names the columns: there are words where the rank and the score
-    stand."""
+    """Whether a line names the columns: it has words in place of the rank and the score."""
     return len(fields) == FIELDS and all(
         name.isalpha() and not _is_number(name) for name in fields[3:5]
     )
 
 
 def _about_commas(scores: pa.Array) -> str | None:
-    """What to do about scores with decimal commas, as an error's advice; None where there are
-    none."""
+    """The advice of an error about scores with decimal commas; None if no score has one."""
     comma = scores.filter(pc.match_substring_regex(scores, DECIMAL_COMMA))
     if not len(comma):
         return None
@@ -151,8 +149,13 @@ def _about_commas(scores: pa.Array) -> str | None:
 def _refusal(
     path: Path, numbers: NDArray[np.int64], fields: list[str], *, all_of_them: bool
 ) -> SubmissionError:
-    """The refusal of lines without six columns; of the whole file as no ranking, if `all_of_them`
-    are such. `numbers` (n,): of these lines in the file; `fields`: of the first of them.
+    """The error for lines without six columns.
+
+    Args:
+        path: of the file.
+        numbers: the line numbers of the wrong lines, (n,).
+        fields: the columns of the first wrong line.
+        all_of_them: whether all lines are wrong; then the file is no ranking at all.
     """
     count = len(fields)
     in_words = COUNTS[count] if count < len(COUNTS) else f"{count:,}"
@@ -174,9 +177,11 @@ def _refusal(
 
 
 def _about_columns(fields: list[str]) -> str | None:
-    """What to do about a line with these columns in place of a run's six (query, Q0, item, rank,
-    score, tag), where it can be seen what it is: a run without tag, judgements (query, 0, item,
-    relevance), or rows of query, item and score. None elsewhere."""
+    """The advice of an error about a line that does not have the six columns of a run.
+
+    Three cases are recognised: a run without tag, judgements (query, 0, item, relevance), and rows
+    of query, item and score. None in any other case.
+    """
     if (
         len(fields) == 5
         and fields[1].casefold() == "q0"
