@@ -1,1 +1,2 @@
-"""Reports: scores with their intervals and conditions, as files, tables and comparisons."""
+"""Reports, which hold scores with their intervals and conditions: their files, tables and
+comparisons."""

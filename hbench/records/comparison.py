@@ -1,4 +1,4 @@
-"""A comparison: two reports of the same conditions, metric by metric, by the values of queries."""
+"""Compares two reports of the same conditions, metric by metric, by their per-query values."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def refuse_other_conditions(first: Document, second: Document) -> None:
-    """Raise ComparisonError unless both reports have one signature, which states the conditions of
-    a score, and one dataset digest."""
+    """Raise ComparisonError unless both reports have the same signature, which states the
+    conditions of a score, and the same dataset digest."""
     for what, own, other in (
         ("signatures", first.signature, second.signature),
         ("dataset digests", first.dataset_digest, second.dataset_digest),
@@ -43,15 +43,16 @@ def refuse_other_conditions(first: Document, second: Document) -> None:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """The differences of two reports, metric by metric: iterable, by name, printable, and a table
-    for pandas.
+    """The differences between two reports, one for each metric. They can be iterated over, looked
+    up by the metric's name, printed, and converted for pandas.
 
     Attributes:
-        methods: the names of both.
-        unit: what the intervals and the test go by: a level, or "query".
-        signature: that of both reports.
+        methods: the names of the two reports.
+        unit: the unit of the intervals and the test: a level, whose classes are the units, or
+            "query".
+        signature: the signature, which is the same for both reports.
         differences: one per metric, in the order of the reports.
-        sizes: what differs in the images that were embedded, in a sentence; "" for nothing.
+        sizes: a sentence if the embedded images differ in size; else "".
     """
 
     methods: tuple[str, str]
@@ -67,7 +68,8 @@ class Comparison:
         return len(self.differences)
 
     def __getitem__(self, metric: str) -> Difference:
-        """The difference of a metric, by its name in the reports; UnknownName for another."""
+        """The difference of a metric, by its name in the reports. Raises UnknownName if there is
+        none."""
         for difference in self.differences:
             if difference.metric == metric:
                 return difference
@@ -77,13 +79,13 @@ class Comparison:
 
     @property
     def over(self) -> str:
-        """The units that the intervals and the test go by, in words."""
+        """The number and kind of the units of the intervals and the test, in words."""
         return units_in_words(self.unit, max(difference.units for difference in self.differences))
 
     @property
     def shown(self) -> list[Difference]:
-        """The differences that a table for people shows: of all R@k that are 100 for both, only
-        the one of the smallest k.
+        """The differences that a printed table shows. If several R@k are 100 in both reports, only
+        that with the smallest k is shown.
         """
         both = [
             {each.metric: each.first for each in self},
@@ -108,9 +110,9 @@ class Comparison:
         return "\n".join([title, *map(aligned, rows)])
 
     def csv(self) -> str:
-        """Return CSV with a line per metric: the names of the two methods; the fields of
-        `Difference`, fractions in full precision, with an empty cell where no query defines the
-        value; `unit`, what the intervals and the test go by; and the signature."""
+        """Return CSV with a line per metric. Its columns are the names of the two methods, the
+        fields of `Difference`, the unit of the intervals and the test, and the signature. Fractions
+        have full precision; a value that no query defines is an empty cell."""
         rows = [
             [
                 *map(without_formula, self.methods),
@@ -153,13 +155,13 @@ def compare(
         first: a Report, or the path of its file (JSON).
         second: likewise.
         metrics: those to compare, as a list or a text with commas. Default: all that both have.
-        unit: what intervals and the test go by: a level's classes, or "query". Default: that of the
-            first report.
+        unit: the unit of intervals and test: a level, whose classes are the units, or "query".
+            Default: the unit of the first report.
         by_query: the files of both reports' values by query. Default: FILE.by-query.parquet next to
             each report.
 
     Returns:
-        A Comparison: a row per metric, by name.
+        A Comparison with a difference for each metric.
 
     Raises:
         ComparisonError: reports of other conditions or queries.
@@ -172,7 +174,7 @@ def compare(
     one_file, other_file = by_query or (None, None)
     one_table = _values_by_query(first, one, one_file)
     other_table = _values_by_query(second, other, other_file)
-    if metrics:  # leaving columns out of one table is enough: what both have is compared
+    if metrics:  # only metrics in both tables are compared, so dropping them from one is enough
         names = [str(name) for name in parse_metrics(metrics, one.levels)]
         one_table = with_metrics_alone(one_table, other_table, names)
     unit = unit or one.unit
@@ -186,7 +188,8 @@ def compare(
 
 
 def sizes_in_words(one: Document, other: Document) -> str:
-    """Say where images of different sizes were embedded, which makes another net of the same."""
+    """A sentence if the images were embedded at different sizes, which changes what a net computes;
+    "" if the sizes are equal, or one is not known."""
     sizes = [each.embedding.image_size if each.embedding else None for each in (one, other)]
     if None in sizes or sizes[0] == sizes[1]:
         return ""
@@ -197,8 +200,8 @@ Reported = tuple[Document, Report | str | Path]
 
 
 def _names_of_both(one: Reported, other: Reported) -> tuple[str, str]:
-    """The names of two reports, each given with its document; where both have one name, what their
-    files differ by stands behind it in brackets."""
+    """The names of two reports, each given with its document. If both have the same name, the parts
+    in which the paths of their files differ are appended in brackets."""
     document, report = one
     other_document, other_report = other
     name = _name_of_report(document, report, "first")
@@ -210,8 +213,8 @@ def _names_of_both(one: Reported, other: Reported) -> tuple[str, str]:
 
 
 def _places(one: Report | str | Path, other: Report | str | Path) -> tuple[str, str]:
-    """The ends of the paths of two reports' files, as short as they are different; "first" and
-    "second" where a report is no file, or both are the same file."""
+    """The shortest ends of the paths of two reports' files that differ. "first" and "second" if a
+    report is no file, or both are the same file."""
     if isinstance(one, Report) or isinstance(other, Report):
         return "first", "second"
     files = Path(one).resolve(), Path(other).resolve()
@@ -224,16 +227,16 @@ def _places(one: Report | str | Path, other: Report | str | Path) -> tuple[str, 
 
 
 def _name_of_report(document: Document, report: Report | str | Path, place: str) -> str:
-    """The name of a report: its method, else its file's, else, of one in memory, its `place`,
-    "first" or "second"."""
+    """The name of a report: its method, else the name of its file, else its `place` ("first" or
+    "second") if the report is in memory."""
     return document.method or (place if isinstance(report, Report) else Path(report).stem)
 
 
 def _values_by_query(
     report: Report | str | Path, document: Document, file: Path | None
 ) -> pa.Table:
-    """The values of a report's queries: those that a report in memory holds, or, of a report's
-    file, those in `file`, by default the file of values next to it."""
+    """The per-query values of a report. A report in memory has them; for the path of a report,
+    they are read from `file`, by default the file of values next to the report."""
     if not isinstance(report, Report):
         return reports.read_by_query(file or Path(report).with_suffix(BY_QUERY), document)
     if not report.values:

@@ -1,4 +1,5 @@
-"""The differences of two tables of values by query, metric by metric, with intervals and tests.
+"""Computes the differences between two tables of per-query values, metric by metric, with intervals
+and tests.
 
 >>> first = pa.table({"query": ["a", "b"], "test": ["test"] * 2, "AP": [1.0, 0.5]})
 >>> second = pa.table({"query": ["b", "a"], "test": ["test"] * 2, "AP": [0.25, 1.0]})
@@ -27,30 +28,28 @@ from hbench.records.shown import (
 if TYPE_CHECKING:
     pass
 
-FLOOR = 1 / FLIPS
+FLOOR = 1 / FLIPS  # the smallest p-value that the sign-flip test can return
 HEADER = ("difference", "95 % interval", "p", "corrected", "queries", "units")
 
 
 class Difference(NamedTuple):
-    """The mean over queries (and tests) of first − second, its 95 % interval and the p-value of a
-    paired sign-flip test, both by `units` units; `corrected`: p by Holm's method for all metrics
-    that are compared."""
+    """The paired difference first − second of a metric, with its interval and test. Values are
+    fractions, NaN if no query defines them."""
 
     metric: str
-    first: float
+    first: float  # means over queries and tests
     second: float
     difference: float
-    low: float
+    low: float  # the ends of the 95 % interval of the difference
     high: float
-    p: float
-    corrected: float
-    queries: int
-    units: int
+    p: float  # of a two-sided paired sign-flip test
+    corrected: float  # p by Holm's method for all metrics that are compared
+    queries: int  # with a value in both reports
+    units: int  # by which the interval and the test are computed
 
     @property
     def p_in_words(self) -> str:
-        """p with four digits, as a bound where it is the smallest that random patterns of signs can
-        give.
+        """p with four digits; as a bound if it is the smallest p that random sign flips can give.
 
         >>> at_floor = Difference(
         ...     "AP",
@@ -75,14 +74,12 @@ class Difference(NamedTuple):
 
     @property
     def corrected_in_words(self) -> str:
-        """The corrected p, as a bound where p is one."""
+        """The corrected p with four digits; as a bound if p is one."""
         return _in_words(self.corrected, self.p <= FLOOR)
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The metric, both scores and what HEADER names, as a table shows them. `first`, `second`:
-        the scores; `low`, `high`: the ends of the interval of their difference; `queries`, `units`:
-        how many have a value in both."""
+        """The cells of a printed table: the metric, both scores, and the columns of HEADER."""
         return (
             self.metric,
             shown(self.metric, self.first),
@@ -96,22 +93,22 @@ class Difference(NamedTuple):
         )
 
     def record(self) -> dict[str, str | float | int | None]:
-        """The fields by name, None, which is null in JSON, for what no query defines."""
+        """The fields by name, with None (null in JSON) in place of NaN."""
         fields = self._asdict()
-        # NaN is the only value that is not equal to itself; names are no numbers to be asked
+        # only NaN is not equal to itself; np.isnan would fail for the name of the metric
         undefined = [name for name, value in fields.items() if value != value]  # noqa: PLR0124
         return fields | dict.fromkeys(undefined)
 
 
 def _in_words(p: float, least: bool) -> str:
-    """A p-value with four digits, after "≤" if it is the least that random patterns of signs can
-    give: the true one may be smaller."""
+    """A p-value with four digits. If it is the `least` one that random sign flips can give, it gets
+    a "≤", since the true p may be smaller."""
     return f"≤ {p:.4f}" if least else f"{p:.4f}"
 
 
 def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
-    """The differences of several families, such as the metrics of each model, with the p-values of
-    all families corrected together by Holm's method; a difference without a p-value stays as it is.
+    """Correct the p-values of several families of differences, such as the metrics of each model,
+    together by Holm's method. A difference whose p is NaN is returned unchanged.
     """
     p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
     corrected = iter(holm(p).tolist())
@@ -126,12 +123,12 @@ def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Di
 def differences_of(
     first: pa.Table, second: pa.Table, *, unit: str | None = None
 ) -> list[Difference]:
-    """The differences of the metrics that both per-query tables have, joined by test and query, by
-    the classes of the level `unit` (the finest by default) or by "query".
+    """The differences of the metrics that both per-query tables have, joined by test and query.
 
-    Raises ComparisonError when the queries or all metrics differ, UnknownName for the unit.
+    `unit` is the unit of intervals and tests: a level, whose classes are the units (by default the
+    finest), or "query". Raises ComparisonError if the tables have different queries or no metric in
+    common, UnknownName for an unknown unit.
     """
-    # {(test, query): its row}
     order = _row_by_query(first)
     other = _row_by_query(second)
     if order.keys() != other.keys():
@@ -147,7 +144,7 @@ def differences_of(
             "these reports have no metric in common", fix="evaluate both with the same --metrics"
         )
 
-    # both tables in one order, whatever that of their files: sums have the same last bits
+    # both tables in the same sorted order, so that rounding does not depend on the files' order
     keys = sorted(order)
     rows = [order[key] for key in keys]
     others = [other[key] for key in keys]
@@ -162,8 +159,8 @@ def differences_of(
 
 
 def with_metrics_alone(first: pa.Table, second: pa.Table, metrics: Sequence[str]) -> pa.Table:
-    """The first per-query table with these metrics alone; UnknownName for one that the two tables
-    do not share. Only shared metrics are compared, so that dropping them from one table is enough.
+    """The first per-query table with only the columns of these `metrics`. Raises UnknownName for a
+    metric that is not in both tables.
     """
     shared = [name for name in metric_columns(first) if name in second.column_names]
     for name in metrics:
@@ -173,13 +170,13 @@ def with_metrics_alone(first: pa.Table, second: pa.Table, metrics: Sequence[str]
 
 
 def _row_by_query(table: pa.Table) -> dict[tuple[str, str], int]:
-    """The row of every query of a per-query table, by its test and id."""
+    """From each query of a per-query table, given by its test and id, to its row."""
     keys = zip(table["test"].to_pylist(), table["query"].to_pylist(), strict=True)
     return {key: row for row, key in enumerate(keys)}
 
 
 def _values(table: pa.Table, names: Sequence[str]) -> NDArray[np.float64]:
-    """The values of the M metrics `names` in a table with a row per query, as an array (M, Q)."""
+    """The values of the metrics `names` in a per-query table, as an array (M, Q)."""
     return np.array([table[name].to_numpy() for name in names], dtype=np.float64)
 
 
@@ -193,22 +190,26 @@ def _differences(
 ) -> list[Difference]:
     """The paired differences of all M metrics, over the queries that have a value in both reports.
 
-    `first`, `second` (M, Q): values; `units`, `tests` (Q,): of every query.
+    Args:
+        names: of the metrics.
+        first: the values of the first report, (M, Q), NaN where undefined.
+        second: those of the second report, likewise.
+        units: the number of each query's unit, (Q,).
+        tests: the number of each query's test, (Q,).
     """
     difference = first - second
-    undefined = np.isnan(difference)  # one of the reports has no value there
+    undefined = np.isnan(difference)  # at least one of the reports has no value
     sums = UnitSums.of(difference, units, tests)
 
     def means(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The means over the queries for which both reports have a value."""
+        """The mean of each metric over the queries for which both reports have a value, (M,)."""
         return UnitSums.of(np.where(undefined, np.nan, values), units, tests).means
 
     first_means = means(first)
     second_means = means(second)
     p = sign_flip_p(sums)
     queries = np.logical_not(undefined).sum(axis=1)
-    # (M,) each: the ends of the 95 % intervals
-    low, high = difference_intervals(sums).T
+    low, high = difference_intervals(sums).T  # (M,) each
 
     found = [
         Difference(
@@ -219,7 +220,7 @@ def _differences(
             low=float(low[n]),
             high=float(high[n]),
             p=float(p[n]),
-            corrected=float(p[n]),  # until all are corrected together, below
+            corrected=float(p[n]),  # replaced below, where all are corrected together
             queries=int(queries[n]),
             units=int(sums.units[n]),
         )

@@ -1,9 +1,8 @@
-"""Makes, reads and writes reports: the scores of one file on one dataset, with the conditions they
-cannot be quoted without.
+"""Defines the JSON document of a report and reads it: the scores of one file on one dataset, with
+the conditions under which they may be quoted.
 
-Measurements become means with intervals, the level of the first mistakes, and remarks for the
-reader. `Document` is what is written as JSON; `Report` adds the values of every query, which
-`--by-query` writes beside it as parquet.
+A document holds means with intervals, the levels of first mistakes, and remarks. `Report` adds the
+values of every query, which `--by-query` writes beside the document as parquet.
 """
 
 from __future__ import annotations
@@ -27,32 +26,28 @@ from hbench.records.other_files import refuse_for_report
 from hbench.records.queries import KEYS, metric_columns, units_in_words
 
 SCHEMA = 1
-BY_QUERY = ".by-query.parquet"  # the values of every query lie next to their report
+BY_QUERY = ".by-query.parquet"  # suffix of the file of per-query values next to a report
 
 
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]  # neither a text nor true
-ROUNDED = 1e-9  # by which a mean and the ends of its interval may differ where all values are equal
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]  # refuses texts and booleans
+# even if all values are equal, rounding makes the mean and the ends of its interval differ so much
+ROUNDED = 1e-9
 
 
 class Score(Strict):
-    """A metric's mean over the queries it is defined for, as a fraction, inside its interval; None
-    when it is defined for none.
-
-    `units`: of how many units (classes, or queries) these queries are, by which the interval is
-    taken.
-    """
+    """A metric's mean over the queries for which it is defined, as a fraction, with its 95 %
+    interval; None if it is defined for no query."""
 
     value: Number | None
-    low: Number | None
+    low: Number | None  # the ends of the interval
     high: Number | None
-    queries: NonNegativeInt
-    skipped: NonNegativeInt
-    units: NonNegativeInt = 0
+    queries: NonNegativeInt  # for which the metric is defined
+    skipped: NonNegativeInt  # for which it is not
+    units: NonNegativeInt = 0  # classes or queries over which the interval is taken
 
     @model_validator(mode="after")
     def _is_inside(self) -> Score:
-        """Refuse a value outside of its interval, which only a damaged or forged file has. Each end
-        may be off by what rounding does."""
+        """Refuse a value outside of its interval, which only a damaged or forged file has."""
         value = self.value
         low = self.low
         high = self.high
@@ -67,33 +62,30 @@ class Score(Strict):
 
 
 class SubmittedFile(Strict):
-    """The file that was scored: `sha256` is that of the file, `content` that of its ids and
-    vectors (hbench.submissions.content), which another container of the same has, too. `left_out`:
-    the items that it says could not be embedded. `image_size`: the side, in pixels, of the images
-    that were embedded, and `made`: the command that made it, where it says so."""
+    """The file that was scored. Its last fields are None if the file does not state them."""
 
     file: str
-    sha256: str
+    sha256: str  # of the file
     items: int
     dim: int | None = None
     dtype: str | None = None
-    left_out: tuple[str, ...] = ()
-    image_size: int | None = None
-    made: str | None = None
-    content: str | None = None
+    left_out: tuple[str, ...] = ()  # items that could not be embedded, as the file states
+    image_size: int | None = None  # side of the embedded images in pixels
+    made: str | None = None  # the command that made the file
+    content: str | None = None  # sha256 in any file format (hbench.submissions.content)
 
     @field_validator("file", mode="before")
     @classmethod
     def _printable(cls, file: object) -> object:
-        """A file's name with a mark for each byte that is not UTF-8, since reports are UTF-8."""
+        """Replace bytes in a file name that are not UTF-8 by a mark, since reports are UTF-8."""
         if isinstance(file, str):
             return file.encode(errors="surrogateescape").decode(errors="replace")
         return file
 
 
 class UnderTree(Strict):
-    """The scores under another tree over the same fine classes, and of every metric the paired
-    difference from the dataset's own tree (hbench.records.differences.Difference)."""
+    """The scores under another tree over the same fine classes. `differences` has, for each metric,
+    the paired difference from the dataset's own tree (hbench.records.differences.Difference)."""
 
     levels: tuple[str, ...]
     signature: str
@@ -102,15 +94,18 @@ class UnderTree(Strict):
 
 
 class Document(Strict):
-    """A report as it is written: see docs for the JSON schema (`Document.model_json_schema()`).
+    """A report as it is written to a JSON file; its schema is `Document.model_json_schema()`.
 
-    `by_test`: where a score is the mean over several tests, its value on each. `doubts`: what
-    speaks against the submission (hbench.submissions.embeddings.doubts). `unknown_wrong`,
-    `unknown_right`: under partial labels, the metrics that go by all levels with every unknown
-    level at its lowest, and at its highest (docs/labels.md); `scores` use known levels.
-    `trees`: the scores under other trees, by their names. `unit`: the level whose classes intervals
-    are taken over, or "query". `read`: what tables, trees and rankings were taken for. `names`: the
-    file of the vectors of names, where these are the queries.
+    Attributes:
+        names: the file with the vectors of names, if names are the queries.
+        unknown_wrong: under partial labels, the metrics of all levels with every unknown level at
+            its lowest (docs/labels.md). `scores` use known levels only.
+        unknown_right: likewise, with every unknown level at its highest.
+        by_test: the value on each test, if a score is the mean over several tests.
+        trees: the scores under other trees, by the names of the trees.
+        unit: the level over whose classes intervals are taken, or "query".
+        doubts: signs against the submission (hbench.submissions.embeddings.doubts).
+        read: how tables, trees and rankings were understood.
     """
 
     schema_version: int = SCHEMA
@@ -140,22 +135,24 @@ class Document(Strict):
 
     @property
     def over(self) -> str:
-        """What the intervals are taken over, in words: how many classes of which level, or queries,
-        of the metric that is defined for most of them."""
+        """The units over which the intervals are taken, in words: their level and number. The
+        number is the largest among the metrics, since some are defined for fewer units."""
         number = max((score.units for score in self.scores.values()), default=0)
         return units_in_words(self.unit, number, partial=bool(self.unknown_wrong))
 
     def table_options(self) -> dict[str, Any]:
-        """What was said about the dataset's table, as arguments of `hbench.load`; empty for other
-        datasets.
+        """The options with which the user loaded the dataset's table, as arguments of
+        `hbench.load`; empty for other datasets.
         """
         kept = (understood.get("options") for understood in self.read)
         return next(filter(None, kept), {})
 
     def marks(self) -> dict[str, str]:
-        """Return the metadata of this report's tables, so that none is taken for that of another
-        evaluation: the signature, the checksum of the embeddings, and a digest of the dataset, the
-        names of its tests and the means that the values belong to."""
+        """Return the metadata that ties a table, such as the per-query values, to this report.
+
+        They are the signature, the sha256 of the embeddings, and a digest of the dataset, the names
+        of its tests and the scores.
+        """
         means = {name: score.value for name, score in self.scores.items()}
         about = json.dumps([self.dataset_digest, self.tests, means]).encode()
         return {
@@ -166,7 +163,7 @@ class Document(Strict):
 
 
 def read(path: Path) -> Document:
-    """The document in a JSON file; SubmissionError when it is none."""
+    """Read the document in a JSON file. Raises SubmissionError if it is no report."""
     refuse_for_report(Path(path))  # a folder, or a file whose name says that it is none
     try:
         return Document.model_validate(read_json(Path(path), most=MAX_LIST_BYTES))
@@ -187,8 +184,9 @@ def read(path: Path) -> Document:
 
 
 def read_by_query(path: Path, document: Document) -> pa.Table:
-    """The per-query table beside a report: texts that name the query, and the metrics as numbers.
-    SubmissionError when it is missing, has other columns, or is another report's.
+    """Read the per-query table beside a report: texts that identify each query, and a number for
+    each metric. Raises SubmissionError if the table is missing, has columns of other types, or
+    belongs to another report.
     """
     table = table_beside(path, document, KEYS, what="per-query values", option=f"--by-query {path}")
     metrics = metric_columns(table)
@@ -223,11 +221,15 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
 def table_beside(
     path: Path, document: Document, columns: Sequence[str], *, what: str, option: str
 ) -> pa.Table:
-    """Read a parquet table of a report, which has these `columns` and perhaps more; `what`: what it
-    holds, and `option`: the one that writes it, both for errors.
+    """Read a parquet table that belongs to a report.
 
-    Raises SubmissionError for a table that cannot be read, lacks one of the columns, or does not
-    bear the marks of the report, since it is of another evaluation.
+    Raises SubmissionError for a table that cannot be read, lacks a column, or belongs to another
+    evaluation, since its metadata differ from `document.marks()`.
+
+    Args:
+        columns: those that the table must have; it may have more.
+        what: the content of the table in words, for errors.
+        option: the command-line option that writes such a table, for errors.
     """
     try:
         table = parquet_table(path)
@@ -240,7 +242,7 @@ def table_beside(
         ) from None
 
     metadata = table.schema.metadata or {}
-    # the marks in the table, of the report that it belongs to: they must be those of this report
+    # the marks of the report for which the table was written
     marks = {key: metadata.get(key.encode(), b"none").decode() for key in document.marks()}
     differing = [key for key, mark in document.marks().items() if marks[key] != mark]
     if differing or not set(columns) <= set(table.column_names):

@@ -1,5 +1,5 @@
-"""Says what a path is that was given for a report, or for embeddings, and is not: the refusal names
-what to do with it.
+"""Recognises files that were given by mistake in place of a report or of embeddings. The error says
+what the file is and what to do with it.
 """
 
 import shlex
@@ -26,7 +26,7 @@ VECTORS = (
     ".pkl",
 )
 TABLES = (".csv", ".tsv", ".txt", ".jsonl")
-# what no table of vectors or rankings calls a column beside its ids
+# names of columns that no table of vectors or rankings has beside its ids
 PREDICTED = (
     "path", "prediction", "predicted", "predicted_label", "predicted_class", "taxon", "lineage",
 )  # fmt: skip
@@ -36,9 +36,7 @@ WRITES = "hbench evaluate {file} -d DATASET -o {report}"
 
 
 def refuse_for_report(path: Path) -> None:
-    """Raise SubmissionError for a folder, and for a file whose name says that it holds something
-    other than a report.
-    """
+    """Raise SubmissionError for a folder, and for a file whose name shows that it is no report."""
     if path.is_dir():
         _refuse_folder(path)
     if beside := next((suffix for suffix in BESIDE if path.name.endswith(suffix)), None):
@@ -60,11 +58,11 @@ def refuse_for_report(path: Path) -> None:
 
 
 def _refuse_folder(path: Path) -> None:
-    """Raise SubmissionError for a folder where a report was expected, and say which of its files
-    may be meant."""
+    """Raise SubmissionError for a folder where a report was expected. The error names the files in
+    the folder that may be meant."""
     reports = [file.name for file in sorted(path.glob("*.json"))]
     embeddings = [file.name for file in sorted(path.iterdir()) if file.suffix.lower() in VECTORS]
-    # what lies beside a report is parquet, too, and holds no vectors
+    # the tables beside a report are parquet as well, but hold no vectors
     embeddings = [name for name in embeddings if not name.endswith(BESIDE)]
     quoted = shlex.quote(str(path))
     fix = f"hbench evaluate-all {quoted} -d DATASET -o REPORTS, then give reports of that folder"
@@ -79,8 +77,8 @@ def _refuse_folder(path: Path) -> None:
 
 
 def refuse_for_embeddings(path: Path) -> None:
-    """Raise SubmissionError for a report, and for a folder that holds no parquet files (the parts
-    of one table), where embeddings are to be given.
+    """Raise SubmissionError for a report in place of embeddings, and for a folder without parquet
+    files. A folder with parquet files is accepted, since they are the parts of one table.
     """
     if path.suffix.lower() == ".json" and path.is_file() and _is_report(path):
         raise SubmissionError(
@@ -100,13 +98,13 @@ def refuse_for_embeddings(path: Path) -> None:
 
 
 def refuse_predictions(path: Path) -> None:
-    """Raise SubmissionError for a table of predictions, which another verb scores: one with a
-    column of ids and another of what was predicted, by their names."""
+    """Raise SubmissionError for a table of predictions, which another command scores. It is
+    recognised by the names of its columns: one of ids, and another of predictions."""
     if path.suffix.lower() not in TABLES:
         return
     head = head_of(path)
     rows = dialect_of(head, path.suffix.lower()).rows if head is not None else []
-    if not rows or len(rows[0]) > MOST_COLUMNS:  # so wide a table holds vectors
+    if not rows or len(rows[0]) > MOST_COLUMNS:  # a wider table holds vectors
         return
     header = rows[0]
     predicted = words.first_of(header, PREDICTED)

@@ -1,9 +1,9 @@
-"""The queries of a report as a table: the id, the test and the classes of each, and the units by
-which their values vary.
+"""The queries of a report as a table: each query's id, test and classes. Functions derive the units
+of intervals from it.
 
-Columns `query`, `test`, then `class:LEVEL` for every level of the tree, coarse to fine, holding
-names. In the file that `--by-query` writes the values of every metric stand behind them, so that
-anybody can compute intervals again.
+The columns are `query`, `test`, and `class:LEVEL` with the names of classes for each level of the
+tree, coarse to fine. In the file that `--by-query` writes, the values of every metric follow, so
+that anybody can recompute the intervals.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +26,19 @@ Value = TypeVar("Value", float, NDArray[np.float64])
 
 
 class MetricValues(Mapping[str, Value]):
-    """Values by metric name; any spelling of the same metric finds them (`AP` is `AP/<finest
-    level>`).
+    """Values by the name of a metric. Any spelling of the metric can be used as a key, such as `AP`
+    for `AP/<finest level>`.
     """
 
     def __init__(self, values: Mapping[str, Value], levels: Sequence[str]) -> None:
-        """`levels`: of the tree, coarse to fine, by which spellings are understood."""
+        """`levels` are the names of the tree's levels, coarse to fine; parsing a metric's name
+        needs them."""
         self._values: dict[str, Value] = dict(values)
         self._levels = tuple(levels)
 
     def __getitem__(self, name: str) -> Value:
-        """The value of a metric, by any spelling of its name; UnknownName for a metric that the
-        report does not have."""
+        """The value of a metric, by any spelling of its name. Raises UnknownName for a metric that
+        the report does not have."""
         if not isinstance(name, str):
             raise UnknownName("metric of this report", repr(name), self._values)
         key = name if name in self._values else str(MetricName.parse(name).at(self._levels))
@@ -49,7 +50,7 @@ class MetricValues(Mapping[str, Value]):
         return iter(self._values)
 
     def __repr__(self) -> str:
-        """The values for notebooks: means in four digits, of arrays only their shapes."""
+        """The values for notebooks: means with four digits, or the shapes of arrays."""
         shown = [
             f"{name}: {value:.4f}"
             if isinstance(value, float)
@@ -65,8 +66,14 @@ class MetricValues(Mapping[str, Value]):
 def named_queries(
     test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]
 ) -> pa.Table:
-    """The table of a test's queries: their ids (Q,), the test's name, and for each level, coarse to
-    fine, a column of the names of their classes (Q,)."""
+    """The table of a test's queries.
+
+    Args:
+        test: the name of the test.
+        ids: of the queries, (Q,).
+        classes: for each level, coarse to fine, the names of the queries' classes, (Q,).
+        levels: the names of the levels, coarse to fine.
+    """
     columns = [text_array(ids), text_array([test] * len(ids)), *classes]
     return pa.table(dict(zip([*KEYS, *(CLASS + level for level in levels)], columns, strict=True)))
 
@@ -74,8 +81,8 @@ def named_queries(
 def queries_of_tree(
     test: str, ids: NDArray[np.object_], labels: Labels, tree: LabelTree
 ) -> pa.Table:
-    """The table of a test's queries, with a column of class names for each level, from their ids
-    (Q,) and their labels (Q, L), numbers of nodes in a tree."""
+    """The table of a test's queries, from their ids (Q,) and their labels (Q, L), which are node
+    ids of the tree."""
     classes = [
         text_array(names).take(index_array(column))
         for names, column in zip(tree.names, labels.T, strict=True)
@@ -84,7 +91,7 @@ def queries_of_tree(
 
 
 def queries_of(test: str, manifest: Manifest) -> pa.Table:
-    """The table of the queries of a test, in the manifest's order: ids, and classes by level."""
+    """The table of a test's queries, in the order of the manifest."""
     return queries_of_tree(
         test, manifest.items[manifest.query], manifest.labels[manifest.query], manifest.tree
     )
@@ -96,49 +103,49 @@ def levels_of(table: pa.Table) -> list[str]:
 
 
 def metric_columns(table: pa.Table) -> list[str]:
-    """The columns of a per-query table that hold the values of metrics: all but the query, its
-    test and its classes."""
+    """The names of the columns of a per-query table that hold values of metrics: all but the query,
+    its test and its classes."""
     return [name for name in table.column_names if name not in KEYS and not name.startswith(CLASS)]
 
 
 def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
-    """The unit of every query, as a number (Q,): its class at the level `unit`, by default the
-    finest, or, for "query", the query itself.
+    """The unit of every query, as a number (Q,): its class at the level `unit` (by default the
+    finest), or the query itself if `unit` is "query".
 
-    Numbers follow the order of names, the finest first, so that they are the same under other trees
-    of the same classes. Queries of several tests are of one unit where their class, or id, is the
-    same. Raises UnknownName for another level.
+    Units are numbered in the order of their names, the finest level first, so that the numbers are
+    the same under other trees of the same classes. Queries of several tests have the same unit if
+    they have the same class, or the same id. Raises UnknownName for an unknown level.
     """
     levels = levels_of(table)
     if unit == QUERY or (unit is None and not levels):
         return _numbers_by_name(table["query"])
     if unit is not None and unit not in levels:
         raise UnknownName("unit", unit, [QUERY, *levels])
-    # finest level first: every coarser one divides what is still one unit
+    # start at the finest level; each coarser level splits units with the same name, other parents
     units = np.zeros(len(table), np.int64)
     for level in reversed(levels[: levels.index(unit) + 1] if unit else levels):
         names = _numbers_by_name(table[CLASS + level])
-        # one number for each pair of a unit so far and a name of this level, then without gaps
+        # a number for each pair of a unit and a name of this level; `unique` closes the gaps
         pairs = units * (names.max(initial=0) + 1) + names
         _, units = np.unique(pairs, return_inverse=True)
     return units
 
 
 def _numbers_by_name(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The texts of a column (Q,) as numbers from 0, in the order of the alphabet, so that the order
-    of the rows changes no number."""
-    # each different text once, in the order in which they come, and for each row its place there
+    """Number the texts of a column (Q,) from 0 in alphabetical order, so that the numbers do not
+    depend on the order of the rows."""
+    # the dictionary holds each text once, in the order of first appearance
     encoded = column.combine_chunks().dictionary_encode()
     names = np.array(encoded.dictionary.to_pylist(), dtype=object)
-    rank = np.empty(len(names), np.int64)  # of each text in the alphabet
-    rank[np.argsort(names)] = np.arange(len(names))
-    ranks: NDArray[np.int64] = rank[numbers(encoded.indices, np.dtype(np.int32))]
-    return ranks
+    position = np.empty(len(names), np.int64)  # of each text in the alphabet
+    position[np.argsort(names)] = np.arange(len(names))
+    found: NDArray[np.int64] = position[numbers(encoded.indices, np.dtype(np.int32))]
+    return found
 
 
 def units_in_words(unit: str, number: int, *, partial: bool = False) -> str:
-    """Say how many of which units an interval is taken over; of `partial` labels, the ends of paths
-    above the level count, too.
+    """The number and kind of the units of an interval, in words. Under `partial` labels, paths that
+    end above the level are units, too.
 
     >>> units_in_words("species", 1912), units_in_words("query", 70)
     ('1,912 classes of the level species', '70 queries')

@@ -1,5 +1,5 @@
-"""A report: a document with the values of every query, and the first results where they were kept;
-as files, tables and text.
+"""A report: a document with the values of every query and, if they were kept, the first results.
+It can be read, written and shown.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Report:
     """A document with its per-query values.
 
     Attributes:
-        document: all that the JSON file says: scores, intervals, conditions, remarks.
+        document: the content of the JSON file: scores, intervals, conditions, remarks.
         values: for every metric float64 (Q,), NaN where undefined, in the order of `table`.
         table: the ids, tests and classes of the queries (`hbench.records.queries`).
-        results: the first results of every query, where they were kept (`hbench.records.results`).
+        results: the first results of every query (`hbench.records.results`); None if they were not
+            kept.
     """
 
     document: Document
@@ -48,17 +49,17 @@ class Report:
     @classmethod
     @checked
     def read(cls, path: str | Path) -> Report:
-        """Read a report from its file (JSON), with the values of every query and the first results
-        that lie beside it.
+        """Read a report from its JSON file, with the per-query values and the first results that
+        are stored beside it.
 
         Args:
-            path: what `hbench evaluate --out` or `Report.write` wrote.
+            path: a file that `hbench evaluate --out` or `Report.write` wrote.
 
         Returns:
-            The report; without a file of values, `values` and `table` are empty.
+            The report. If there is no file of per-query values, `values` and `table` are empty.
 
         Raises:
-            SubmissionError: a file that is no report, or a table that is another report's.
+            SubmissionError: a file that is no report, or a table that belongs to another report.
         """
         document = read_document(Path(path))
         table = pa.table({name: pa.array([], pa.string()) for name in KEYS})
@@ -86,7 +87,7 @@ class Report:
 
     @property
     def scores(self) -> MetricValues[float]:
-        """The mean of every metric, as a fraction; NaN when no query defines it."""
+        """The mean of every metric, as a fraction; NaN if it is defined for no query."""
         means = {
             name: np.nan if s.value is None else s.value for name, s in self.document.scores.items()
         }
@@ -94,17 +95,17 @@ class Report:
 
     @property
     def per_query(self) -> MetricValues[NDArray[np.float64]]:
-        """The values of every metric, float64 (Q,), in input order."""
+        """The values of every metric, float64 (Q,), in the order of `queries`."""
         return MetricValues(self.values, self.document.levels)
 
     @property
     def signature(self) -> str:
-        """The text without which the scores cannot be quoted: dataset, tests and conditions."""
+        """The dataset, tests and conditions in one text, which must be quoted with the scores."""
         return self.document.signature
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What speaks against the submission or the scores, a sentence each."""
+        """Doubts about the submission and warnings about the scores, a sentence each."""
         return (*self.document.doubts, *self.document.warnings)
 
     def __repr__(self) -> str:
@@ -119,11 +120,12 @@ class Report:
             f"{self._asked:,} queries; {self.signature}"
         )
         more = f"; see .remarks ({len(self.remarks)})" if self.remarks else ""
-        return one_line(f"<Report of {head}{more}>")  # its file may be a stranger's
+        # the file may come from a stranger, and its texts may hold newlines
+        return one_line(f"<Report of {head}{more}>")
 
     @property
     def _asked(self) -> int:
-        """The number of queries, also where their values are not here."""
+        """The number of queries, which is known even if their values were not kept."""
         return len(self.table) or max(
             score.queries + score.skipped for score in self.document.scores.values()
         )
@@ -160,13 +162,14 @@ class Report:
 
     @checked
     def write(self, path: str | Path) -> None:
-        """Write the document as JSON to `path`, whole or not at all."""
+        """Write the document as JSON to `path`, completely or not at all."""
         write_text(Path(path), self.document.model_dump_json(indent=1) + "\n")
 
     @checked
     def write_by_query(self, path: str | Path) -> None:
-        """Write the per-query values as parquet to `path`: `query`, `test`, `class:LEVEL` …, one
-        float64 column per metric; the metadata says which report they belong to (`Document.marks`).
+        """Write the per-query values as parquet to `path`, with the columns `query`, `test`,
+        `class:LEVEL` … and one float64 column per metric. The metadata tie the file to this report
+        (`Document.marks`).
         """
         table = self.by_query.replace_schema_metadata(self.document.marks())
         with replacing(Path(path)) as temporary:
@@ -174,8 +177,8 @@ class Report:
 
 
 def document_of(report: Report | str | Path) -> Document:
-    """The document of a report, which is given as it is or as its file; raises SubmissionError for
-    another file, UsageError for what is neither."""
+    """The document of a report, given as a Report or as the path of its file. Raises
+    SubmissionError for a file that is no report, UsageError for any other object."""
     if isinstance(report, str | Path):
         return read_document(Path(report))
     if isinstance(report, Report):

@@ -1,7 +1,7 @@
-"""Writes a report as tables for people and papers, and as the Hugging Face hub reads results.
+"""Formats a report as tables for people and papers, and as results for the Hugging Face hub.
 
-A table has one line per metric: its score, its interval and the number of queries behind it. What
-is written carries the signature, without which a score cannot be quoted.
+A table has one line per metric: its score, its interval and its number of queries. The formats for
+papers and the hub include the signature, which must be quoted with a score.
 """
 
 import json
@@ -23,22 +23,26 @@ from hbench.records.shown import (
 )
 from hbench.records.tables import PrintedTable, latex, markdown
 
-DIGITS = 4  # of percent on the hub
+DIGITS = 4  # decimal places of percentages on the hub
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> PrintedTable:
     """A report as a table with a line for each of the metrics `names`, by default all that are
-    `worth_showing`: metric, score, 95 % interval, the official value if any differs, under partial
-    labels the scores with all unknown levels wrong and right, and the number of queries."""
+    `worth_showing`.
+
+    The columns are the metric, the score, its 95 % interval, and the number of queries. A column of
+    official values is added if any of them differs from the score. Under partial labels, the scores
+    with all unknown levels wrong, and with all right, are added.
+    """
     listed = {name: document.scores[name] for name in names or names_shown(document)}
     official = {name: score for name, score in document.official.items() if name in listed}
-    # nine digits: what differs by rounding alone is the same
+    # compared with nine digits, so that rounding makes no difference
     differs = {
         name
         for name, score in official.items()
         if percent(score.value, 9) != percent(listed[name].value, 9)
     }
-    # under partial labels, unless none of the listed metrics depends on unknown levels
+    # left out if no listed metric depends on unknown levels
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
@@ -63,48 +67,48 @@ def names_shown(document: Document) -> list[str]:
 
 
 def unit_note(document: Document) -> str:
-    """Say what the intervals are taken over, and which scores are left out."""
+    """A sentence on the units of the intervals, and on metrics that the table leaves out."""
     return over_note(document, left_out=len(names_shown(document)) < len(document.scores))
 
 
 def over_note(document: Document, *, left_out: bool) -> str:
-    """Say what the intervals are taken over, and whether R@k are left out."""
+    """A sentence on the units of the intervals, and, if `left_out`, on R@k that are not shown."""
     over = f"intervals: 95 %, over {document.over}"
     return f"{over}; {LEFT_OUT}" if left_out else over
 
 
 def unknown_of(document: Document) -> dict[str, dict[str, Score]]:
-    """Under partial labels, the scores with all unknown labels wrong, and with all right; else
-    none.
+    """Under partial labels, the scores with all unknown labels wrong, and with all right, by the
+    name of their column. Empty for complete labels.
     """
     both = {"unknown wrong": document.unknown_wrong, "unknown right": document.unknown_right}
     return both if document.unknown_wrong else {}
 
 
 def tables(document: Document) -> list[PrintedTable]:
-    """The report for a person: the metrics of the whole tree, then those that every level has, a
-    column per level, then the values on each test where there are several, and the scores under
-    other trees.
+    """A report as tables for people. Tables without lines are left out.
 
-    Levels run fine to coarse; a cell is the score ± half its 95 % interval.
+    The first table has the metrics of the whole tree. The second has those that exist at every
+    level, with a column per level, fine to coarse; a cell is the score ± half its 95 % interval.
+    The others have the values on each of several tests, and the scores under other trees.
     """
     levels = list(reversed(document.levels))
-    # {metric without its level: {level: score}}
+    # from a metric without its level, and a level, to the score
     rows: dict[str, dict[str, Score]] = {}
     for name, score in document.scores.items():
         parsed = MetricName.parse(name)
         if "level" in parsed.definition.takes:
-            # a metric that names no level is of the finest
+            # a metric without a level in its name is of the finest level
             rows.setdefault(str(replace(parsed, level=None)), {})[parsed.level or levels[0]] = score
 
-    # metrics that were computed at every level, of several, get a line with a column per level
+    # metrics that were computed at each of several levels
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
     kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
     cells = []
     for name, scores in spread.items():
         if name in kept:
             cells.append((name, *(margin(name, scores[level]) for level in levels)))
-    # names of what the table by level has: the finest level is left out of a name
+    # the full names of the metrics in the table by level; a name omits the finest level
     covered = {
         name if level == levels[0] else f"{name}/{level}" for name in spread for level in levels
     }
@@ -121,7 +125,8 @@ def tables(document: Document) -> list[PrintedTable]:
 
 
 def by_test(document: Document) -> PrintedTable:
-    """A line per metric, a column per test; no lines where there is one test."""
+    """A table with a line per metric and a column per test; it has no lines if there is only one
+    test."""
     columns = document.by_test.values()
     names = names_shown(document) if columns else []
     cells = []
@@ -131,9 +136,12 @@ def by_test(document: Document) -> PrintedTable:
 
 
 def by_tree(document: Document) -> PrintedTable:
-    """A line per tree, the dataset's own first, a column per metric of all levels: the score, and
-    in brackets its paired difference from the own tree ± half its 95 % interval; no lines where
-    there is no other tree."""
+    """A table with a line per tree, the dataset's own first, and a column per metric of all levels.
+    It has no lines if there is no other tree.
+
+    A cell is the score and, in brackets, its paired difference from the score under the own tree,
+    ± half the 95 % interval of the difference.
+    """
     names = next((list(tree_scores.scores) for tree_scores in document.trees.values()), [])
     if not names:
         return PrintedTable(("tree",), cells=[], notes=[])
@@ -144,16 +152,16 @@ def by_tree(document: Document) -> PrintedTable:
 
 
 def _beside_own(metric: str, tree: UnderTree) -> str:
-    """The score under a tree, and in brackets its difference from the own tree ± half its
-    interval."""
+    """The score of a metric under a tree and, in brackets, its difference from the own tree ± half
+    its interval."""
     value = shown(metric, tree.scores[metric].value)
     difference = _difference(metric, tree.differences[metric])
     return f"{value} ({difference})"
 
 
 def _difference(metric: str, paired: Mapping[str, str | float | int | None]) -> str:
-    """A paired difference, the fields of `Difference` by name, as people read it: the difference
-    with its sign, ± half its interval; a dash where no query defines it."""
+    """A paired difference as text: with its sign, ± half its interval; a dash if no query defines
+    it. `paired` has the fields of `Difference` by name."""
     value = paired["difference"]
     low = paired["low"]
     high = paired["high"]
@@ -163,9 +171,12 @@ def _difference(metric: str, paired: Mapping[str, str | float | int | None]) -> 
 
 
 def as_csv(document: Document) -> str:
-    """A report as CSV with a line per metric, fractions in full precision: metric, value, low,
-    high, official, queries, skipped, under partial labels the values with all unknown levels wrong
-    and right, and the unit of the intervals with its number."""
+    """A report as CSV with a line per metric, with fractions in full precision.
+
+    The columns are metric, value, low, high, official, queries and skipped; under partial labels
+    the values with all unknown levels wrong, and with all right; and the unit of the intervals with
+    the number of units.
+    """
     unknown = unknown_of(document)
     rows = []
     for name, score in document.scores.items():
@@ -180,18 +191,18 @@ def as_csv(document: Document) -> str:
 
 
 def title(document: Document) -> str:
-    """What was scored and on what, in one line: the method, else the file, and the dataset."""
+    """The name of the method, or else of the file, and of the dataset, in one line."""
     subject = document.method or (document.embedding.file if document.embedding else "arrays")
     return f"{subject} on {document.dataset}"
 
 
 def hub(document: Document) -> str:
-    """The report as `.eval_results/NAME.yaml` of a model's repository on the Hugging Face hub: an
-    entry per metric that is defined, as people read it.
+    """A report as `.eval_results/NAME.yaml` of a model's repository on the Hugging Face hub, with
+    an entry for each defined metric.
 
-    The hub shows an entry with the dataset of this id; who has that dataset under another name
-    there replaces it, and adds `source: {url: …}` where the embedding file can be had. Texts are
-    written as JSON, which is YAML, so that no name is taken for a number or a key.
+    The hub shows an entry at the dataset with this id. If the dataset has another id there, the
+    user replaces it, and may add `source: {url: …}` for the embedding file. Texts are written in
+    JSON's quotes, which YAML reads, so that no name is taken for a number or a key.
     """
     lines = [
         "# .eval_results/NAME.yaml of the model's repository; dataset.id is the dataset's "
@@ -215,12 +226,12 @@ def hub(document: Document) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A text in quotes as JSON has it, which YAML reads, too, and never as a number or a key."""
+    """A text in JSON's quotes, which YAML reads as a text, never as a number or a key."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def heading(document: Document) -> str:
-    """What was scored and on what, and what the numbers are, such as percent, in one line."""
+    """One line with the method, the dataset, and the unit of the numbers, such as percent."""
     return f"{title(document)}, {percent_note(names_shown(document))}"
 
 

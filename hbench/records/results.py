@@ -1,8 +1,8 @@
-"""The first results of every query, kept beside a report in parquet: a row per query with three
-lists, best first.
+"""The first results of every query, which are stored in parquet beside a report: a row per query
+with three lists, best first.
 
-Columns `query`, `test`, `items` (ids), `scores` (similarities, float32) and `levels` (0 … L); the
-metadata tells whose they are (`Document.marks`).
+The columns are `query`, `test`, `items` (ids), `scores` (similarities, float32) and `levels`
+(0 … L). The metadata tie the file to its report (`Document.marks`).
 """
 
 from pathlib import Path
@@ -35,11 +35,17 @@ def table_of(
     top: TopResults,
     scores: NDArray[np.float64],
 ) -> pa.Table:
-    """The results of one test, a row per query with its lists of items, similarities and levels:
-    `queries` (Q,) and `ranked` (G,) ids, `scores` (Q, k) similarities; `top`: the places of the
-    first k items among the ranked ones, and their levels, (Q, k) each."""
-    # some lists are shorter than k. `offsets` (Q + 1,): where each query's results begin and end
-    # where those of all queries lie one after another
+    """The first results of one test, as a table with a row per query.
+
+    Args:
+        test: the name of the test.
+        queries: the ids of the queries, (Q,).
+        ranked: the ids of the gallery items, (G,).
+        top: the first k items of each query, as indices into `ranked`, and their levels, (Q, k)
+            each.
+        scores: the similarities of these items, (Q, k).
+    """
+    # some lists are shorter than k; `offsets` (Q + 1,) are their bounds in one flat array
     some = top.items != NO_ITEM
     offsets = pa.array(np.concatenate([[0], np.cumsum(some.sum(axis=1))]), pa.int32())
     items = pa.array(ranked, pa.string()).take(pa.array(top.items[some]))
@@ -50,7 +56,7 @@ def table_of(
 
 
 def write(path: Path, table: pa.Table, document: Document) -> None:
-    """Write the results of a report, whole or not at all."""
+    """Write the first results of a report, completely or not at all."""
     with replacing(path) as temporary:
         pq.write_table(
             table.replace_schema_metadata(document.marks()), temporary, compression="zstd"
@@ -58,8 +64,8 @@ def write(path: Path, table: pa.Table, document: Document) -> None:
 
 
 def read(path: Path, document: Document) -> pa.Table:
-    """The results beside a report; SubmissionError when they are missing, damaged, foreign, or
-    another report's.
+    """Read the first results beside a report. Raises SubmissionError if they are missing, damaged,
+    of other types, or belong to another report.
     """
     table = table_beside(path, document, tuple(COLUMNS), what="first results", option="--top-k 20")
     found = {name: table.schema.field(name).type for name in COLUMNS}

@@ -1,5 +1,5 @@
-"""Writes scores as people read them: at 0 and 100 % the interval is one-sided, and R@k that is 100
-is shown at the smallest k.
+"""Formats scores for people. At 0 and 100 % the interval is one-sided. If R@k is 100 for several k,
+only that with the smallest k is shown.
 
 >>> score = Score(value=1.0, low=0.984, high=1.0, queries=90, skipped=0)
 >>> (
@@ -18,40 +18,39 @@ from hbench.metrics.names import MetricName, factor_of
 from hbench.records.document import ROUNDED, Score
 
 RECALL = "R"
-# the share of half an interval that its middle may lie away from the score
+# the interval counts as uneven if its middle is farther from the score than this share of its half
 UNEVEN = 0.25
 LEFT_OUT = "of R@k that is 100 for all, only the smallest k is shown"
 
 
 def shown(metric: str, value: float | None, digits: int = 2) -> str:
-    """A value of a metric as people read it: in percent, or as it is where it is no fraction."""
+    """A value of a metric as text: in percent, or as it is if the metric is no fraction."""
     return percent(value, digits, factor_of(metric))
 
 
 def shown_difference(metric: str, difference: float, digits: int = 2) -> str:
-    """A difference of two values of a metric, fractions, with its sign: in points of percent, or as
-    it is where the metric is no fraction."""
+    """A difference between two values of a metric, with its sign: in percentage points, or as it is
+    if the metric is no fraction."""
     return points(difference, digits, factor_of(metric))
 
 
 def shown_difference_range(metric: str, low: float, high: float) -> str:
-    """The ends of the interval of a difference of two values of a metric, fractions: in points of
-    percent, or as they are where the metric is no fraction."""
+    """The ends of the interval of a difference between two values of a metric: in percentage
+    points, or as they are if the metric is no fraction."""
     return points_range(low, high, factor_of(metric))
 
 
 def interval(metric: str, score: Score) -> str:
-    """The ends of a score's interval; one end where the score is 0 or 100 %, beyond which nothing
-    lies.
-    """
+    """The ends of a score's interval as text. For a score of 0 or 100 % only one end is shown,
+    since the score itself is the other bound."""
     return _one_sided_bound(metric, score) or percent_range(
         score.low, score.high, factor_of(metric)
     )
 
 
 def margin(metric: str, score: Score) -> str:
-    """A score and its interval: ± half of it; or, in brackets, both its ends where they are too
-    uneven for one ±, or one end where a share is 0 or 100 %, beyond which nothing lies.
+    """A score with ± half its interval. If the interval is too uneven for one ±, its ends follow in
+    brackets; for a score of 0 or 100 %, one end.
 
     >>> margin("AP", Score(value=0.9886, low=0.75, high=0.9996, queries=90, skipped=0))
     '98.86 (75.00 … 99.96)'
@@ -68,8 +67,8 @@ def margin(metric: str, score: Score) -> str:
 
 
 def beside(metric: str, score: Score) -> str:
-    """What stands behind a score on a page: the one end of its interval for a score of 0 or 100 %,
-    else ± half the interval, or both its ends where they are uneven; empty without an interval.
+    """The text that follows a score on a page: ± half its interval; both ends if the interval is
+    uneven; one end for a score of 0 or 100 %. Empty if there is no interval.
     """
     if score.low is None or score.high is None:
         return ""
@@ -79,8 +78,8 @@ def beside(metric: str, score: Score) -> str:
 
 
 def _half_interval(metric: str, score: Score) -> str:
-    """± half the interval of a score; empty without an interval, and where its sides are too uneven
-    to be halved, as near 0 and 1."""
+    """± half the interval of a score. Empty if there is no interval, or if its two sides differ too
+    much for one ±, as they do near 0 and 1."""
     if score.value is None or score.low is None or score.high is None:
         return ""
     half = (score.high - score.low) / 2
@@ -91,9 +90,8 @@ def _half_interval(metric: str, score: Score) -> str:
 
 
 def _one_sided_bound(metric: str, score: Score) -> str:
-    """The one end of a score's interval that says something, where the score is the largest or the
-    smallest that a fraction can be: "≥ 98.40" for a score of 1, "≤ …" for one of 0. Empty for other
-    scores, and without an interval or for one without width."""
+    """The inner end of the interval of a score that is 0 or 1: "≥ 98.40" for a score of 1, "≤ …"
+    for a score of 0. Empty for any other score, and if the interval is missing or has no width."""
     value = score.value
     low = score.low
     high = score.high
@@ -109,7 +107,7 @@ def _one_sided_bound(metric: str, score: Score) -> str:
 
 
 def percent_note(metrics: Iterable[str]) -> str:
-    """What the numbers of a table are, in words: percent, but for the metrics that are no
+    """The unit of the numbers in a table, in words: percent, except for metrics that are no
     fractions.
     """
     others = [metric for metric in metrics if factor_of(metric) != 100]
@@ -119,15 +117,15 @@ def percent_note(metrics: Iterable[str]) -> str:
 def worth_showing(
     names: Sequence[str], models: Collection[Mapping[str, float | None]]
 ) -> list[str]:
-    """The metrics without those R@k that are 100 for all models already at a smaller k, at the same
-    level.
+    """The metrics, without those R@k for which R at a smaller k and the same level is 100 for all
+    models already. Each of `models` has the values of the metrics by name.
 
     >>> worth_showing(
     ...     ["R@1", "R@10", "R@100", "AP"], [{"R@1": 0.5, "R@10": 1.0, "R@100": 1.0, "AP": 0.5}]
     ... )
     ['R@1', 'R@10', 'AP']
     """
-    # by metric without its cut: the cuts k, with the spellings, at which all models have 100
+    # from R without its cut to the cuts k, with the metric's names, at which all models have 100
     by_level: dict[MetricName, list[tuple[int, str]]] = {}
     for name in names:
         parsed = MetricName.parse(name)
@@ -141,5 +139,5 @@ def worth_showing(
 
 
 def values_of(scores: Mapping[str, Score]) -> dict[str, float | None]:
-    """The mean of every score, None where it is undefined, by metric."""
+    """The mean of every metric by its name; None where it is undefined."""
     return {name: score.value for name, score in scores.items()}

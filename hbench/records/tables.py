@@ -1,4 +1,4 @@
-"""Writes a table of texts for people and papers: as Markdown and as LaTeX.
+"""Formats a table of texts as Markdown and as LaTeX.
 
 >>> print(markdown(PrintedTable(("method", "R@1"), [("a|b", "81.0")], []), title="sop@1"))
 **sop@1**
@@ -24,7 +24,7 @@ LEFT = (
     "model",
 )  # columns of texts; the others hold numbers
 MARKED = re.compile(r"([\\|*_<`])")
-IN_LATEX = {  # what its default fonts lack
+IN_LATEX = {  # characters that LaTeX's default fonts lack
     "→": r"$\rightarrow$", "α": r"$\alpha$", "β": r"$\beta$", "λ": r"$\lambda$", "Σ": r"$\Sigma$",
     "τ": r"$\tau$",
     "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "≥": r"$\geq$", "≤": r"$\leq$",
@@ -36,8 +36,10 @@ Marks = Sequence[Collection[int]]  # the columns of every line
 
 
 class PrintedTable(NamedTuple):
-    """A table as texts: `header` names the columns, `cells` has a line per row, and `notes` stand
-    below. `bold`, `underlined`: for every line, the columns whose cell is printed so, where any is.
+    """A table of texts. `cells` has a tuple for each row, and `notes` are printed below the table.
+
+    `bold` and `underlined` have, for every row, the indices of the columns whose cells are printed
+    so; each may be empty as a whole.
     """
 
     header: tuple[str, ...]
@@ -48,7 +50,7 @@ class PrintedTable(NamedTuple):
 
 
 def markdown(content: PrintedTable, *, title: str) -> str:
-    """A table (`content`) in Markdown, its title above and its notes below, every text escaped."""
+    """A table in Markdown, with its title above and its notes below. Every text is escaped."""
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
     bold = content.bold or [()] * len(content.cells)
     cells = []
@@ -64,19 +66,19 @@ def markdown(content: PrintedTable, *, title: str) -> str:
 
 
 def _unmarked(text: str) -> str:
-    """A text in one line, whose marks of Markdown are escaped, such as a bar or a star."""
+    """A text in one line, in which Markdown's special characters, such as a bar, are escaped."""
     return MARKED.sub(r"\\\1", one_line(text))
 
 
 def latex(content: PrintedTable, *, title: str) -> str:
-    """A booktabs table (`content`) with its notes below it, every text escaped, and the title as a
-    remark above; no line begins with a bracket, which would be an option.
+    """A booktabs table with its notes below and the title in a LaTeX comment above. Every text is
+    escaped.
     """
     import pandas as pd
 
     def tabular(frame: pd.DataFrame, columns: str, marked: Mapping[str, Marks]) -> str:
-        """A tabular with these column types (such as llrr); `marked`: by command, the columns of
-        every line that it is put around."""
+        """A tabular with these column types (such as llrr). `marked` has, for each LaTeX command,
+        the columns of every line around whose cells the command is put."""
         style = (
             frame.style.hide(axis="index")
             .format(escape="latex")
@@ -85,15 +87,15 @@ def latex(content: PrintedTable, *, title: str) -> str:
         commands = pd.DataFrame("", frame.index, frame.columns)
         for command, marks in marked.items():
             for line, places in enumerate(marks):
-                # pandas' word for: put \\command{…} around the cell
+                # in pandas' notation, `--rwrap` puts \\command{…} around the cell
                 commands.iloc[line, list(places)] = f"{command}:--rwrap;"
         style = style.apply(lambda _: commands, axis=None)
 
-        # a cell that begins with [ would be an option of the line before it
+        # LaTeX would read [ at the start of a line as an option of the \\ before it
         text = style.to_latex(hrules=True, column_format=columns)
         return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
 
-    # texts to the left, numbers to the right, as LaTeX calls it
+    # l: texts are aligned to the left; r: numbers to the right
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)
     cells = pd.DataFrame(content.cells, columns=list(content.header))
     body = tabular(cells, aligned, {"textbf": content.bold, "underline": content.underlined})

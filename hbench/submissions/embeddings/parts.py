@@ -1,8 +1,8 @@
-"""Tells which part of a file holds the vectors and which the ids: by their usual names, else by
-what fits.
+"""Finds the part of a file that holds the vectors, and the part that holds the ids: by their usual
+names, else by shape and type.
 
-Where no part has a usual name, the only table of numbers and the only list of different texts (or
-whole numbers) of its length are taken, and said.
+If no part has a usual name, the only table of floats is taken for the vectors, and the only list of
+different texts (or integers) of the same length for the ids. The user is told so.
 
 >>> parts = [ArrayPart("feats", (2, 3), "f"), ArrayPart("paths", (2,), "U", ("a.png", "b.png"))]
 >>> name = vectors_among(parts, "emb.npz", "array of vectors")
@@ -19,33 +19,33 @@ from hbench.core.errors import SubmissionError, examples, shorten
 from hbench.sheets import words
 from hbench.submissions.embeddings.ids import the_one_named
 
-KINDS = {str: "U", int: "i"}
-NUMBERED = re.compile(r"(.*?)(\d+)")
+KINDS = {str: "U", int: "i"}  # NumPy's letters for the types of ids
+NUMBERED = re.compile(r"(.*?)(\d+)")  # f12: a family of names, and a number
 
 
 class ArrayPart(NamedTuple):
-    """One array of a file: its name, shape, and the kind of its type as NumPy has it ("f" for
-    floats, "U" for texts, "O" for pickled objects). `values` are those of a list, as texts, or a
-    function that reads them."""
+    """One array or list of a file, described so that vectors and ids can be found."""
 
     name: str
     shape: tuple[int, ...]
-    kind: str
+    kind: str  # as in NumPy's `dtype.kind`: "f" floats, "U" texts, "O" objects; "?" others
+    # the values of a list, or a function that reads them
     values: Sequence[str] | Callable[[], Sequence[str]] = ()
 
     def are_unique(self) -> bool:
-        """Whether all values of a list differ, as ids do; they are read here, if not before."""
+        """Whether all values of a list differ, as those of ids do. They are read now if `values` is
+        a function."""
         values = self.values() if callable(self.values) else self.values
         return len(set(values)) == self.shape[0]
 
     def __str__(self) -> str:
-        """The part as an error lists it: its name and shape."""
+        """The name and shape of the part, for errors."""
         return f"{shorten(self.name, 40) or '(empty)'} {self.shape}"
 
 
 def list_part(name: str, values: Sequence[Any]) -> ArrayPart:
-    """A list of texts or of whole numbers as a part; one of anything else has a kind that is
-    neither ids nor vectors.
+    """Describe a list as a part. A list that has neither only texts nor only integers gets the kind
+    "?", which fits neither ids nor vectors.
 
     >>> list_part("ids", ["a", "b"]).kind, list_part("mixed", ["a", 1]).kind
     ('U', '?')
@@ -56,15 +56,16 @@ def list_part(name: str, values: Sequence[Any]) -> ArrayPart:
 
 
 def named(parts: Sequence[ArrayPart], known: Container[str]) -> list[str]:
-    """The names of the parts that are known ones, in any case of their letters."""
+    """The names of those parts whose name is `known`; upper and lower case do not matter."""
     return [part.name for part in parts if words.folded(part.name) in known]
 
 
 def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
-    """The name of the part of a file that holds the vectors: by a usual name, else the only table
-    of floats, (n, D) with D > 1, with other words for vectors going first. Raises SubmissionError,
-    which lists the parts, where none or several may; `source`, `what`: the file, and what is looked
-    for, in its words.
+    """The name of the part that holds the vectors. A usual name decides, else it is the only table
+    of floats (n, D) with D ≠ 1; tables with a less usual name for vectors take precedence.
+
+    Raises SubmissionError, which lists the parts, if none or several fit. `source` is the file, and
+    `what` the term for the part in this format, both for errors.
     """
     usual = named(parts, words.VECTORS)
     if usual:
@@ -85,43 +86,51 @@ def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
 def ids_among(
     parts: Sequence[ArrayPart], count: int, source: object, what: str, *, given: bool = False
 ) -> str | None:
-    """The name of the part that holds the ids of `count` vectors; None where it is not sure, or
-    none has a usual name and ids are `given` elsewhere. Raises SubmissionError where several have a
-    usual name; `source`, `what`: the file, and what is looked for, in its words."""
+    """The name of the part that holds the ids of the vectors; None if it is not clear which one.
+
+    Raises SubmissionError if several parts have a usual name.
+
+    Args:
+        count: the number of vectors.
+        source: the file, for errors.
+        what: the term for the part in this format, for errors.
+        given: whether the user gave a file of ids. Then only a part with a usual name is returned.
+    """
     usual = named(parts, words.SURE_IDS)
-    # the_one_named raises for several
-    if usual or given:
-        return the_one_named(usual, usual, what, source) if usual else None
+    if usual:
+        return the_one_named(usual, usual, what, source)  # raises for several
+    if given:
+        return None
     lists = [part for part in parts if part.shape == (count,)]
     texts = [part for part in lists if part.kind in "US" and part.are_unique()]
     numbers = [part for part in lists if part.kind in "iu" and part.are_unique()]
-    called_so = [part for part in texts if named([part], words.OTHER_IDS)]
-    for fitting in (texts, called_so):
+    with_id_name = [part for part in texts if named([part], words.OTHER_IDS)]
+    for fitting in (texts, with_id_name):
         if len(fitting) == 1:
             return fitting[0].name
-    # numbers may be labels, which are taken for ids only where nothing else can be
+    # integers may be labels, so they are only taken for ids if no texts can be the ids
     if not texts and len(numbers) == 1:
         return numbers[0].name
     return None
 
 
 def as_words(vectors: str, ids: str | None) -> str:
-    """Which names were taken for vectors and for ids, in words, where one of them is not a usual
-    name; "" where both are. `ids` None: they came from elsewhere."""
-    of_usual_ids = ids is None or words.folded(ids) in words.SURE_IDS
-    if words.folded(vectors) in words.VECTORS and of_usual_ids:
+    """Which names were taken for vectors and for ids, in words; "" if both are usual names. `ids`
+    is None if they come from another file."""
+    has_usual_ids = ids is None or words.folded(ids) in words.SURE_IDS
+    if words.folded(vectors) in words.VECTORS and has_usual_ids:
         return ""
     of_ids = "" if ids is None else f", with the ids of {shorten(ids, 60)}"
     return f"vectors, of {shorten(vectors, 60)}{of_ids}"
 
 
 def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
-    """Whether every part is the vector of the id that it is named by: floats, all of one length
-    greater than 1, of shape (D,) or (1, D).
+    """Whether every part is one vector, whose id is the name of the part: floats of shape (D,) or
+    (1, D), with the same D > 1 for all parts.
     """
     if not parts or not all(part.kind == "f" for part in parts):
         return False
-    # a model's output for one image is a batch of one, (1, D)
+    # a model that embeds one image returns a batch of one, (1, D)
     are_rows = all(
         len(part.shape) == 1 or (len(part.shape) == 2 and part.shape[0] == 1) for part in parts
     )
@@ -130,16 +139,16 @@ def are_all_vectors(parts: Sequence[ArrayPart]) -> bool:
 
 
 def dimension_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """The names that count the dimensions of vectors, from 0 or 1 (f0, f1 …), in this order; empty
-    where no names do, or several families of them.
+    """The names that number the dimensions of vectors from 0 or 1 (f0, f1 …), in order of their
+    numbers. Empty if there are no such names, or several families of them.
 
     >>> dimension_columns(["id", "f1", "f0", "f2", "label"])
     ('f0', 'f1', 'f2')
     """
-    # the text before the number -> number -> name
+    # from the text before the number to a dictionary from the number to the name
     families: dict[str, dict[int, str]] = defaultdict(dict)
     for name in names:
-        # longer numbers are no dimensions, but, say, dates
+        # a longer number is no dimension, but, say, a date
         if (match := NUMBERED.fullmatch(name)) and len(match[2]) < 10:
             families[match[1]][int(match[2])] = name
     counted = [family for family in families.values() if len(family) > 1 and _is_count(family)]
@@ -150,6 +159,6 @@ def dimension_columns(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_count(numbers: Collection[int]) -> bool:
-    """Whether numbers are 0, 1, 2 …, or 1, 2, 3 …, without a gap."""
+    """Whether the numbers, in any order, are 0, 1, 2 … or 1, 2, 3 … without a gap."""
     first = min(numbers)
     return first in (0, 1) and sorted(numbers) == list(range(first, first + len(numbers)))

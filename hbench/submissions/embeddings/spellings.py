@@ -1,9 +1,9 @@
-"""Explains ids that are spelt otherwise than the dataset's: one search over rewritings, and pairs
-of them.
+"""Explains ids that are spelt differently from the dataset's, such as with another suffix.
 
-A rewriting takes away what files, tools and languages add to a name or change in it. The first one
-that makes nine tenths of the ids meet, applied to the wanted ids, to those of the file, or to both,
-is named with a pair of ids; else one that makes half of them meet.
+A rewriting undoes what files, tools and languages add to a name or change in it. Rewritings, and
+pairs of them, are tried in turn on the wanted ids, on those of the file, or on both. The first one
+that makes nine tenths of the ids equal is named, with a pair of ids; else one that makes half of
+them equal.
 
 >>> likely_cause(["00007", "00012"], ["7", "12"])
 "ids differ by leading zeros: '7' should be '00007'"
@@ -23,10 +23,9 @@ from urllib.parse import unquote
 
 from hbench.core.errors import examples, shorten
 
-# of the shorter list: what is looked for, and what pairs of rewritings are tried on first
-SAMPLE = 1000
-PAIR_SAMPLE = 100
-CANDIDATES = 20_000  # of the longer list, which agree with the sample in letters
+SAMPLE = 1000  # ids of the shorter list that are looked for in the longer one
+PAIR_SAMPLE = 100  # of these, on which pairs of rewritings are tried first
+CANDIDATES = 20_000  # most ids of the longer list with the letters of one in the sample
 NEARLY_ALL = 0.9
 HALF = 0.5
 
@@ -34,9 +33,8 @@ Spelling = Callable[[str], str]
 
 
 class Rewriting(NamedTuple):
-    """A difference by name, and how it is taken away from the wanted ids and from those of the
-    file.
-    """
+    """A difference in spelling by name, and the functions that remove it from the wanted ids and
+    from the unknown ids of the file."""
 
     name: str
     of_wanted: Spelling
@@ -44,10 +42,10 @@ class Rewriting(NamedTuple):
 
 
 def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
-    """Explain unknown ids by the rewriting that makes them meet the missing ones; None where
-    nothing does.
+    """Explain unknown ids by a rewriting that makes them equal to missing ones, in words; None if
+    there is none.
 
-    A sample of the shorter list is looked for among the ids of the longer one that have the same
+    A sample of the shorter list is compared with those ids of the longer list that have the same
     letters and digits.
     """
     if not missing or not unknown:
@@ -56,7 +54,7 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
     shorter, longer = sorted((missing, unknown), key=len)
     sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]  # evenly over the list
     names, others = _with_same_letters(sample, longer, CANDIDATES)
-    # tried in turn: one rewriting, two at once, row numbers, one that explains half
+    # in turn: one rewriting, two rewritings, row numbers, one rewriting that explains half of them
     search = partial(_pairs_by_first_rewriting, names, others, mirrored=shorter is unknown)
     found = search(REWRITINGS, NEARLY_ALL) or search(
         _rewritings_by_two(names, others, mirrored=shorter is unknown), NEARLY_ALL
@@ -74,20 +72,20 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
         return None
     pairs, difference = found
     if difference in OF_FOLDERS:
-        # two pictures of two classes may share their file name alone, which is then in many pairs
+        # equal file names prove little, since many folders may have a 1.jpg: a pair is suggested
+        # only if one path is the other without leading folders
         spelling = OF_FOLDERS[difference]
         below = _pairs_below_folders(names, others, spelling, mirrored=shorter is unknown)
         if not below:
             met = " and ".join(shorten(repr(name)) for name in pairs[0])
             return f"ids have the file names of the wanted ones, in other folders: {met}"
-        pairs = below + pairs  # one of the first is shown
+        pairs = below + pairs  # the first pair is shown
     return _in_words(pairs, difference)
 
 
 def _are_row_numbers(missing: Sequence[str], unknown: Sequence[str]) -> bool:
-    """Whether all unknown ids are numbers and the missing ones are not; of numbers it is not known
-    what they count.
-    """
+    """Whether all unknown ids are numbers while the missing ones are not. Otherwise numbers may be
+    proper ids."""
     are_numbers = all(name.isdecimal() for name in unknown[:SAMPLE])
     are_wanted_so = all(name.isdecimal() for name in missing[:SAMPLE])
     return are_numbers and not are_wanted_so
@@ -97,19 +95,19 @@ def _with_same_letters(
     sample: Sequence[str], longer: Iterable[str], most: int
 ) -> tuple[list[str], list[str]]:
     """The sample, each name once, and the names of the longer list that have the same letters and
-    digits as one of the sample; a smaller sample where these are more than `most`.
+    digits as one of the sample. If these are more than `most`, the sample is made smaller.
     """
     sample = list(dict.fromkeys(sample))
     found = _with_letters_of(sample, longer)
-    if len(found) > most:  # such as numbers that begin anew in every folder
+    if len(found) > most:  # such as numbers that restart in every folder
         sample = sample[: max(20, len(sample) * most // len(found))]
         found = _with_letters_of(sample, found)
     return sample, found
 
 
 def _with_letters_of(sample: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Those of the names, each once, that have the same letters and digits as some name of the
-    sample, whatever stands between them: no rewriting could make others equal."""
+    """The names, each once, that have the same letters and digits as some name of the sample. No
+    rewriting could make any other name equal to one of the sample."""
     known = {key for name in sample for key in _letters_of(name)}
     return list(dict.fromkeys(name for name in names if not known.isdisjoint(_letters_of(name))))
 
@@ -122,15 +120,17 @@ def _pairs_by_first_rewriting(
     *,
     mirrored: bool,
 ) -> tuple[list[tuple[str, str]], str] | None:
-    """The pairs (unknown, wanted) of ids that become equal by a rewriting, such as dropping the
-    suffix: by the first of the `rewritings` that makes this share of the sample equal to one of the
-    `others`, and its name; None where none does. `mirrored`: the sample is of the unknown ids, the
-    others of the wanted ones; else the other way round.
+    """The pairs (unknown, wanted) of ids that a rewriting makes equal, and the rewriting's name;
+    None if no rewriting does.
+
+    The first of the `rewritings` is taken that makes the given share of the sample equal to one of
+    the `others`. The sample has wanted ids and `others` unknown ones; if `mirrored`, it is the
+    other way round.
     """
     if not others:
         return None
     for rewriting in rewritings:
-        # where only half has to meet, a name may have several partners
+        # if only half of the sample needs a partner, a name may have several
         pairs = _pairs_that_meet(
             sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL
         )
@@ -142,9 +142,9 @@ def _pairs_by_first_rewriting(
 def _rewritings_by_two(
     sample: list[str], others: list[str], *, mirrored: bool
 ) -> Iterator[Rewriting]:
-    """Yield two rewritings as one, where both together make most of a smaller sample equal to
-    others: trying all pairs of rewritings on the whole sample would take long. `mirrored`: the
-    sample is of the unknown ids, not of the wanted ones."""
+    """Yield pairs of rewritings, each as one rewriting, that make most of a smaller sample equal to
+    others. Trying all pairs on the whole sample would take long. `mirrored` is as in
+    `_pairs_by_first_rewriting`."""
     few, near = _with_same_letters(
         sample[:: max(1, len(sample) // PAIR_SAMPLE)][:PAIR_SAMPLE], others, 10 * PAIR_SAMPLE
     )
@@ -161,7 +161,7 @@ def _rewritings_by_two(
 
 
 def _one_after_the_other(first: Spelling, second: Spelling) -> Spelling:
-    """A function that rewrites a name by both functions in turn."""
+    """A function that applies both functions to a name, one after the other."""
     return lambda name: second(first(name))
 
 
@@ -173,14 +173,13 @@ def _pairs_that_meet(
     mirrored: bool,
     only_one: bool,
 ) -> list[tuple[str, str]]:
-    """The pairs (unknown, wanted) of different names that a rewriting makes equal. `only_one`: only
-    those that have no second partner. `mirrored`: the sample is of the unknown ids and `others` of
-    the wanted ones, in place of the other way round."""
+    """The pairs (unknown, wanted) of different names that a rewriting makes equal. If `only_one`,
+    names with several partners are skipped. `mirrored` is as in `_pairs_by_first_rewriting`."""
     of_sample = rewriting.of_wanted
     of_others = rewriting.of_unknown
     if mirrored:
         of_sample, of_others = of_others, of_sample
-    # the other name by what it becomes; None where two become it and only one may
+    # from the rewritten to the original name; None if two names become equal and only one may
     partners: dict[str, str | None] = {}
     for name in others:
         common = of_others(name)
@@ -204,10 +203,9 @@ def _pairs_that_meet(
 def _pairs_below_folders(
     sample: Sequence[str], others: Sequence[str], spelling: Spelling, *, mirrored: bool
 ) -> list[tuple[str, str]]:
-    """The pairs (unknown, wanted) of which one is the whole end of the other, below its leading
-    folders, once both are rewritten by `spelling`. `sample` are wanted names and `others` unknown
-    ones; where `mirrored` the other way round."""
-    # the other name by itself, and by each end of it
+    """The pairs (unknown, wanted) in which one path is the other without some leading folders, once
+    both are rewritten by `spelling`. `mirrored` is as in `_pairs_by_first_rewriting`."""
+    # from the rewritten name, and from each end of it, to the original name
     whole = {spelling(name): name for name in others}
     ends = {end: name for path, name in whole.items() for end in _ends_of(path)}
     met = []
@@ -220,21 +218,23 @@ def _pairs_below_folders(
 
 
 def _ends_of(path: str) -> Iterator[str]:
-    """Yield a path without its first folder, without its first two, and so on: of a/b/c, b/c and
-    c."""
+    """Yield a path without its first folder, without its first two, and so on: for a/b/c, these are
+    b/c and c."""
     while path := path.partition("/")[2]:
         yield path
 
 
 def _in_words(pairs: list[tuple[str, str]], difference: str) -> str:
-    """The difference in words, by its very letters when all pairs (unknown, wanted) share them."""
+    """The difference in words, with the first pair. If all pairs (unknown, wanted) differ by the
+    same text, that text is named."""
     unknown, wanted = pairs[0]
     how = _shared_affix(pairs) or f"differ by {difference}"
     return f"ids {how}: {shorten(repr(unknown))} should be {shorten(repr(wanted))}"
 
 
 def _shared_affix(pairs: list[tuple[str, str]]) -> str:
-    """What all pairs (unknown, wanted) lack or have at one end; "" where they share nothing."""
+    """The text that all pairs (unknown, wanted) lack, or have too much, at one end; "" if they
+    share none."""
     for how, part in AFFIXES:
         parts = {part(*pair) for pair in pairs}
         if len(parts) == 1 and parts != {""}:
@@ -263,13 +263,16 @@ AFFIXES: tuple[tuple[str, Callable[[str, str], str]], ...] = (
 
 
 def _letters_of(name: str) -> tuple[str, str, str]:
-    """What no rewriting changes in a name: the letters and digits, but for zeros, with which
-    numbers are padded, of its last part, with and without the suffix, and of all of it. Names that
-    share none of the three cannot become equal; so few are compared."""
-    # what Python or an address prints around a name is taken off first
+    """Three keys of a name that no rewriting changes. Names that share none of them cannot become
+    equal, and are not compared.
+
+    The keys are the letters and digits of the last part of the path, of the last part without its
+    suffix, and of the whole path without its suffix. Zeros are dropped, since they pad numbers.
+    """
+    # first remove what Python or an address adds to a name
     if MARKED.search(name):
         name = unquote(_unwrapped(name))
-    if not name.isascii():  # one form for letters that Unicode has in several
+    if not name.isascii():  # one form for letters that Unicode can write in several ways
         name = unicodedata.normalize("NFKD", _as_utf8(name)).casefold()
         name = "".join(letter for letter in name if letter.isalnum() or letter in "/\\.")
     path = name.replace("\\", "/")
@@ -304,7 +307,7 @@ def _unwrapped(name: str) -> str:
 
 
 def _without_call(name: str) -> str:
-    """The value inside of tensor(…), np.str_(…), and of a list or tuple of one."""
+    """The value inside tensor(…) or np.str_(…), or in a list or tuple of one value."""
     if call := PRINTED.fullmatch(name):
         return _without_quotes(call[1])
     listed = LISTED.fullmatch(name)
@@ -312,7 +315,7 @@ def _without_call(name: str) -> str:
 
 
 def _without_b(name: str) -> str:
-    """The text of bytes that were printed as b'…'."""
+    """The text of bytes that were printed as b'…'; any other name itself."""
     if not BYTES.fullmatch(name):
         return name
     try:
@@ -327,8 +330,8 @@ def _without_quotes(name: str) -> str:
 
 
 def _as_utf8(name: str) -> str:
-    """The text whose UTF-8 bytes were read as Latin-1, or as Windows' version of it: "MÃ¶we" is
-    "Möwe"; a name that is no such text stays."""
+    """Repair a text whose UTF-8 bytes were decoded as Latin-1, or as Windows' version of it:
+    "MÃ¶we" becomes "Möwe". Any other name is returned as it is."""
     for wrong in ("latin-1", "cp1252"):
         try:
             return name.encode(wrong).decode("utf-8")
@@ -338,7 +341,7 @@ def _as_utf8(name: str) -> str:
 
 
 def _without_suffix(name: str) -> str:
-    """A path without what stands behind the last point of its last part: a/b.jpg becomes a/b."""
+    """A path without the suffix of its last part: a/b.jpg becomes a/b."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + (last.rpartition(".")[0] or last)
 
@@ -349,27 +352,28 @@ def _below(name: str) -> str:
 
 
 def _last(name: str) -> str:
-    """The last part of a path whose parts are divided by slashes."""
+    """The last part of a path with slashes."""
     return name.rpartition("/")[2]
 
 
 def _with_slashes(name: str) -> str:
-    """A path of Windows, with slashes for its backslashes."""
+    """A path of Windows with slashes in place of its backslashes."""
     return name.replace("\\", "/")
 
 
 def _as_is(name: str) -> str:
-    """The name itself, for the side of a rewriting that changes nothing."""
+    """The name itself, for a rewriting that changes only the wanted or only the unknown ids."""
     return name
 
 
 def _composed(name: str) -> str:
-    """A name in Unicode's form NFC: ü as one letter, where macOS writes u and two points."""
+    """A name in Unicode's form NFC: ü as one character, where macOS writes u and a combining
+    mark."""
     return unicodedata.normalize("NFC", name)
 
 
 def _compatible(name: str) -> str:
-    """A name in Unicode's form NFKC: also ﬁ and full-width letters as plain ones."""
+    """A name in Unicode's form NFKC: ﬁ and full-width letters become plain ones, too."""
     return unicodedata.normalize("NFKC", name)
 
 
@@ -384,22 +388,22 @@ def _stem(name: str) -> str:
 
 
 def _with_underscores(name: str) -> str:
-    """A name with underscores for its blanks."""
+    """A name with underscores in place of its blanks."""
     return name.replace(" ", "_")
 
 
 def _without_marks(name: str) -> str:
-    """A name with underscores for its blanks and its dashes."""
+    """A name with underscores in place of its blanks and dashes."""
     return name.translate({ord(mark): "_" for mark in " -"})
 
 
 def _without_dashes(name: str) -> str:
-    """A name without its dashes, as UUIDs are written in two ways."""
+    """A name without its dashes, since UUIDs are written with and without them."""
     return name.replace("-", "")
 
 
 def _flat(name: str) -> str:
-    """A path as one name, with underscores for its slashes."""
+    """A path as one name, with underscores in place of its slashes."""
     return name.replace("/", "_")
 
 
@@ -435,7 +439,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     Rewriting("underscores for slashes", _flat, _flat),
 )
 
-# by their name, how ids are compared below the folder that one has and the other lacks
+# rewritings that ignore folders, and how to rewrite ids so that their folders can be compared
 OF_FOLDERS: dict[str, Spelling] = {
     "the leading folder": _with_slashes,
     "the leading folder and the suffix": lambda name: _without_suffix(_with_slashes(name)),

@@ -1,5 +1,5 @@
-"""Embeddings as text: CSV with an id and a number in each further column, with a header or without
-one, and JSON line by line.
+"""Reads embeddings in text files: CSV with an id and a number in each further column, with or
+without a header, and JSON lines.
 """
 
 import re
@@ -32,9 +32,9 @@ POINT, COMMA = (
     re.compile(rf"[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.I)
     for mark in (r"\.", ",")
 )
-NOT_WHOLE = re.compile(r"[.,eEnN]")  # in a number
-SCALAR = r"(?:np\.float\d+\()?[-+.\deE]+\)?"  # NumPy 2 prints a list of its own numbers so
-# JSON, NumPy's print, pgvector, and an array of Postgres
+NOT_WHOLE = re.compile(r"[.,eEnN]")  # found in a number, it shows that this is no integer
+SCALAR = r"(?:np\.float\d+\()?[-+.\deE]+\)?"  # NumPy 2 prints np.float32(0.1) in a list
+# lists as in JSON, NumPy's print, pgvector, and arrays of Postgres
 LIST_OF_NUMBERS = re.compile(rf"[\[({{]\s*{SCALAR}(?:[\s,;]+{SCALAR})+[\s,]*[\])}}]")
 WRAPPED = re.compile(r"np\.float\d+\(([^)]*)\)")
 EXPECTED = (
@@ -43,23 +43,21 @@ EXPECTED = (
 
 
 class VectorSheet(NamedTuple):
-    """What a table of text holds: the place of the ids, those of the numbers, and whether the first
-    row names the columns.
-    """
+    """How a text table of vectors is to be read. Columns are given by their index from 0."""
 
-    ids: int  # places of columns count from 0
-    vectors: tuple[int, ...]  # of each dimension, or of one column with a list in each cell
-    header: bool
+    ids: int
+    vectors: tuple[int, ...]  # one column for each dimension, or one with a list in each cell
+    header: bool  # whether the first row names the columns
     decimal: str  # the decimal mark, "." or ","
-    said: str  # what was taken for vectors and ids, in words
+    said: str  # which columns were taken for vectors and ids, in words
 
 
 def read_csv(path: Path) -> TableRead:
-    """The ids (N,) and vectors (N, D) of a table of text, which may be compressed, with cells
-    between commas, semicolons, tabs or bars: a number in each of D columns, or one column with a
-    list of D numbers in each cell.
+    """The ids (N,) and vectors (N, D) of a text table, which may be compressed.
 
-    Raises SubmissionError for a table without vectors, and for empty cells inside of them.
+    Its cells are separated by commas, semicolons, tabs or bars. The vectors are D columns of
+    numbers, or one column with a list of D numbers in each cell. Raises SubmissionError for a table
+    without vectors, and for empty cells in the vectors.
     """
     text = TextTable(path)
     if not text.dialect.rows:
@@ -70,11 +68,11 @@ def read_csv(path: Path) -> TableRead:
         )
 
     sheet = _sheet_of(text.dialect, path)
-    # the ids stand in the first column of what is read, whatever their place in the file
+    # `_read_cells` puts the ids first, wherever their column is in the file
     table = _read_cells(text, sheet)
     ids = from_texts(table.column(0).combine_chunks(), path.name)
     columns = table.columns[1:]
-    if pa.types.is_large_string(columns[0].type):  # lists, which are still texts
+    if pa.types.is_large_string(columns[0].type):  # texts that hold lists of numbers
         vectors = _parse_lists(columns[0].to_pylist(), path)
         return TableRead(ids, vectors, [path], sheet.said)
     if nulls := sum(column.null_count for column in columns):
@@ -89,40 +87,39 @@ def read_csv(path: Path) -> TableRead:
 
 
 def _decimal_of(dialect: Dialect) -> str:
-    """The decimal mark: a comma, where numbers have one and it separates no cells."""
+    """The decimal mark: a comma if some number has one and commas do not separate the cells, else a
+    point."""
     if dialect.delimiter == ",":
         return "."
-    # the first row may be a header
+    # without the first row, which may be a header
     cells = (cell for row in dialect.rows[1:] for cell in row)
     return "," if any(COMMA.fullmatch(cell) and "," in cell for cell in cells) else "."
 
 
 def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
-    """Which columns of a table hold the ids and the vectors, told from its first rows: by their
-    names, else by what their cells look like. Raises SubmissionError where that is not sure."""
+    """Find the columns of ids and vectors from the first rows of a table: by their names, else by
+    the content of their cells. Raises SubmissionError if they are not clear."""
     first, *rest = dialect.rows
     decimal = _decimal_of(dialect)
     number = COMMA if decimal == "," else POINT
     header = _is_header(first, rest, number)
-    # the cells of each column that are not empty
     filled = _filled_columns(rest if header else dialect.rows, len(first))
     numeric = _places_of(number, filled)  # the columns of numbers
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
-    # those of numbers not all of which are whole: whole ones may as well be labels
+    # columns with some number that is no integer; columns of integers may as well be labels
     fractions = [place for place in numeric if any(map(NOT_WHOLE.search, filled[place]))]
     lists = [place for place, name in enumerate(names) if name in words.VECTORS]
     lists = lists or _places_of(LIST_OF_NUMBERS, filled)
-    # place of the column of ids, None where none is sure
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
         called = [first[place] for place in lists]
-        the_one_named(called, called, "column of vectors", path)  # refuses several
+        the_one_named(called, called, "column of vectors", path)  # raises for several
         vectors = tuple(lists)
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
 
-    # neither a list of numbers that is called like ids, nor a single number, is a vector
+    # a column of ids cannot be a vector as well, and a single number is no vector
     if ids is None or not vectors or ids in vectors or (len(vectors) == 1 and not lists):
         raise SubmissionError(
             f"{path} is no table of vectors",
@@ -136,7 +133,8 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
 
 
 def _filled_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """The cells of each column that are not empty, of the rows of this width."""
+    """The cells of each column that are not empty. Rows that do not have `width` cells are
+    skipped."""
     whole = [row for row in rows if len(row) == width]
     columns = []
     for place in range(width):
@@ -145,7 +143,8 @@ def _filled_columns(rows: Sequence[Sequence[str]], width: int) -> list[list[str]
 
 
 def _places_of(pattern: re.Pattern[str], columns: Sequence[Sequence[str]]) -> list[int]:
-    """The columns that have cells, all of which match a pattern."""
+    """The indices of the columns whose cells all match a pattern; columns without cells do not
+    count."""
     return [
         place for place, cells in enumerate(columns) if cells and all(map(pattern.fullmatch, cells))
     ]
@@ -154,20 +153,20 @@ def _places_of(pattern: re.Pattern[str], columns: Sequence[Sequence[str]]) -> li
 def _is_header(
     first: Sequence[str], rows: Sequence[Sequence[str]], number: re.Pattern[str]
 ) -> bool:
-    """Whether a `first` row names the columns: by a known name, by texts above numbers, or by the
-    numbers 0, 1, 2 … of pandas. `rows`: the next ones; `number`: what a number looks like here.
-    """
+    """Whether the first row is a header: it has a known name, or texts above numbers, or the
+    numbers 0, 1, 2 … that pandas writes. `rows` are the next rows, and `number` is the pattern of a
+    number in this table."""
     names = [cell.casefold() for cell in first]
     if any(words.is_id(name) or name in words.VECTORS for name in names):
         return True
     # pandas writes "", 0, 1, 2 … above an index and the columns of an array
     are_numbered = names[1:] == [str(place) for place in range(len(names) - 1)]
-    # one number alone, as in a row "a,0", may as well be a vector
+    # a row such as "a,0" is no header, but an id and a number
     if are_numbered and (not names[0] or not number.fullmatch(names[0])):
         return len(names) > 2
 
     def is_above_numbers(place: int) -> bool:
-        """Whether all cells of a column below the first row are numbers."""
+        """Whether all cells below the first row of this column are numbers."""
         return all(number.fullmatch(row[place]) for row in rows if len(row) > place)
 
     texts = [place for place, cell in enumerate(first) if not number.fullmatch(cell)]
@@ -177,18 +176,20 @@ def _is_header(
 def _place_of_ids(
     names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], *, header: bool
 ) -> int | None:
-    """The place of the column of ids, from 0: by a known name, else the only column of texts, else
-    the first column, if it may number the rows. None where none of these is sure.
+    """The index of the column of ids: the only one with a known name, else the only one of texts,
+    else the first, if it may number the rows. None if the ids are not clear.
 
-    `names`: of all columns, in small letters, "" without a `header`; `numeric`: the places of
-    columns that hold numbers, or vectors, and so no ids; `fractions`: of those whose numbers are
-    not all whole.
+    Args:
+        names: of all columns, in lower case; "" for each if there is no header.
+        numeric: the columns of numbers or vectors, whose cells are no texts.
+        fractions: the columns with some number that is no integer.
+        header: whether the table has a header.
     """
     for known in (words.SURE_IDS, words.OTHER_IDS):
         there = [place for place, name in enumerate(names) if name in known]
         if len(there) == 1:
             return there[0]
-    # the name of a class, such as label, may stand above texts, too
+    # a column called, say, label has texts as well, but they are no ids
     texts = [
         place
         for place, name in enumerate(names)
@@ -196,7 +197,7 @@ def _place_of_ids(
     ]
     if len(texts) == 1:
         return texts[0]
-    # whole numbers in the first column count the rows, without a name or under that of an index
+    # integers in the first column number the rows, if it has no name or that of an index
     may_be_index = not header or words.is_index(names[0], counts_rows=True)
     return 0 if not texts and 0 not in fractions and may_be_index else None
 
@@ -204,12 +205,17 @@ def _place_of_ids(
 def _places_of_vectors(
     names: Sequence[str], numeric: Sequence[int], fractions: Sequence[int], ids: int | None
 ) -> tuple[int, ...]:
-    """The places of the columns of numbers that are a vector: those whose names count dimensions
-    (f0, f1 …); else all but the ids, an index and labels, where these are fractions, and no further
-    texts stand beside them, as in a table of labels. Empty where none are.
+    """The indices of the columns of numbers that form the vectors; empty if there are none.
 
-    `names`: of all columns, "" without a header; `numeric`, `fractions`: the places of columns of
-    numbers, and of numbers not all of which are whole; `ids`: the place of the ids.
+    These are the columns whose names number dimensions (f0, f1 …). If there are none, they are all
+    columns of numbers except ids, an index and labels. In this case they must hold fractions, and
+    no further texts may stand beside them, since that would be a table of labels.
+
+    Args:
+        names: of all columns; "" for each if there is no header.
+        numeric: the columns of numbers.
+        fractions: those with some number that is no integer.
+        ids: the column of ids; None if it is not clear.
     """
     free = [place for place in numeric if place != ids]
     family = dimension_columns([names[place] for place in free])
@@ -223,16 +229,16 @@ def _places_of_vectors(
         for place, name in enumerate(names)
         if place not in numeric and place != ids and name not in words.CLASS_NUMBERS
     ]
-    # a column of whole numbers under a name may be anything; without names the first one tells
-    telling = vectors if has_header else vectors[:1]
-    if further_texts or not all(place in fractions for place in telling):
+    # under a name, a column of integers may be anything; without a header, the first column decides
+    deciding = vectors if has_header else vectors[:1]
+    if further_texts or not all(place in fractions for place in deciding):
         return ()
     return vectors
 
 
 def _may_be_dimension(name: str) -> bool:
-    """Whether a column of numbers of this name may be a dimension of vectors: an index and a class
-    are none."""
+    """Whether a column of numbers with this name may be a dimension of vectors, since it is neither
+    an index nor a class."""
     is_index = name == "index" or words.is_index(name, counts_rows=False)
     return not is_index and name not in words.CLASS_NUMBERS
 
@@ -240,8 +246,8 @@ def _may_be_dimension(name: str) -> bool:
 def _said_of_columns(
     first: Sequence[str], ids: int, vectors: Sequence[int], *, header: bool
 ) -> str:
-    """In words which columns were taken for vectors and ids, by their names, or, without a header,
-    by their numbers from 1; "" where their names say it. `first`: the first row of the table."""
+    """Which columns were taken for vectors and ids, in words: by their names in the first row, or
+    without a header by their numbers from 1. "" if they have usual names."""
     if not header:
         return (
             f"vectors, of the columns {vectors[0] + 1} … {vectors[-1] + 1}, with the ids of "
@@ -256,9 +262,9 @@ def _said_of_columns(
 
 
 def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
-    """The ids and the numbers as an Arrow table: the ids in its first column, as texts, then the
-    numbers of the vectors, as float64; a list in a cell stays a text."""
-    # titles may repeat: columns are called by their places
+    """The ids and vectors as an Arrow table: first the column of ids, as texts, then those of the
+    vectors, as float64. A column with a list in each cell stays a column of texts."""
+    # columns are called by their position, since the names in the file may repeat
     names = [f"c{place}" for place in range(len(text.dialect.rows[0]))]
     is_list = len(sheet.vectors) == 1
     kind = pa.large_string() if is_list else pa.float64()
@@ -268,20 +274,20 @@ def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
 
 
 def _parse_lists(cells: Sequence[str], path: Path) -> NDArray[np.float64]:
-    """The vectors (N, D) in cells such as "[0.1, 0.2]" or "0.1 0.2", one a cell."""
+    """The vectors (N, D) in N cells such as "[0.1, 0.2]" or "0.1 0.2"."""
     rows = [np.array(_numbers_in(cell), np.float64) for cell in cells]
     return _stack_rows(rows, path)
 
 
 def _numbers_in(cell: str) -> list[str]:
-    """The numbers of a vector that stands in a cell, as they are written there: "[np.float64(0.1),
-    0.2]" is ["0.1", "0.2"]."""
+    """The numbers of the vector in a cell, as texts: "[np.float64(0.1), 0.2]" becomes ["0.1",
+    "0.2"]."""
     inner = WRAPPED.sub(r"\1", cell).strip().strip("[](){}")
     return [part for part in re.split(r"[\s,;]+", inner) if part]
 
 
 def _stack_rows(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.float64]:
-    """Vectors (D,) as one array (N, D). Raises SubmissionError where they differ in length."""
+    """Stack vectors (D,) into one array (N, D). Raises SubmissionError if their lengths differ."""
     widths = {len(row) for row in rows}
     if len(widths) > 1:
         raise SubmissionError(
@@ -293,11 +299,11 @@ def _stack_rows(rows: Sequence[NDArray[np.float64]], path: Path) -> NDArray[np.f
 
 
 def read_jsonl(path: Path) -> TableRead:
-    """Ids and vectors of JSON objects, one a line: {"id": "a.png", "embedding": [0.1, 0.2]}."""
-    # the bytes of a packed file; None of one that is read as it is
-    unpacked = TextTable(path).content
+    """The ids and vectors of a file with a JSON object in each line, such as {"id": "a.png",
+    "embedding": [0.1, 0.2]}."""
+    unpacked = TextTable(path).content  # None for a plain file in UTF-8
     if unpacked is None:
-        # larger than a list with a record per item: each has the digits of a whole vector
+        # a larger limit than for other lists, since each line has the digits of a whole vector
         text = read_text(path, most=8 * MAX_LIST_BYTES)
     else:
         text = unpacked.decode("utf-8-sig")
@@ -312,12 +318,11 @@ def read_jsonl(path: Path) -> TableRead:
         )
 
     def values_of(key: str) -> list[Any]:
-        """The values of a key in all lines."""
+        """The value of a key in each line; None where a line lacks it."""
         return [record.get(key) for record in records]
 
-    # the records, and in words which of several vectors was taken, "" where there was no choice
     records, said = _of_named_vectors(records, path)
-    # the keys of the first object are those of all
+    # only keys of the first object are looked at, since every object must have them
     parts = [_part_of_key(key, values_of(key)) for key in records[0]]
     name = vectors_among(parts, path, "list of numbers")
     of_ids = ids_among(parts, len(records), path, "id in each line")
@@ -336,12 +341,14 @@ def read_jsonl(path: Path) -> TableRead:
 def _of_named_vectors(
     records: list[dict[str, Any]], path: Path
 ) -> tuple[list[dict[str, Any]], str]:
-    """The records with a vector in place of an object that holds it by name, as Qdrant's points
-    have; and in words which. Raises SubmissionError where several have names, or none has.
+    """Replace objects that hold a vector under a name, as in Qdrant's points, by the vector.
+
+    Returns the records, and the name that was used, in words; "" if the vectors have no names.
+    Raises SubmissionError if there are several names, or such an object is always empty.
     """
     usual = [key for key in records[0] if words.folded(key) in words.VECTORS]
     if len(usual) != 1 or not all(isinstance(record.get(usual[0]), dict) for record in records):
-        return records, ""  # vectors without names, or nothing that is called like vectors
+        return records, ""  # vectors without names, or no key with a usual name for vectors
     key = usual[0]
     names = sorted({name for record in records for name in record[key]})
     if not names:
@@ -363,7 +370,8 @@ def _of_named_vectors(
 
 
 def _record(line: str, number: int, path: Path) -> dict[str, Any]:
-    """The JSON object in a line. Raises SubmissionError, with its number, for another line."""
+    """The JSON object in a line. Raises SubmissionError, which states the line's number, for any
+    other line."""
     record = parse_json(line)
     if not isinstance(record, dict):
         raise SubmissionError(
@@ -375,8 +383,8 @@ def _record(line: str, number: int, path: Path) -> dict[str, Any]:
 
 
 def _part_of_key(key: str, values: Sequence[Any]) -> ArrayPart:
-    """The values of a key in all lines as a part of the file; its shape and kind tell whether it
-    holds vectors or ids. Lists of numbers are taken to have the length of the first."""
+    """Describe the values of a key in all lines, so that vectors and ids can be found. Lists of
+    numbers are assumed to have the length of the first; `_stack_rows` checks it later."""
     first = values[0]
     if (
         isinstance(first, list)

@@ -1,6 +1,6 @@
-"""What a torch file holds, by name, and each entry as an array: tensors, and lists of ids.
+"""The entries of a torch file by name: tensors, and lists of ids.
 
-torch is imported where a tensor is at hand: who reads other files needs none.
+torch is imported inside the functions that need it, so that other files can be read without it.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,12 @@ from hbench.submissions.embeddings.parts import ArrayPart, list_part
 
 
 def by_name(content: Any) -> dict[str, Any]:
-    """What a torch file holds, by name: a dictionary, also as the only entry of another; a list of
-    pairs of an id and a vector, or of dictionaries of one item each; a tuple, by place; or anything
-    else, such as a tensor alone, as "embeddings"."""
+    """The entries of a torch file by name, from any of the objects that people save.
+
+    These are a dictionary, or a dictionary in a dictionary; a list of pairs of an id and a vector;
+    a list of dictionaries of one item each; a tuple, whose entries are numbered. Any other object,
+    such as a single tensor, becomes the entry "embeddings".
+    """
     if isinstance(content, dict):
         only_one = next(iter(content.values())) if len(content) == 1 else None
         named = only_one if isinstance(only_one, dict) else content
@@ -35,14 +38,14 @@ def by_name(content: Any) -> dict[str, Any]:
 
 
 def are_sparse(held: Mapping[str, Any]) -> bool:
-    """Whether any of these tensors is kept as its non-zero entries alone, and no plain table."""
+    """Whether any of these tensors is sparse."""
     return any(str(part.layout) != "torch.strided" for part in held.values())
 
 
 def held_part(name: str, held: Any) -> ArrayPart:
-    """One entry of a torch file as a part, whose shape and kind tell whether it holds vectors or
-    ids: a tensor, or a list of texts or whole numbers; anything else can be neither ("?")."""
-    if hasattr(held, "is_floating_point"):
+    """Describe one entry of a torch file, so that vectors and ids can be found. An entry that is
+    neither a tensor nor a list gets the kind "?", which fits neither."""
+    if hasattr(held, "is_floating_point"):  # a tensor
         kind = "f" if held.is_floating_point() else "i"
         return ArrayPart(name, tuple(held.shape), kind, lambda: held.tolist())
     if isinstance(held, list | tuple):
@@ -51,18 +54,19 @@ def held_part(name: str, held: Any) -> ArrayPart:
 
 
 def numpy_of(tensor: Any) -> NDArray[Any]:
-    """A tensor's numbers as an array in the same memory; bfloat16 as uint16, its bits."""
+    """A tensor as a NumPy array, without a copy if the tensor is contiguous. bfloat16 numbers are
+    returned as their bits in uint16."""
     import torch
 
     whole = tensor.detach().contiguous()
-    if whole.dtype == torch.bfloat16:  # which numpy lacks: its bits
+    if whole.dtype == torch.bfloat16:  # NumPy has no such type
         whole = whole.view(torch.uint16)
     return np.asarray(whole.numpy())
 
 
 def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """One entry for each key of dictionaries that are one item each; tensors of a shape become
-    one."""
+    """Turn a list of dictionaries, one for each item, into one dictionary of the values of all
+    items. Tensors of equal shape are stacked into one tensor; other values become a list."""
     import torch
 
     held: dict[str, Any] = {}
@@ -73,6 +77,6 @@ def _stacked_items(items: list[dict[str, Any]]) -> dict[str, Any]:
             held[str(name)] = values
             continue
         stacked = torch.stack(values)
-        # items that were kept as batches of one, (1, D)
+        # each item may be a batch of one, (1, D)
         held[str(name)] = stacked.squeeze(1) if stacked.ndim == 3 else stacked
     return held
