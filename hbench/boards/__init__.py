@@ -1,4 +1,5 @@
-"""Leaderboards: rows of methods' scores with their sources, read, ranked and placed."""
+"""Leaderboards: rows with the scores of methods and their sources. They are read from files and
+ranked, and the place of a new score among them can be found."""
 
 from hbench.boards.files import (
     FOLDER,

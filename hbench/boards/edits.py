@@ -1,4 +1,4 @@
-"""Removes rows from the text of a leaderboard's file; comments, order and every other byte stay.
+"""Removes rows from the text of a leaderboard's file and leaves every other byte unchanged.
 
 >>> text = 'metric = "AP"\\n\\n[[row]]\\nmethod = "a"\\n\\n# about b\\n[[row]]\\nmethod = "b"\\n'
 >>> print(_without(text, [0]), end="")
@@ -24,15 +24,15 @@ REST = re.compile(r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE)
 
 
 def _without(text: str, numbers: Collection[int]) -> str:
-    """Cut the rows of these numbers, counted from 0, out of the text of a leaderboard's file."""
+    """Cut the rows with these indices, from 0, out of the text of a leaderboard's file."""
     starts = [found.start() for found in HEAD.finditer(text)]
-    # from behind, so that the places of those before it stay
+    # the last row first, so that the positions of earlier rows stay valid
     for number in sorted(numbers, reverse=True):
         start = starts[number]
         end = starts[number + 1] if number + 1 < len(starts) else len(text)
-        if other := OTHER_TABLE.search(text, start, end):  # such as [citations], after the rows
+        if other := OTHER_TABLE.search(text, start, end):  # such as [citations] after the rows
             end = other.start()
-        # a comment before the next row is that row's
+        # a comment at the end belongs to the next row and is kept
         kept = REST.search(text[start:end])
         rest = kept[0].lstrip("\n") if kept else ""
         text = text[:start] + rest + text[end:]
@@ -40,12 +40,12 @@ def _without(text: str, numbers: Collection[int]) -> str:
 
 
 def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
-    """Cut the rows of these numbers, counted from 0, out of a file's text. What is left is read
-    again and compared: raises ConfigError where the file is written so that hbench cannot tell its
-    rows apart. `path`: for the error."""
+    """Cut the rows with these indices, from 0, out of a file's text. The result is parsed and
+    compared with the expected rows. Raises ConfigError, which names the `path`, if hbench cannot
+    tell the rows apart in the text."""
     before = parse_board(text, str(path)).rows
     shorter = text
-    # else rows are written in another way, as in a list: nothing is cut, which is refused below
+    # if rows are written in another form, such as a list, nothing is cut, and an error follows
     if len(HEAD.findall(text)) == len(before):
         shorter = _without(text, numbers)
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
@@ -60,10 +60,11 @@ def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
 
 
 def remove(path: Path, method: str, run: str | None = None) -> Row:
-    """Remove the row of a run from a leaderboard's file, and return it. `run`: the beginning of its
-    checksum, where several rows have this name.
+    """Remove the row of a run from a leaderboard's file, and return the row. If several rows have
+    this method, `run` chooses one by the beginning of its digest.
 
-    Raises UnknownName for the method, UsageError for several rows of it or one of a paper.
+    Raises UnknownName for an unknown method, UsageError if several rows fit, or the row is one of a
+    paper.
     """
     if not path.is_file():
         raise UsageError(
@@ -78,9 +79,9 @@ def remove(path: Path, method: str, run: str | None = None) -> Row:
 
 
 def _only(rows: Sequence[Row], method: str, run: str | None, path: Path) -> int:
-    """Find the number, from 0, of the only row of a run of a method, whose digest begins with `run`
-    if that is given. Raises UnknownName or UsageError for none and for several, and for a row of a
-    paper. `path`: of the file, for the errors."""
+    """Find the index of the only row of a run with this method, whose digest begins with `run` if
+    that is given. Raises UnknownName for an unknown method; UsageError if no row or several fit, or
+    the row is one of a paper. `path` is the file, for errors."""
     named = [number for number, row in enumerate(rows) if row.method == method]
     if not named:
         raise UnknownName(

@@ -1,4 +1,5 @@
-"""A leaderboard as a table for people, as records for machines (CSV, JSON), its sources as BibTeX.
+"""Exports a leaderboard as a table for people, as records for machines (CSV, JSON), and its sources
+as BibTeX.
 
 >>> from decimal import Decimal
 >>> from hbench.boards import Paper
@@ -26,7 +27,7 @@ from hbench.datasets.metadata import publications
 from hbench.metrics.names import goodness
 from hbench.records.tables import PrintedTable
 
-Places = set[int]  # the lines of a column that are marked
+Places = set[int]  # the indices of the lines whose cell of a column is marked
 
 
 def table(
@@ -35,13 +36,15 @@ def table(
     citations: Mapping[str, Citation],
     levels: Sequence[str] = (),
 ) -> PrintedTable:
-    """Place, method, year, backbone, dimension, the scores of `metrics` and the sources, without
-    empty columns; and what was trained on, where all say so, since elsewhere an empty cell would
-    look like the dataset's own training set. `levels`: those of one test, whose scores are compared
-    with each other. Remarks and sources in full are the notes below the table.
+    """A leaderboard as a table for people. Remarks and full sources are the notes below the table.
+
+    The columns are place, method, year, backbone, dimension, the scores of `metrics` and the
+    sources; empty columns are left out. The training set is a column only if all rows state it: an
+    empty cell would look like the dataset's own training set. `levels` are those that are scored on
+    one test, so that `identities` can compare their scores.
     """
     header = ("place", "method", "year", "backbone", "dim", "trained on", *metrics, "source")
-    marks: dict[str, int] = {}  # the number of each remark, filled line by line
+    marks: dict[str, int] = {}  # the number of each remark; `_line` adds to it
     all_say_so = all(as_one(standing.rows).setup.trained_on for standing in standings)
     lines = [
         _line(standing, metrics, marks, levels=levels, trained_on=all_say_so)
@@ -49,14 +52,14 @@ def table(
     ]
 
     def is_used(place: int) -> bool:
-        """Whether a column is always shown, or says something of some standing."""
+        """Whether a column is shown: it always is, or has a value in some line."""
         always = header[place] in ("place", *metrics)
         return always or any(line[place] != NONE for line in lines)
 
     used = list(filter(is_used, range(len(header))))
 
     def kept(line: Sequence[str]) -> tuple[str, ...]:
-        """What a line has in the used columns."""
+        """The cells of a line in the columns that are shown."""
         return tuple(line[place] for place in used)
 
     notes = [f"[{number}] {text}" for text, number in marks.items()]
@@ -69,10 +72,10 @@ def table(
 def with_best(
     content: PrintedTable, board: Leaderboard, standings: Sequence[Standing]
 ) -> PrintedTable:
-    """Return the table of standings, `content`, with the best cells of every metric in bold and the
-    second underlined: by line, the numbers of columns. Scores that are not comparable with the
-    others, by their row or their conditions, are left aside, and so are columns of no metric.
+    """Return the table `content` of the standings with the best cells of each metric in bold and
+    the second best underlined. Scores that are not comparable with the others are not considered.
     """
+    # for each line, the indices of the columns
     bold: list[list[int]] = [[] for _ in standings]
     underlined: list[list[int]] = [[] for _ in standings]
     for column, metric in enumerate(content.header):
@@ -87,8 +90,8 @@ def with_best(
 
 
 def two_best(scores: Sequence[Decimal | None], metric: str) -> tuple[Places, Places]:
-    """Return the lines of the best score, and those of the second, of the scores of all lines;
-    equal ones share. Both are empty where all known scores are equal: then none is ahead."""
+    """Return the lines with the best score and those with the second best. `scores` has the score
+    of each line, None if unknown. Both results are empty if all known scores are equal."""
     known = sorted(
         {score for score in scores if score is not None},
         key=lambda score: goodness(metric, score),
@@ -101,17 +104,17 @@ def two_best(scores: Sequence[Decimal | None], metric: str) -> tuple[Places, Pla
 
 
 def _where(scores: Sequence[Decimal | None], score: Decimal) -> Places:
-    """The lines that have this score."""
+    """The indices of the lines with this score."""
     return {place for place, each in enumerate(scores) if each == score}
 
 
 def _comparable(
     board: Leaderboard, standings: Sequence[Standing], metric: str
 ) -> list[Decimal | None]:
-    """List the score of every standing by a metric, or None where it has none that is comparable
-    with the others."""
+    """The score of every standing by a metric; None if it has none that is comparable with the
+    others."""
     rows = [as_one(standing.rows) for standing in standings]
-    # a table is of rows whose queries are items, or of those whose queries are names
+    # the queries are items in all rows of a table, or names in all of them
     by_name = bool(rows) and rows[0].setup.queries is not None
     return [
         row.scores.get(metric)
@@ -129,13 +132,15 @@ def _line(
     levels: Sequence[str],
     trained_on: bool,
 ) -> tuple[str, ...]:
-    """Write a standing as the cells of a line.
+    """Write a standing as the cells of a line. Its remarks become numbers in brackets after the
+    method.
 
-    Its remarks become numbers in brackets behind the method; `marks` has the number of each text so
-    far, and gets the new ones. `levels`: those whose scores are compared; `trained_on`: whether
-    all rows say what they were trained on, so that the column is filled.
+    Args:
+        marks: the number of each remark of earlier lines; new remarks are added to it.
+        levels: as for `table`.
+        trained_on: whether the column of training sets is filled.
     """
-    first = as_one(standing.rows)  # a result that several papers print is one line
+    first = as_one(standing.rows)  # a result that several papers print has one line
     texts = [text for row in standing.rows for text in remarks(row, levels)]
     numbers = [marks.setdefault(text, len(marks) + 1) for text in texts]
     values = [
@@ -153,11 +158,12 @@ def _line(
 
 
 def remarks(row: Row, levels: Sequence[str]) -> list[str]:
-    """Return the remarks on a row: its doubts, which scores are not comparable, and why, and which
-    no ranking can have together.
+    """Return the remarks on a row: its doubt, the scores that are not comparable, with the reason,
+    and the scores that contradict each other.
 
-    Those of a paper begin with its table, since several papers may print one result; those of runs
-    do not, so that runs of one kind share a remark. `levels`: those whose scores are compared.
+    A remark on a paper's row begins with the paper's table, since several papers may print one
+    result. A remark on a run does not, so that several runs can share it. `levels` is as for
+    `table`.
     """
     source = row.paper or row.run
     doubt = [source.doubt] if source and source.doubt else []
@@ -167,8 +173,8 @@ def remarks(row: Row, levels: Sequence[str]) -> list[str]:
 
 
 def short_source(row: Row) -> str:
-    """The first author and the table of a row's paper, such as "Ramzi Tab. 1", since the year has
-    its own column; of a run, its digest and date."""
+    """The first author and the table of a row's paper, such as "Ramzi Tab. 1", without the year,
+    which has its own column. For a run, its digest and date."""
     if row.paper is None:
         return row.source
     first_author = row.paper.citation.partition(",")[0]
@@ -176,15 +182,15 @@ def short_source(row: Row) -> str:
 
 
 def full_source(key: str, citation: Citation) -> str:
-    """Write the line below a table that spells out a short source; `key`: of the citation, which
+    """The note below a table that spells out a short source. `key` is the citation's key, which
     begins with the first author."""
     later = " (later work, transcribed, not checked)" if citation.later else ""
     return f"{key.partition(',')[0]}: {citation.text}{later}"
 
 
 def title(board: Leaderboard) -> str:
-    """Write the title of a table: the dataset, that scores are percent, of which tests they are the
-    mean, and under which protocol."""
+    """The title of a table: the dataset, the unit percent, the tests over which scores are
+    averaged, and the protocol."""
     tests = f", mean over {', '.join(board.averaged)}" if board.averaged else ""
     return f"{board.dataset}@{board.version}: percent{tests}, {board.protocol} protocol"
 
@@ -192,37 +198,39 @@ def title(board: Leaderboard) -> str:
 def cited_by(
     standings: Iterable[Standing], citations: Mapping[str, Citation]
 ) -> dict[str, Citation]:
-    """Select the citations that the rows of these standings have, sorted by key. A key without a
-    citation is left out: the leaderboard itself is refused for it."""
+    """The citations of the rows in these standings, sorted by key."""
     used = {row.paper.citation for standing in standings for row in standing.rows if row.paper}
+    # a key without a citation is skipped here, since `Leaderboard` refuses it anyway
     return {key: citations[key] for key in sorted(used) if key in citations}
 
 
 def bibtex(citations: Mapping[str, Citation]) -> str:
-    """An entry per source, as hbench.datasets.metadata.publications has it; empty for no
-    sources."""
+    """The sources as BibTeX entries (hbench.datasets.metadata.publications); empty if there are
+    none."""
     return publications.bibtex({name: citation.text for name, citation in citations.items()})
 
 
 def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:
-    """Return the leaderboard's description and a record per row, with its place and all that is
-    known; scores are percent. What has its default, and what a row lacks, is left out.
+    """Return the description of the leaderboard and a record for each row, with its place. Scores
+    are in percent. Fields that a row lacks, or that have their default, are left out.
     """
     about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
     rows = []
-    # the place last, since standings, not rows, have it; scores as numbers, where rows keep the
-    # digits of decimals
     for place, row in _rows(standings):
         known = row.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        # as JSON numbers; the model would dump a Decimal as a text
         scores = {metric: float(score) for metric, score in row.scores.items()}
         rows.append({"place": place} | known | {"scores": scores})
     return {**about, "unit": "percent", "rows": rows}
 
 
 def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
-    """One line per row: what it is, a column per metric, then setup and provenance; empty where a
-    row has none. A text that a spreadsheet would take for a formula begins with an apostrophe.
-    The columns of setup, paper and run are named "setup.FIELD" and so on."""
+    """A leaderboard as CSV with one line per row: its description, a column per metric, then setup
+    and provenance. Cells are empty where a row has no value.
+
+    The columns of setup, paper and run are named "setup.FIELD" and so on. A text that a spreadsheet
+    would take for a formula gets an apostrophe in front.
+    """
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
     header = ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim"]
     header += [*board.metrics, "unranked"]
@@ -241,7 +249,7 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
             row.backbone,
             row.dim,
         ]
-        # None for a row without such a table: all of its cells are empty
+        # a row has no paper or no run, which is None here and gives empty cells
         tables = [(getattr(row, name), model) for name, model in inner.items()]
         details = [
             getattr(values, field, None) for values, model in tables for field in model.model_fields
@@ -254,5 +262,5 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
 
 
 def _rows(standings: Iterable[Standing]) -> Iterator[tuple[int | None, Row]]:
-    """The rows of standings, each with the place of its standing."""
+    """Each row of the standings, with the place of its standing."""
     return ((standing.place, row) for standing in standings for row in standing.rows)

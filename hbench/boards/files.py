@@ -1,5 +1,5 @@
-"""Reads leaderboards: published rows, which are shipped, one TOML file per dataset, with the user's
-own rows, in a file of that name.
+"""Reads leaderboards. Published rows are shipped in one TOML file per dataset; the user's own rows
+are in another file with the same name.
 
 >>> board = read_board("sop")
 >>> board.dataset, board.metric
@@ -24,7 +24,7 @@ FOLDER = "leaderboards"
 
 
 def board_names() -> list[str]:
-    """The datasets that have a leaderboard here: shipped ones and the user's."""
+    """The names of the datasets that have a shipped leaderboard or one of the user."""
     folders = [*_base_folders(), user_folder()]
     return sorted(
         {
@@ -32,23 +32,22 @@ def board_names() -> list[str]:
             for folder in folders
             if folder.is_dir()
             for path in folder.glob("*.toml")
-            if path.stem.isprintable()  # a dataset's name is, and a terminal shows no other
+            if path.stem.isprintable()  # as names of datasets are; others would garble a terminal
         }
     )
 
 
 def user_folder() -> Path:
-    """Return the folder of the user's own rows, which take ./leaderboards where that has a file for
-    the dataset.
-    """
+    """Return the folder of the user's own rows. They are written to ./leaderboards instead, if that
+    has a file for the dataset."""
     return data_home() / FOLDER
 
 
 def board_files(name: str) -> list[Path]:
-    """The files a leaderboard is read from: published rows and, where there is one, the user's
-    file; a path is itself.
+    """The files from which a leaderboard is read: the published rows and, if it exists, the user's
+    file. If `name` is a path, it is the only file.
 
-    Raises UnknownName when there is none.
+    Raises UnknownName if there is no file.
     """
     if name.endswith(".toml") or "/" in name:
         return [Path(name)]
@@ -79,7 +78,7 @@ def read_board(name: str | Path) -> Leaderboard:
     """
     boards = [(path, read_board_file(path)) for path in board_files(str(name))]
     (base, board), *others = boards
-    for path, user_board in others:  # one at most: the user's, behind the published one
+    for path, user_board in others:  # at most one, the user's file
         if _conditions(user_board) != _conditions(board):
             raise ConfigError(
                 f"{path} cannot be read together with {base}",
@@ -98,8 +97,8 @@ def read_board(name: str | Path) -> Leaderboard:
 
 
 def read_board_file(path: Path) -> Leaderboard:
-    """The leaderboard of one file; raises ConfigError."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    """Read the leaderboard in one file. Raises ConfigError if it cannot be read."""
+    if path.exists() and not path.is_file():  # reading a pipe would wait forever
         raise ConfigError(f"{path} is not a file", expected="a leaderboard, in TOML")
     try:
         text = read_text(path)
@@ -111,12 +110,13 @@ def read_board_file(path: Path) -> Leaderboard:
 
 
 def parse_board(text: str, source: str) -> Leaderboard:
-    """The leaderboard that a text describes; raises ConfigError, which names the source, and the
-    scores that are no plain decimals: 25 and 0x19 would be compared by half a point.
+    """The leaderboard in a TOML text. Raises ConfigError, which names the `source`, for invalid
+    text, and for scores that are no plain decimals.
     """
 
     def refuse(values: Mapping[str, Any]) -> None:
-        """Refuse whole numbers, which do not say how many digits a paper prints."""
+        """Refuse scores such as 25 or 0x19: without digits after the point, they would be compared
+        to half a point only."""
         if whole := list(_whole_scores(values)):
             raise ConfigError(
                 f"{source} has scores without a point",
@@ -128,8 +128,9 @@ def parse_board(text: str, source: str) -> Leaderboard:
 
 
 def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the scores in the values of a TOML file that are whole numbers, in words. The values
-    are not checked yet, so that every part may be of another kind."""
+    """Yield a text for each score in a TOML file that is a whole number. `values` is the content of
+    the file."""
+    # the content is not validated yet, so each part may be of any type
     rows = values.get("row")
     if not isinstance(rows, list):
         return
@@ -138,20 +139,19 @@ def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(scores, dict):
             continue
         for metric, score in scores.items():
-            # the check of the schema refuses all else: texts, truth values, what is below 0
+            # the schema's validation refuses other wrong values: texts, booleans, negative numbers
             if isinstance(score, int) and not isinstance(score, bool) and score >= 0:
                 yield f"{row.get('method')}: {metric} = {score}"
 
 
 def _conditions(board: Leaderboard) -> str:
-    """Write the conditions that all rows of a leaderboard have in common, to compare two of them
-    and to show them."""
+    """The conditions that all rows of a leaderboard share, as a text to compare and to show."""
     scale = f"ties {board.ties}, relevance {board.relevance}"
     return f"{board.dataset}@{board.version}, protocol {board.protocol}, {scale}"
 
 
 def _base_folders() -> list[Path]:
-    """The folders of published rows, the one that counts first: below the folder in which one is,
-    as in a clone that is edited; in the installed package; and in the clone that it is run from."""
+    """The folders of published rows, in order of precedence: below the current folder, as in a
+    clone that is being edited; in the installed package; and in the clone that is run."""
     package = Path(__file__).parents[1]
     return [Path(FOLDER), package / FOLDER, package.parent / FOLDER]

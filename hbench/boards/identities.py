@@ -1,8 +1,9 @@
-"""Tries on a row what holds for the scores of any ranking, and says which cells none can have.
+"""Finds scores of a row that contradict each other, by relations that hold for every ranking.
 
-R@k grows with k; at a coarser level it is at least the finer one's; P@1, MRR@1 and R@1 are equal;
-mAP@R, which counts a part of what AP counts, is at most AP; wAP, their weighted mean, lies between
-the APs of the levels. Scores are printed rounded: two may be off by half of their last digits.
+R@k grows with k, and at a coarser level it is at least that of the finer level. P@1, MRR@1 and R@1
+are equal. mAP@R sums a part of the terms of AP, so it is at most AP. wAP is the weighted mean of
+the APs of the levels, so it is between them. Scores are printed rounded, so each may be off by half
+a unit of its last digit.
 
 >>> from hbench.boards import Paper
 >>> paper = Paper(citation="Me", table="Tab. 1")
@@ -19,35 +20,34 @@ from hbench.boards.rows import Row
 from hbench.core.errors import HBenchError
 from hbench.metrics.names import MetricName
 
-FIRST = ("R@1", "P@1", "MRR@1")  # equal, since one item is looked at
+FIRST = ("R@1", "P@1", "MRR@1")  # equal, since only the first item counts
 
 
 def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence for every two scores of a row that no ranking has together. `levels`: those
-    of its leaderboard, coarse to fine, if all are scored on one test; else none, and only what
-    holds at the finest level is tried.
+    """Yield a sentence for every two scores of a row that no ranking can have together.
+
+    `levels` are those of the leaderboard, coarse to fine, if all levels are scored on one test. If
+    they are not, `levels` is empty, and only relations at the finest level are checked.
     """
-    # what the names of metrics end in, coarse to fine; of the finest level they end in nothing
+    # the endings of metrics' names by level, coarse to fine; the finest level has none
     endings = [*(f"/{level}" for level in levels[:-1]), ""]
     for level in endings:
-        yield from _falling_recalls(row, level)  # R@k grows with k
-        # mAP@R sums a part of what AP sums
+        yield from _falling_recalls(row, level)
         yield from _below(row, f"AP{level}", f"mAP@R{level}")
-    # equal: neither is below the other
+    # two scores are equal if neither is below the other
     for one, other in pairwise(metric for metric in FIRST if metric in row.scores):
         yield from _below(row, one, other)
         yield from _below(row, other, one)
-    # who shares the fine class shares the coarse one
+    # an item that shares the fine class with a query also shares the coarse one
     for coarse, fine in pairwise(endings):
         for metric in [metric for metric in row.scores if _is_recall(metric, fine)]:
             yield from _below(row, metric.removesuffix(fine) + coarse, metric)
-    # wAP is their weighted mean
     yield from _between(row, [f"AP{level}" for level in endings])
 
 
 def _falling_recalls(row: Row, level: str) -> Iterator[str]:
-    """Yield a sentence for every two recalls of a level that fall though more items are looked at,
-    such as R@10 below R@1. `level`: "/NAME", or "" for the finest."""
+    """Yield a sentence for every two recalls of a level that fall with k, such as R@10 below R@1.
+    `level` is "/NAME", or "" for the finest level."""
     metrics = [metric for metric in row.scores if _is_recall(metric, level)]
     metrics.sort(key=lambda metric: MetricName.parse(metric).cut or 0)
     for fewer, more in pairwise(metrics):
@@ -55,8 +55,8 @@ def _falling_recalls(row: Row, level: str) -> Iterator[str]:
 
 
 def _between(row: Row, aps: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence where wAP, the weighted mean of the APs of all levels, lies outside of them;
-    `aps`: the names of these metrics. If the row lacks one of them, nothing can be said."""
+    """Yield a sentence if wAP is not between the APs of all levels. `aps` are the names of these
+    metrics. Nothing is yielded if the row lacks one of them."""
     if len(aps) < 2 or not all(metric in row.scores for metric in ("wAP", *aps)):
         return
     by_score = sorted(aps, key=lambda metric: row.scores[metric])
@@ -65,8 +65,8 @@ def _between(row: Row, aps: Sequence[str]) -> Iterator[str]:
 
 
 def _below(row: Row, higher: str, lower: str) -> Iterator[str]:
-    """Yield a sentence if the score of `higher` is below that of `lower` by more than rounding may
-    explain: half of the last printed digit of each. For these two metrics no ranking gives that."""
+    """Yield a sentence if the score of the metric `higher` is below that of `lower`, which no
+    ranking gives. Differences that rounding can explain are allowed."""
     scores = row.scores
     if higher not in scores or lower not in scores:
         return
@@ -76,14 +76,14 @@ def _below(row: Row, higher: str, lower: str) -> Iterator[str]:
 
 
 def _half(score: Decimal) -> Decimal:
-    """Half of a unit of a score's last printed digit, which rounding may have moved it by: 0.05 of
-    80.5. Its exponent is minus the number of digits behind the point."""
+    """Half a unit of a score's last printed digit, the largest error by rounding: 0.05 for 80.5."""
+    # the exponent of a Decimal is minus the number of digits after the point
     return Decimal("0.5").scaleb(int(score.as_tuple().exponent))
 
 
 def _is_recall(metric: str, level: str) -> bool:
-    """Whether a metric is R@k of a level, "/NAME" or, of the finest, ""; metrics that hbench does
-    not know are none."""
+    """Whether a metric is R@k of a level, which is "/NAME", or "" for the finest level. False for
+    metrics that hbench does not know."""
     try:
         name = MetricName.parse(metric)
     except HBenchError:

@@ -1,4 +1,4 @@
-"""Says in a sentence which place on a leaderboard a report would have."""
+"""Describes in a sentence which place on a leaderboard a report would have."""
 
 from hbench.boards import Leaderboard, RunProvenance, place
 from hbench.boards.reported import rankable_scores
@@ -8,8 +8,9 @@ from hbench.records.shown import shown
 
 
 def placing(document: Document, board: Leaderboard) -> str | None:
-    """Say in a sentence which place a report would have by the leaderboard's own metric, under its
-    protocol, and between which rows, or why it has none; None for a report without that score."""
+    """A sentence on the place that a report would have by the leaderboard's own metric and under
+    its protocol, and on the rows above and below; or on the reason why it has none. None for a
+    report without that score."""
     if board.metric not in document.scores:
         return None
 
@@ -21,7 +22,7 @@ def placing(document: Document, board: Leaderboard) -> str | None:
     if score.value is None:  # no query has a positive
         return None
 
-    # a file that is on the board already is not counted beside itself
+    # if the file is on the board already, it is not compared with its own rows
     same = [row for row in board.rows if row.run and _is_of(row.run, document)]
     others = tuple(row for row in board.rows if row not in same)
     standing = place(board.model_copy(update={"rows": others}), board.metric, score.value)
@@ -46,6 +47,6 @@ def placing(document: Document, board: Leaderboard) -> str | None:
 
 
 def _is_of(run: RunProvenance, document: Document) -> bool:
-    """Whether a report is on the file of a row."""
+    """Whether a report scored the same file as the run of a row."""
     file = document.embedding
     return file is not None and file.content is not None and run.is_of(file.content, file.sha256)

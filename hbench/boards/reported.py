@@ -1,4 +1,5 @@
-"""Says which scores of a report a leaderboard takes: those of its dataset and conditions."""
+"""Selects the scores of a report that a leaderboard accepts: those of its dataset and under its
+conditions."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -16,7 +17,7 @@ PAPER = "paper"
 
 
 class BoardHead(BaseModel):
-    """What all rows of a leaderboard have in common; `Leaderboard` explains its fields."""
+    """The conditions that all rows of a leaderboard share. `Leaderboard` explains the fields."""
 
     model_config = STRICT
     dataset: Name
@@ -29,8 +30,8 @@ class BoardHead(BaseModel):
 
 
 def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """The report's scores under the leaderboard's protocol; SubmissionError without them, or of
-    another dataset.
+    """The report's scores under the leaderboard's protocol. Raises SubmissionError if it has none,
+    or is of another dataset.
     """
     expected = f"{board.dataset}@{board.version}"
     reported = f"{document.dataset}@{document.dataset_version}"
@@ -38,8 +39,7 @@ def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
         raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
     if (document.protocol == PAPER) == (board.protocol == PAPER):
         return document.scores
-    # a report under the paper's protocol may have the scores of the official one, too; the other
-    # way round there are none
+    # a report under the paper's protocol may also have official scores, but not the other way round
     if board.protocol == PAPER or not document.official:
         raise SubmissionError(
             f"the report has no scores under the {board.protocol} protocol, which this "
@@ -51,9 +51,11 @@ def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
 
 
 def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """Return the scores of a report that may get a place among the rows, under the leaderboard's
-    protocol. Raises SubmissionError for names as queries, for a dataset whose images nobody
-    counted, and as `recordable_scores`, which refuses other ties: luck must not gain a place.
+    """Return the scores of a report, under the leaderboard's protocol, that may be ranked among its
+    rows.
+
+    Raises SubmissionError if the queries are names, if the images of the dataset were never
+    counted, and for all that `recordable_scores` refuses.
     """
     signature = Signature.parse(document.signature)
     if signature.asks_by_name:
@@ -64,7 +66,7 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
             fix="hbench leaderboard add takes its row, which --by-name shows",
         )
     scores = recordable_scores(board, document)
-    # of a dataset that is not hbench's the user says what it is, and its rows are the user's own
+    # a dataset that hbench does not ship is defined by the user, whose rows are compared anyway
     if board.dataset in specs and not specs[board.dataset].is_compared:
         raise SubmissionError(
             f"no counts of the tests of {board.dataset} are at hand, so that nothing says whether "
@@ -75,9 +77,9 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
 
 
 def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """The scores of a report that may become a row of this board: also one whose queries are names,
-    since such rows are ranked among themselves. Raises SubmissionError for left-out items, and for
-    other ties or another relevance than the rows'.
+    """The scores of a report that may become a row of the leaderboard. The queries may be names,
+    since such rows are ranked separately. Raises SubmissionError if items are left out, or if ties
+    or relevance differ from those of the rows.
     """
     signature = Signature.parse(document.signature)
     if signature.words.left_out:

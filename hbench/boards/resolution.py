@@ -1,13 +1,14 @@
-"""Says which rows of a leaderboard can be told apart: how far two methods' scores may differ by
-chance on a test like this.
+"""Estimates which rows of a leaderboard can be told apart: how far the scores of two methods may
+differ by chance on its test.
 
-The classes of a test are a sample, so the difference of two methods depends on which they are. It
-varies by τ from class to class, and by σ from query to query of one class: its 95 % interval is ±
-1.96 √(τ²/C + σ²/N) for N queries of C effective classes. These are 1/Σ s² of every class's share s
-of the queries: uneven classes count as fewer. Papers print no values by query, so τ and σ are those
-of runs whose values are shipped (leaderboards/glyphs-study.parquet): their medians over all pairs
-of losses that were trained alike. It is a rule of thumb; `hbench compare` computes the interval of
-two reports.
+The classes of a test are a sample, so the difference of two methods depends on which classes these
+are. It varies with standard deviation τ between classes, and σ between the queries of one class.
+Its 95 % interval is ± 1.96 √(τ²/C + σ²/N) for N queries of C effective classes. C is 1/Σ s², where
+s is the share of each class in the queries, so that uneven classes count as fewer.
+
+Papers print no per-query values. So τ and σ are taken from runs whose values are shipped
+(leaderboards/glyphs-study.parquet), as medians over all pairs of losses that were trained alike.
+This is a rule of thumb; `hbench compare` computes the interval for two reports.
 
 >>> round(typical_difference("R@1", classes=100, queries=5924), 2)  # points, on CUB-200-2011
 1.32
@@ -20,7 +21,7 @@ from hbench.boards import Leaderboard
 from hbench.datasets import folders
 from hbench.datasets.dataset import TestSize, sizes_in
 
-VARIATION = {  # metric: τ and σ of the difference of two trained nets, as fractions
+VARIATION = {  # by metric, τ and σ of the difference of two trained nets, as fractions
     "H-AP": (0.0326, 0.1624),
     "ASI": (0.0300, 0.0788),
     "NDCG": (0.0086, 0.0374),
@@ -28,13 +29,14 @@ VARIATION = {  # metric: τ and σ of the difference of two trained nets, as fra
     "R@1": (0.0666, 0.0843),
 }
 QUANTILE = 1.959963984540054  # .975 of the normal distribution
-# of tests that are not built, but drawn
+# the sizes of tests that are drawn by hbench itself and need not be built
 SIZES = {"glyphs": TestSize(queries=11_164, effective_classes=846.6)}
 
 
 def typical_difference(metric: str, *, classes: float, queries: int) -> float | None:
-    """Return the half-width, in points, of the 95 % interval of a typical difference on a test of
-    so many effective classes and queries; None for a metric whose variation is not known."""
+    """Return half the width, in points, of the 95 % interval of the difference of two methods, on a
+    test with this number of effective classes and queries. None for a metric whose variation is not
+    known."""
     if metric not in VARIATION:
         return None
     tau, sigma = VARIATION[metric]
@@ -42,11 +44,11 @@ def typical_difference(metric: str, *, classes: float, queries: int) -> float | 
 
 
 def resolution(board: Leaderboard, metric: str) -> float | None:
-    """Return the typical difference, in points, on a leaderboard's dataset: below it two methods'
-    scores are not told apart.
+    """Return the typical difference, in points, on a leaderboard's dataset. If the scores of two
+    methods differ by less, the methods cannot be told apart.
 
-    It is None if the metric's variation is unknown, or the sizes of the test's classes: where the
-    dataset is not built here, or has several tests.
+    None if the variation of the metric is not known, or the size of the test: the dataset may not
+    be built on this machine, or may have several tests.
     """
     size = SIZES.get(board.dataset) or _built_size(board.dataset)
     if size is None or not size.effective_classes:
@@ -55,9 +57,10 @@ def resolution(board: Leaderboard, metric: str) -> float | None:
 
 
 def _built_size(name: str) -> TestSize | None:
-    """Return the size of the only test of a dataset that is built on this machine; None where it is
-    not, or has several. `name`: of the dataset, as a leaderboard says it."""
-    if name != Path(name).name or name in {"", ".", ".."}:  # a path, which no dataset is called
+    """Return the size of the only test of a dataset; None if the dataset is not built on this
+    machine, or has several tests. `name` is the dataset's name in a leaderboard."""
+    # the name may be anybody's: one that is a path would lead out of the folders of datasets
+    if name != Path(name).name or name in {"", ".", ".."}:
         return None
     sizes = next(filter(None, map(sizes_in, folders(name))), {})
     return sizes.get("test") if len(sizes) == 1 else None

@@ -1,4 +1,5 @@
-"""Defines the label tree: the classes of a dataset, nested from coarse to fine, all equally deep.
+"""Defines the label tree: the classes of a dataset, nested from coarse to fine. All leaves have the
+same depth.
 
 >>> rows = [["animal", "cat"], ["animal", "dog"], ["plant", "oak"]]
 >>> tree, labels = LabelTree.from_names(rows, levels=["kingdom", "species"])
@@ -53,8 +54,8 @@ MOST_LEVELS = 255  # the level of a pair is stored in a byte
 @checked_class
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelTree:
-    """A label tree: level names and node names, coarse to fine, and a path of node ids per fine
-    class.
+    """A label tree: the names of its levels and nodes, coarse to fine, and the path of node ids to
+    each fine class.
 
     A node is (depth, id), the root is (0, 0), and the height of a node is L - depth.
     `LabelTree.from_names` and `.from_labels` make a tree from data.
@@ -62,8 +63,8 @@ class LabelTree:
     Attributes:
         levels: L unique names, 1 … 255.
         names: `names[l]` are the unique names of the nodes of level l + 1, by id.
-        paths: int32 (C, L), sorted, ids contiguous per level; classes that are equal at a depth are
-            equal at every smaller depth.
+        paths: int32 (C, L), sorted. The ids of each level are 0, 1, 2 … without a gap; classes that
+            are equal at a depth are equal at every smaller depth.
 
     Raises:
         TreeError: paths that do not form a tree, repeated names, or more than 255 levels.
@@ -74,7 +75,7 @@ class LabelTree:
     paths: Labels
 
     def __post_init__(self) -> None:
-        """Raise TreeError for levels, names and paths that are not those of one tree."""
+        """Raise TreeError for levels, names and paths that do not form one tree."""
         refuse_depth(len(self.levels))
         refuse_misfits(self.levels, self.names, self.paths)
         check_nested(self.paths, self.levels, self.names)
@@ -84,21 +85,21 @@ class LabelTree:
             check_unique(names, f"names of level {level}", fix=by_path)
 
     def __repr__(self) -> str:
-        """The tree in one line: how many classes each level has."""
+        """The tree in one line, with the number of classes of each level."""
         classes = ", ".join(
             f"{len(names):,} {level}" for level, names in zip(self.levels, self.names, strict=True)
         )
         return f"<LabelTree: {classes}>"
 
     def __eq__(self, other: object) -> bool:
-        """Whether two trees have the same levels, names and paths, which are an array."""
+        """Whether two trees have the same levels, names and paths."""
         if not isinstance(other, LabelTree):
             return NotImplemented
         same_names = (self.levels, self.names) == (other.levels, other.names)
         return same_names and np.array_equal(self.paths, other.paths)
 
     def __hash__(self) -> int:
-        """A hash of the levels and names: paths are an array, which has none."""
+        """A hash of the levels and names only, since the array of paths is not hashable."""
         return hash((self.levels, self.names))
 
     @classmethod
@@ -110,12 +111,12 @@ class LabelTree:
         levels: Sequence[str] | None = None,
         names: Sequence[Sequence[str]] | None = None,
     ) -> tuple[LabelTree, Labels]:
-        """Make a tree of integer labels (N, L), coarse to fine; return it and the labels renumbered
-        to its ids, int32 (N, L).
+        """Make a tree from integer labels (N, L), coarse to fine. Return the tree, and the labels
+        renumbered to its node ids, int32 (N, L).
 
         Nodes are numbered in the order of their paths. `levels` names the columns (default: level1
-        …); `names[l][id]` names the old id, which is the default name. Raises TreeError when two
-        rows share a label and differ at a coarser level.
+        …). `names[l][label]` is the name of a label in column l; by default, its number. Raises
+        TreeError if two rows share a label but differ at a coarser level.
         """
         array = as_labels(labels)
         levels = tuple(levels or default_levels(array.shape[1]))
@@ -129,17 +130,17 @@ class LabelTree:
         check_nested(array, levels, names)
         ids: list[Labels] = []
         new_names = []
-        of_node = np.zeros(0, np.intp)  # some row of each node, from which its path is read
+        of_node = np.zeros(0, np.intp)  # a row of each node of the level, to look up its path
 
         for level in range(array.shape[1]):
-            # nodes of the level by old id, and which of them each row has
+            # the old ids of the level's nodes, and for each row the index of its node among them
             old, place = distinct(array[:, level])
             of_node = np.empty(len(old), np.intp)
-            of_node[place] = np.arange(len(array))  # of several rows of a node the last one stays
-            # by the new ids of the nodes above, then by old id; lexsort takes its last key first
+            of_node[place] = np.arange(len(array))  # any row of a node will do; the last one stays
+            # sort nodes by their path of new ids, then by old id; lexsort takes its last key first
             above = [column[of_node] for column in reversed(ids)]
             order = np.lexsort(np.array([old, *above]))
-            # the inverse of that order gives each old id its new one
+            # argsort inverts the order: it gives each node its position, which is its new id
             ids.append(np.argsort(order).astype(np.int32)[place])
             of_node = of_node[order]
             new_names.append(_names_of(old[order], names, level))
@@ -152,11 +153,11 @@ class LabelTree:
     def from_names(
         cls, rows: Sequence[Sequence[str]], *, levels: Sequence[str]
     ) -> tuple[LabelTree, Labels]:
-        """Make a tree of rows of names, coarse to fine; return it and int32 labels (N, L), numbered
-        in the order of the names.
+        """Make a tree from rows of names, coarse to fine. Return the tree, and the labels of the
+        rows as node ids, int32 (N, L).
 
-        `levels` names the L levels. Raises TreeError for rows of another length, and for names that
-        do not form a tree.
+        Nodes are numbered in the alphabetical order of their paths. `levels` names the L levels.
+        Raises TreeError for rows of another length, and for names that do not form a tree.
         """
         refuse_other_rows(rows)
         if short := [row for row in rows if len(row) != len(levels)]:
@@ -177,8 +178,8 @@ class LabelTree:
     def from_columns(
         cls, columns: Sequence[Sequence[str]], *, levels: Sequence[str]
     ) -> tuple[LabelTree, Labels]:
-        """Make a tree from `columns`, a column of names for each of `levels`, coarse to fine;
-        return it and int32 labels (N, L).
+        """Make a tree from `columns`, a column of N names for each of `levels`, coarse to fine.
+        Return the tree, and the labels of the items as node ids, int32 (N, L).
         """
         is_list = isinstance(columns, list | tuple) and len(columns) == len(levels)
         if not is_list or not columns:
@@ -192,8 +193,8 @@ class LabelTree:
         ids = []
         for level, column in zip(levels, columns, strict=True):
             values = names_in(column, level)
-            # names are numbered in order of the alphabet, whatever the order of the items
-            known = sorted(set(values), key=str)  # a number counts as its digits
+            # numbered in alphabetical order, so that the order of the items does not matter
+            known = sorted(set(values), key=str)  # a number is sorted by its digits
             place = {name: i for i, name in enumerate(known)}
             names.append([str(name) for name in known])
             ids.append(np.fromiter(map(place.__getitem__, values), np.int32, len(values)))
@@ -207,7 +208,7 @@ class LabelTree:
 
     @checked
     def level(self, name: str) -> int:
-        """Return the depth 1 … L of a level by its name; raises UnknownName."""
+        """Return the depth 1 … L of a level by its name. Raises UnknownName if there is none."""
         if name not in self.levels:
             raise UnknownName("level", name, self.levels)
         return self.levels.index(name) + 1
@@ -231,10 +232,10 @@ class LabelTree:
 
     @cached_property
     def parents(self) -> tuple[Labels, ...]:
-        """The parents of the nodes of each level, as ids in the level above (0, the root, for the
-        coarsest level).
+        """The parent of each node, one array per level: `parents[l][id]` is an id in the level
+        above; 0, the root, for nodes of the coarsest level.
         """
-        # of each path the node one level higher; above the coarsest level the root, 0
+        # for each level, the node of each path one level higher; the root above the coarsest level
         above = [np.zeros(len(self.paths), np.int32), *self.paths.T[:-1]]
         result = []
         for ids, parent in zip(self.paths.T, above, strict=True):
@@ -249,21 +250,21 @@ class LabelTree:
         its depth is their level.
         """
         refuse_other_ids(first, second, most=len(self.paths))
-        # the levels from the top that both paths share
+        # how many levels from the top are equal: cumprod is 1 up to the first difference
         depth = int(np.cumprod(self.paths[first] == self.paths[second]).sum())
         return (depth, int(self.paths[first, depth - 1])) if depth else (0, 0)
 
     @checked
     def counts(self, labels: Labels) -> tuple[NDArray[np.int64], ...]:
-        """Count the rows of `labels` (N, L), node ids, that each node has: an array per level."""
+        """Count the items of each node, an array per level. `labels` (N, L) are the node ids of the
+        items."""
         refuse_other_labels(labels, list(map(len, self.names)))
         pairs = zip(labels.T, self.names, strict=True)
         return tuple(np.bincount(column, minlength=len(names)) for column, names in pairs)
 
 
 def refuse_depth(depth: int) -> None:
-    """Raise TreeError for a tree whose `depth`, its number of levels, does not fit in a byte, in
-    which arrays hold levels."""
+    """Raise TreeError for a tree with too many levels: arrays store a level in one byte."""
     if depth > MOST_LEVELS:
         raise TreeError(
             "the tree is too deep", expected=f"at most {MOST_LEVELS} levels", found=f"{depth:,}"
@@ -274,8 +275,8 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
     """Compute the level of every pair, the depth of its lowest common ancestor.
 
     Args:
-        queries: labels (Q, L), coarse to fine, numbers or names; (Q,) for one level; (Q, P, L) for
-            P right paths of each, of which the pair that shares most counts.
+        queries: labels (Q, L), coarse to fine, numbers or names. (Q,) means one level. (Q, P, L)
+            means P right paths for each query; the pair of paths that shares most counts.
         gallery: labels (G, L), likewise.
 
     Returns:
@@ -305,7 +306,7 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
     best = np.zeros((len(first), len(second)), np.uint8)
     for of_query in first.transpose(1, 0, 2):
         for of_item in second.transpose(1, 0, 2):
-            # (Q, G, L): cumprod is 1 as long as all levels down to here are equal
+            # (Q, G, L); its cumprod along the levels is 1 up to the first difference
             equal = of_query[:, None, :] == of_item[None, :, :]
             np.maximum(
                 best,
@@ -319,8 +320,8 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
 def _names_of(
     ids: NDArray[np.integer], names: Sequence[Sequence[str]] | None, level: int
 ) -> tuple[str, ...]:
-    """The names of nodes of a level, from 0, by their `ids` (n,): names[level][id], or, without
-    names, the ids themselves. Raises TreeError where `names` have no text for one of them."""
+    """The names of the nodes `ids` (n,) of a level, which counts from 0: names[level][id], or the
+    ids themselves if `names` is None. Raises TreeError if `names` has no text for an id."""
     if names is None:
         return tuple(map(str, ids.tolist()))
     try:
@@ -338,7 +339,7 @@ def _names_of(
 
 
 def _as_several(labels: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Labels of one path (N, L), or of one level (N,), as those of several paths (N, 1, L)."""
+    """Labels with an axis for paths, (N, P, L). Labels (N, L), or (N,) for one level, get P = 1."""
     refuse_missing(labels)
     if labels.ndim == 1:
         return labels[:, None, None]
@@ -346,12 +347,12 @@ def _as_several(labels: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
-    """Convert labels to integers (N, L), L ≥ 1, from whole floats too; one dimension means one
-    level. Raises TreeError.
+    """Convert labels to integers (N, L), L ≥ 1. Labels (N,) are taken for one level, and floats are
+    accepted if they are whole numbers. Raises TreeError for anything else.
     """
     array = np.asarray(as_array(labels, "labels"))
     if array.dtype.kind == "f":
-        # from here on, two whole numbers may be one float: 2^24 for float32
+        # from this number on, 2^24 for float32, two integers may be rounded to the same float
         whole = 2.0 ** (np.finfo(array.dtype).nmant + 1)
         if (np.abs(array) < min(whole, 2.0**53)).all() and (array == np.floor(array)).all():
             array = array.astype(np.int64)
@@ -368,31 +369,30 @@ def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
             else None,
         )
 
-    # a column is contiguous, since all uses are level by level
+    # with contiguous columns, since labels are used level by level
     return array.astype(np.int64, order="F")
 
 
 def check_nested(
     labels: NDArray[np.integer], levels: Sequence[str], names: Sequence[Sequence[str]] | None = None
 ) -> None:
-    """Raise TreeError, naming nodes and parents, unless rows of `labels` (N, L), coarse to fine,
-    that are equal at a level are equal at all coarser ones. `names`: names[level][number], if
-    labels have names.
+    """Raise TreeError unless labels (N, L), coarse to fine, form a tree: rows that are equal at a
+    level are equal at all coarser levels. The error names the nodes with several parents, by
+    `names[level][number]` if labels have names.
     """
     for level in range(1, labels.shape[1]):
         nodes = labels[:, level]
         above = labels[:, level - 1]
-        # one of the parents of each node is noted: with one alone, all rows have it
-        # the different nodes, and the place of each row's node among them
+        # the different nodes, and for each row the index of its node among them
         values, place = distinct(nodes)
+        # note one parent of each node, and look for rows that have another one
         parent = np.empty(len(values), dtype=labels.dtype)
         parent[place] = above
-        # nodes of which some row has another parent than the one that was noted
         bad = np.unique(nodes[parent[place] != above])
         if len(bad):
 
             def name(depth: int, node: int) -> str:
-                """A node as the error shows it: its name, or else its number."""
+                """The name of a node in the error, or its number if there are no names."""
                 return repr(names[depth][node]) if names else str(node)
 
             shown = []
@@ -412,7 +412,8 @@ def check_nested(
 
 
 def _about_columns(labels: NDArray[np.integer]) -> str:
-    """Advice about labels (N, L) that form no tree: one-hot ones have a single 1 in each row."""
+    """The advice of an error about labels (N, L) that form no tree. One-hot labels are recognised
+    by a single 1 in each row."""
     is_one_hot = labels.shape[1] > 1 and bool(((labels == 0) | (labels == 1)).all())
     if is_one_hot and bool((labels.sum(axis=1) == 1).all()):
         return "these are one-hot: labels.argmax(axis=1) has the class of each item"
@@ -423,20 +424,20 @@ def _about_columns(labels: NDArray[np.integer]) -> str:
 
 
 def distinct(column: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Return the distinct values (U,) of a column (N,), ascending, and the place (N,) of each entry
+    """Return the distinct values (U,) of a column (N,), ascending, and the index (N,) of each entry
     among them.
 
-    Like np.unique, but where the values span a small range it marks them in a table instead of
-    sorting.
+    This is np.unique with its inverse, but if the values span a small range, they are marked in a
+    table instead of being sorted.
     """
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     span = high - low + 1
-    # a table of the whole range would be larger than the column: sorting takes less
+    # for a wide range, the table would be larger than the column, and sorting is cheaper
     if span > 4 * len(column) + 1024:
         values, place = np.unique(column, return_inverse=True)
         return values.astype(np.int64), place
     shifted = column - low
     seen = np.zeros(span, dtype=bool)
     seen[shifted] = True
-    # the place of a value is the number of different values below it
+    # the index of a value is the number of different values below it
     return np.flatnonzero(seen) + low, (np.cumsum(seen) - 1)[shifted]

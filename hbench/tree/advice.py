@@ -1,4 +1,5 @@
-"""Advises on the policies that would make a tree of a table, in numbers of what each would do."""
+"""Advises on the policies that would turn a table of names into a tree, and says in numbers what
+each would do."""
 
 import itertools
 from collections import Counter
@@ -24,16 +25,16 @@ def policies_for(kind: str) -> list[Policy]:
 
 
 def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
-    """Apply the policies of these names to a table; raises TreeError, with the problems by node and
-    the policies that mend them, if no tree results. `source`: the file, for that message.
+    """Apply the policies `names` to a table. Raises TreeError if no tree results; the error lists
+    the problems of nodes, and policies that mend them. `source` is the file, for this error.
     """
     names = recommended(table, names)
     mended = mend(table, names)
     try:
-        mended.table.tree()  # raises where problems are left
+        mended.table.tree()  # raises if problems are left
         return mended
     except TreeError:
-        # with all of them in one message; if only remarks are left, something else is wrong
+        # the error below lists all problems; if there are none but remarks, this error stands
         problems = [
             problem for problem in find_problems(mended.table) if problem.kind not in REMARKS
         ]
@@ -58,7 +59,7 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
 
 
 WHOLE_PATHS = ("repeat-leaf",)
-# in the order in which they are recommended: what keeps most of the names as they are comes first
+# in the order of recommendation: combinations that change fewer names come first
 COMBINATIONS = (
     ("fill-from-same-name",),
     ("unknown",),
@@ -88,8 +89,8 @@ MOST_OFFERED = 4
 
 
 def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
-    """Describe what at most four combinations of policies, with the chosen ones, would do to these
-    rows, each of which makes a tree; the recommended one comes first."""
+    """Describe at most four combinations of policies that would turn the table into a tree, the
+    recommended one first. Each includes the policies that were `chosen` already."""
     if any(problem.kind == "cycle" for problem in table.broken):
         return [UNMENDED]
     offered = []
@@ -100,16 +101,16 @@ def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
 
 
 def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:
-    """The policies to apply, where `names` may hold the word `recommended`: it stands for those
-    that `advice` names first.
+    """The names of the policies to apply. The word `recommended` among `names` is replaced by the
+    policies that `advice` lists first.
 
-    Raises TreeError where no combination makes a tree.
+    Raises TreeError if no combination makes a tree.
     """
     chosen = [name for name in names if name != RECOMMENDED]
     if len(chosen) == len(names):
         return tuple(names)
     if _make_whole_tree(table, chosen):
-        return tuple(chosen)  # what was chosen suffices: nothing is added
+        return tuple(chosen)  # the chosen policies are enough
     if (first := next(_combinations(table, chosen), None)) is not None:
         policies, _effect = first
         return tuple(policies)
@@ -122,12 +123,13 @@ def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[list[str], str]]:
-    """Yield the combinations of policies, each with those already `chosen`, that make a tree of the
-    table, with their effect in words, the recommended one first. One that has the effect of another
-    before it is left out: it would say nothing new.
+    """Yield the combinations of policies that turn the table into a tree, each with its effect in
+    words; the recommended one comes first. Each includes the policies that were `chosen` already. A
+    combination with the same effect as an earlier one is skipped.
     """
     effects: set[str] = set()
-    # paths whose levels nobody named, as of a shop or of folders, are whole where they end
+    # If the levels have no names, as in categories of a shop or in folders, a path that ends early
+    # is complete, so repeating its leaf is recommended first.
     is_unnamed = table.levels == default_levels(len(table.levels))
     first = [WHOLE_PATHS] if is_unnamed else []
     for combination in dict.fromkeys([*first, *COMBINATIONS]):
@@ -144,20 +146,20 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
 
 
 def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:
-    """Whether the policies make a tree without missing names, in which some items share a class."""
+    """Whether the policies give a tree without missing names in which some items share a class."""
     try:
         mended = mend(table, names).table
         mended.tree()
     except TreeError:
         return False
     items = sum(mended.rows.values())
-    # where every item became a class of its own, no items share anything; a small table may be so
+    # a tree with a class for every item is useless; only a small table may be like that
     is_all_alone = MAX_SMALL_TABLE < items == len(mended.rows)
     return not is_all_alone and not any("" in row for row in mended.rows)
 
 
 def effect(table: NameTable, names: Sequence[str]) -> str:
-    """Say in numbers what the policies of these names would do to a table.
+    """Say in words and numbers what the policies `names` would do to a table.
 
     >>> table = NameTable.of(
     ...     ("order", "genus"), [("Rosales", "Iris"), ("Mantodea", "Iris"), ("Mantodea", "Mantis")]
@@ -194,7 +196,7 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
 
 
 def _fine_classes(table: NameTable) -> int:
-    """The number of classes at the finest level: rows that end above it, or in a mark of the
-    unknown, have none there."""
+    """The number of classes at the finest level. Rows that end above it, or whose finest name marks
+    the unknown, have no class there."""
     whole = [row for row in table.rows if len(row) == len(table.levels) and not is_unknown(row[-1])]
     return len({table.keys(row)[-1] for row in whole})

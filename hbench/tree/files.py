@@ -1,5 +1,5 @@
-"""Reads label trees: name tables (CSV, TSV, parquet), lists of edges, GraphML, nested JSON and
-Newick; and writes them as tables, JSON and Newick.
+"""Reads label trees from name tables (CSV, TSV, parquet), lists of edges, GraphML, nested JSON and
+Newick, and writes them as tables, JSON and Newick.
 """
 
 from __future__ import annotations
@@ -46,12 +46,17 @@ LEVELS_KEY = b"hbench.levels"
 
 
 def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) -> NameTable:
-    """Read a name table from a file of any format; `levels` names the columns of a table, coarse to
-    fine; `chosen`: what else the user said of it. `read` of the result says what the file was taken
-    for.
+    """Read a name table from a file of any format. The `read` of the result says how the file was
+    understood.
 
-    Raises DataError for a file that cannot be read, UnknownName for a missing column, UsageError
-    for an unknown format.
+    Args:
+        levels: the columns of a table that are levels, coarse to fine. Empty: they are found.
+        chosen: other options of the user about the table.
+
+    Raises:
+        DataError: a file that cannot be read.
+        UnknownName: a missing column.
+        UsageError: an unknown format.
     """
     kind = suffix_of(path)
     if levels:
@@ -82,8 +87,9 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
 
 
 def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Understood:
-    """What a file that holds a tree (Newick, JSON, GraphML) was taken for; `graph` notes how many
-    trees the file has, and how many numbers on nodes were no names."""
+    """How a file that holds a tree (Newick, JSON, GraphML) was understood, in words. The attributes
+    of `graph` state how many trees the file has, and how many nodes have a number as a name that
+    was left out."""
     facts = [f"{len(table.levels)} levels"]
     if (trees := graph.graph.get("trees", 1)) > 1:
         facts.append(f"the first of {trees} trees in the file")
@@ -93,17 +99,17 @@ def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTabl
 
 
 def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
-    """The names of a table: edges from parent to child, a column for each level, or one column of
-    whole paths."""
+    """The names in a table that has edges from parent to child, a column for each level, or one
+    column of whole paths."""
     table = found.table
     facts = [found.written] if found.written else []
-    # what names the levels: the user, the file itself, the form of a curator's mapping
+    # if the user names no levels, the file's metadata may do so, or it is a curator's mapping
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
     if not chosen.levels and is_mapping(table):
         table, said = levels_in_mapping(table)
         facts.append(said)
-    # columns of parent and child; None where the table has a column for each level
+    # the columns of parent and child; None if the table has a column for each level
     listed = None if chosen.levels else edge_columns(table, chosen.edges)
     if listed is not None:
         return replace(
@@ -114,14 +120,13 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     columns = level_columns(table, chosen)
     rows = list(zip(*(tables.texts(table, level) for level in columns.levels), strict=True))
     names = NameTable.of(columns.levels, rows)
-    if len(columns.levels) == 1:  # its cells may be whole paths
+    if len(columns.levels) == 1:  # the cells of a single column may be whole paths
         values = [row[0] for row in rows]
         mark = chosen.separator or separator_of(values)
         if mark:
             paths = with_unique_names([split_path(value, mark) for value in values])
             names = NameTable.of(levels_of(values, mark), paths)
             facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
-    # nodes at each level, for the sentence on what was read
     sizes = _sizes(names)
     facts += [
         levels_in_words(TableColumns(None, names.levels), sizes),
@@ -136,8 +141,8 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
 def _understood_of_edges(
     source: str, table: pa.Table, listed: EdgeColumns, facts: Sequence[str]
 ) -> Understood:
-    """What a table that lists edges was taken for, in words; `listed`: its columns of parent, child
-    and name; `facts`: what else is said of it."""
+    """How a table that lists edges was understood, in words. `listed` are its columns of parent,
+    child and name; `facts` are further sentences for the user."""
     titles = ", ".join(filter(None, (listed.parent, listed.child, listed.name)))
     what = f"a list of edges ({titles}), {len(table):,} rows"
     hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()
@@ -145,21 +150,22 @@ def _understood_of_edges(
 
 
 def _sizes(names: NameTable) -> list[int]:
-    """How many nodes there are at each level, coarse to fine; a node is its path of names."""
+    """The number of nodes at each level, coarse to fine. A node is identified by its path of
+    names."""
     nodes = {node for row in names.rows for node in prefixes(row)}
     at_depth = Counter(map(len, nodes))
     return [at_depth[depth] for depth in range(1, len(names.levels) + 1)]
 
 
 def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
-    """A file with a path on each line, as the taxonomies of product categories are published, or a
-    parent and a child; a line that begins with # is a remark.
+    """The names in a text with a path on each line, as taxonomies of product categories are
+    published, or with a parent and a child on each line. Lines that begin with # are comments.
     """
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
     ]
     mark = chosen.separator or separator_of(lines)
-    # without a separator, two words on each line are a parent and a child
+    # if nothing separates names of a path, two words on each line may be a parent and a child
     pairs = None if mark else pairs_in(lines)
     if pairs is not None:
         listed = EdgeColumns("parent", "child")
@@ -175,7 +181,7 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
             fix="--separator names what stands between the names of a path",
         )
 
-    # inner nodes may have lines of their own: they are in the paths of their leaves
+    # lines of inner nodes are dropped, since the paths of their leaves contain them
     leaves = with_unique_names(leaves_among(split_path(line, mark) for line in lines))
     levels = chosen.levels or levels_of(lines, mark)
     facts = (f"separated by {mark}", f"{len(levels)} levels")
@@ -186,8 +192,8 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
 
 
 def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
-    """Return the columns of names: the chosen levels, else all columns without another meaning.
-    Raises UnknownName.
+    """The columns of names: the chosen levels, else all columns without another meaning. Raises
+    UnknownName for a missing column, DataError if there are no levels.
     """
     columns = columns_of(table, chosen, of_items=has_items(table))
     refuse_depth(len(columns.levels))
@@ -204,8 +210,8 @@ def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
 def write(tree: LabelTree, kind: str) -> str:
     """Write a tree as text in a format, given by its suffix (one of WRITERS).
 
-    Raises TreeError for names with control characters, which not every format can hold, and for a
-    table that would not be read as this tree; UnknownName for another format.
+    Raises TreeError for names with control characters, which not every format can store, and for a
+    table that would be read back as another tree; UnknownName for an unknown format.
     """
     if kind not in WRITERS:
         raise UnknownName("format", kind, WRITERS)
@@ -231,28 +237,28 @@ def write(tree: LabelTree, kind: str) -> str:
 
 
 def _is_in_its_dialect(text: str, kind: str) -> bool:
-    """Whether a text that was written with the delimiter of this suffix would be read with it:
-    names full of semicolons may look like cells."""
+    """Whether a text that was written as a table of this suffix would be read with the right
+    delimiter. Names with many semicolons may look like cells."""
     head = head_in(text.encode(), is_whole=True)
     return head is None or dialect_of(head, kind).delimiter == tables.DELIMITERS[kind]
 
 
 def _reads_back(tree: LabelTree) -> bool:
-    """Whether the tree, written as a table with a row per class, would be read as these levels in
-    this order, and not as edges, paths, ids or a split."""
+    """Whether the tree, written as a table with a row per class, would be read as the same levels
+    in the same order, and not as edges, paths, ids or a split."""
     table = pa.table(dict(zip(tree.levels, class_columns(tree), strict=True)))
     if edge_columns(table, ()) is not None:
         return False
     if len(tree.levels) == 1 and separator_of(tree.names[0]):
         return False
-    # a level called item would be taken for the column of items, and the table for one of items
+    # with a level called item, the table would be read as a table of items
     of_items = "item" in {name.lower() for name in tree.levels}
     return columns_of(table, NOTHING, of_items=of_items).levels == tree.levels
 
 
 def _parse_graphml(text: str) -> ClassGraph[NodeId]:
-    """The graph of classes in a text in GraphML, as networkx reads it. A node is called by its
-    `name` or `label`, where the file has such, else by its id. Raises DataError."""
+    """The graph of classes in a GraphML text, as networkx reads it. The name of a node is its
+    `name` or `label`, if the file has these, else its id. Raises DataError for any other text."""
     try:
         graph = nx.parse_graphml(text)
     except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -263,7 +269,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
 
     tree: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     given = {key for _, data in graph.nodes(data=True) for key in data}
-    # one key for all nodes: those that lack it have no name, and not that of another kind
+    # the same key for all nodes, so that names and labels are not mixed; a node without it gets ""
     key = next((key for key in ("name", "label") if key in given), None)
     for node, data in graph.nodes(data=True):
         tree.add_node(node, name=str(data.get(key, "")) if key else str(node))
@@ -273,14 +279,15 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
 
 
 def _parse_json(text: str) -> ClassGraph[NodeId]:
-    """The tree in a JSON text of nested objects with `name` and `children`. Raises DataError. A
-    stack instead of recursion: a tree may be deeper than Python's own calls."""
+    """The tree in a JSON text of nested objects with `name` and `children`. Raises DataError for
+    any other text."""
     graph: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     try:
         root = parse_json(text)
     except ValueError as error:
         raise DataError("this is not JSON", found=str(error)) from None
 
+    # a stack instead of recursion, since a tree may be deeper than Python's limit of nested calls
     waiting: list[tuple[Any, NodeId | None]] = [(root, None)]
     while waiting:
         node, parent = waiting.pop()
@@ -291,7 +298,7 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
                 expected='{"name": "…", "children": […]}',
                 found=json.dumps(node)[:80],
             )
-        number = len(graph)  # a node is known by its number, since names may repeat
+        number = len(graph)  # the id of the node, since names may repeat
         graph.add_node(number, name=node["name"])
         if parent is not None:
             graph.add_edge(parent, number)
@@ -303,15 +310,15 @@ def _parse_json(text: str) -> ClassGraph[NodeId]:
 
 
 def nested_objects(tree: LabelTree, items: NDArray[np.int64] | None = None) -> dict[str, Any]:
-    """Return the tree as nested {"name", "children"}; the root has the level names, and with
-    `items` (C,) fine classes have their numbers of items."""
-    # from the leaves upwards: the nodes of a level are put into those above them
+    """The tree as nested objects {"name", "children"}. The root also has the names of the levels.
+    With `items` (C,), each fine class has its number of items."""
+    # built from the leaves upwards: the nodes of a level are put into their parents
     below: list[dict[str, Any]] = [{"name": name} for name in tree.names[-1]]
     if items is not None:
         below = [
             {**node, "items": number} for node, number in zip(below, items.tolist(), strict=True)
         ]
-    # from the second finest level to the root, each with the parents of the level below it
+    # from the second finest level up to the root, each with the parents of the level below
     for names, parents in zip(
         (*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True
     ):
@@ -323,8 +330,8 @@ def nested_objects(tree: LabelTree, items: NDArray[np.int64] | None = None) -> d
 
 
 def _format_json(tree: LabelTree) -> str:
-    """Write a tree as nested JSON. Raises TreeError for one too deep to be read back."""
-    # `_parse_json` reads MAX_DEPTH brackets: an object and a list per level, and the root
+    """Write a tree as nested JSON. Raises TreeError if the tree is too deep to be read back."""
+    # JSON is read up to MAX_DEPTH nested brackets; each level, and the root, needs two
     deepest = MAX_DEPTH // 2 - 1
     if tree.depth > deepest:
         raise TreeError(

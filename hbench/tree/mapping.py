@@ -1,5 +1,5 @@
-"""Reads the tree in a curator's mapping.csv, which says of every label its group and the group's
-kind (`hbench hgldv2 replay`): its levels are kind, group and label.
+"""Reads the tree in a curator's mapping.csv, which has a group for every label and a kind for every
+group (`hbench hgldv2 replay`). The levels of the tree are kind, group and label.
 """
 
 import pyarrow as pa
@@ -16,9 +16,8 @@ def is_mapping(table: pa.Table) -> bool:
 
 
 def levels_in_mapping(table: pa.Table) -> tuple[pa.Table, str]:
-    """The names that a curator's mapping gives: the columns kind, group and label of the labels
-    that have a group, and a sentence on how many these are. A kind that all groups share is no
-    level, since it would tell nothing apart.
+    """The columns kind, group and label of a curator's mapping, for the labels that have a group,
+    and a sentence that says how many these are. If all groups have the same kind, it is no level.
 
     >>> row = {"class_id": "1", "status": "group", "decided_by": "a"}
     >>> row |= {"kind": "bird", "group": "owl", "label": "barn owl"}

@@ -1,4 +1,4 @@
-"""Finds the problems that keep rows of class names, coarse to fine, from forming a tree.
+"""Finds the problems that prevent rows of class names, coarse to fine, from forming a tree.
 
 >>> table = NameTable.of(
 ...     ("order", "family"),
@@ -27,7 +27,7 @@ from hbench.sheets.rows import Row, default_levels, stripped
 from hbench.sheets.understood import Understood
 from hbench.tree import Labels, LabelTree
 
-Key = tuple[int, Row]
+Key = tuple[int, Row]  # a node: its level from 0, or EVERYWHERE, and the names that identify it
 
 PLACEHOLDERS = frozenset(
     [
@@ -48,7 +48,7 @@ PLACEHOLDERS = frozenset(
     ]
 )
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
-EVERYWHERE = -1
+EVERYWHERE = -1  # in place of a level, where a name is the same node at all levels
 ROOT_KEY: Key = (EVERYWHERE, ())
 
 KINDS = {
@@ -69,8 +69,8 @@ UNMENDED = "no policy mends a cycle: take an edge of it out of the source"
 
 
 class TreeProblem(NamedTuple):
-    """A problem with a node: its kind (one of KINDS), level and name, `where` it is (its parents,
-    its path or its look-alikes), and the number of items affected."""
+    """A problem with a node: its kind (one of KINDS), level and name, and the number of affected
+    items. Depending on the kind, `where` has its parents, its path, or names that look alike."""
 
     kind: str
     level: str
@@ -81,14 +81,17 @@ class TreeProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class NameTable:
-    """A table of distinct rows of names, coarse to fine, in order of first appearance, with their
-    numbers of items.
+    """A table of distinct rows of names, coarse to fine, with their numbers of items.
 
-    `rows`: a row without names at its finest levels is shorter than `levels`; "" is a missing name
-    above another name. `one_namespace`: whether a name is one node wherever it is, such as in a
-    list of edges, or only within its level. `broken`: cycles and several roots in the source, which
-    rows cannot show. `placeholders`: the names, in lower case, that stand for a missing one.
-    `read`: what the source was taken for.
+    Attributes:
+        levels: the names of the levels.
+        rows: from each row, in order of first appearance, to its number of items. A row without
+            names at its finest levels is shorter than `levels`; "" is a missing name above another.
+        one_namespace: whether a name means the same node at all levels, as in a list of edges, or
+            only within its level.
+        broken: cycles and several roots of the source, which rows cannot show.
+        placeholders: the names, in lower case, that stand for a missing name.
+        read: how the source was understood.
     """
 
     levels: Row
@@ -100,33 +103,32 @@ class NameTable:
 
     @classmethod
     def of(cls, levels: Iterable[str], rows: Iterable[Iterable[str]]) -> NameTable:
-        """Make a table of the levels' names and of rows of names, coarse to fine, one per item;
-        equal rows are counted."""
+        """Make a table from the names of the levels and one row of names, coarse to fine, per
+        item."""
         return cls(tuple(levels), dict(Counter(stripped(row) for row in rows)))
 
     def is_placeholder(self, name: str) -> bool:
-        """Whether a name only says that a name is missing, such as "NA" or an empty one."""
+        """Whether a name stands for a missing one, such as "NA" or an empty text."""
         return name.strip().casefold() in self.placeholders
 
     def keys(self, row: Row) -> list[Key]:
-        """Return the nodes of a row, as level and name; a placeholder is identified by its path
-        instead of its name.
+        """Return the nodes along a row as keys of a level and names.
 
-        In one namespace, a leaf that is repeated below itself is another node each time.
+        A node is identified by its name, but a placeholder by its whole path.
         """
         keys: list[Key] = []
         for level, name in enumerate(row):
-            # two placeholders, NA under A and NA under B, are not one node
+            # NA under A and NA under B are two nodes
             identity = row[: level + 1] if self.is_placeholder(name) else (name,)
+            # in one namespace, a leaf that is repeated below itself must become a new node
             if self.one_namespace and level and row[level - 1] == name:
                 identity = (*keys[-1][1], name)
             keys.append((EVERYWHERE if self.one_namespace else level, identity))
         return keys
 
     def parents(self) -> dict[Key, dict[Key, int]]:
-        """Return the parents of every node, with the number of items that have it there, in order
-        of appearance. A key is a level and a name; that of the root stands above the coarsest
-        level."""
+        """Return, for every node, its parents with the number of items below both, in order of
+        appearance. ROOT_KEY is the parent of the nodes at the coarsest level."""
         parents: dict[Key, dict[Key, int]] = defaultdict(dict)
         for row, items in self.rows.items():
             keys = self.keys(row)
@@ -135,10 +137,10 @@ class NameTable:
         return parents
 
     def tree(self) -> tuple[LabelTree, NDArray[np.int64]]:
-        """Make the label tree, with nodes in order of first appearance, and count the items of fine
-        classes, int64 (C,).
+        """Make the label tree, with nodes in order of first appearance, and count the items of its
+        fine classes, int64 (C,).
 
-        Raises TreeError that names the nodes for a table that does not form a tree.
+        Raises TreeError, which names the nodes, if the table does not form a tree.
         """
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
@@ -154,10 +156,10 @@ class NameTable:
                 fix=UNMENDED if first.kind == "cycle" else LISTED,
             )
 
-        # by level, the number of each name in order of first appearance
+        # for each level, names are numbered in order of first appearance
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
         ids = [_numbers_of(row, numbers) for row in self.rows]
-        # reshape gives a table without rows its shape, too
+        # the reshape matters for a table without rows, whose array would have one dimension
         array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
         tree, labels = LabelTree.from_labels(
             array, levels=self.levels, names=[list(number) for number in numbers]
@@ -169,17 +171,16 @@ class NameTable:
 
 
 def _numbers_of(row: Row, numbers: Sequence[dict[str, int]]) -> list[int]:
-    """The number of each name of a row (L,) among those of its level; `numbers`, by level, gets the
-    names that are new."""
+    """The number of each name of a row within its level. `numbers` has the known names of each
+    level; new names are added to it."""
     return [known.setdefault(name, len(known)) for known, name in zip(numbers, row, strict=True)]
 
 
 def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
-    """Return the path of names from the coarsest level down to each of the `nodes`, given by their
-    names, which may be inner ones.
+    """Return the path of names to each of the `nodes`, which are names of leaves or inner nodes.
 
-    Raises UnknownName for a name that is not a node of the table, TreeError for one in several
-    places.
+    Raises UnknownName for a name that is no node of the table, TreeError for one that is in several
+    places of the tree.
 
     >>> paths_of_nodes(
     ...     NameTable.of(("family", "genus"), [("Felidae", "Felis"), ("Felidae", "Lynx")]),
@@ -195,18 +196,17 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     places: dict[str, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth in range(1, len(row) + 1):
-            # a leaf that is repeated down to the finest level is there
+            # of a leaf that is repeated below itself, only the last repetition is the node
             if below.get(row[:depth]) != {row[depth - 1]}:
                 places[row[depth - 1]].add(row[:depth])
 
     paths: list[Row] = []
     for node in nodes:
-        # a name that was told apart by its parent's may be meant without it: "Cases" for
-        # "Cases (Phones)"
+        # equal names were made unique by adding their parents: "Cases" may mean "Cases (Phones)"
         found = places.get(node) or {
             row for name in places if name.startswith(f"{node} (") for row in places[name]
         }
-        # a single name with a parent behind it is that node's own, and no other was told apart
+        # a single such name was not made unique: its brackets are part of the name
         if not found or (node not in places and len(found) == 1):
             raise UnknownName("node of the tree", node, list(places))
         if len(found) > 1:
@@ -223,16 +223,15 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
 
 
 def levels_for(levels: Row, rows: Iterable[Row]) -> Row:
-    """Name the levels of rows: take as many of `levels` as the longest row needs, then default
-    names.
-    """
+    """The names of the levels that `rows` need: those of `levels`, and then default names, as many
+    as the longest row has names."""
     depth = max(map(len, rows), default=0)
     return (*levels, *default_levels(depth)[len(levels) :])[:depth]
 
 
 def find_problems(table: NameTable) -> list[TreeProblem]:
-    """Find all problems of a table, in the order of KINDS, so that remarks come last; a node
-    appears once per problem.
+    """Find all problems of a table, in the order of KINDS, so that remarks come last. There is one
+    problem for each node and kind.
     """
     problems = [
         *table.broken,
@@ -245,22 +244,21 @@ def find_problems(table: NameTable) -> list[TreeProblem]:
 
 
 def runs_backwards(table: NameTable) -> bool:
-    """Whether the table has less than half as many problems if its levels are read from last to
-    first.
-    """
+    """Whether the table has less than half as many problems with its levels in reverse order, so
+    that they probably run from fine to coarse."""
     turned = replace(
         table,
         levels=table.levels[::-1],
         rows={row[::-1]: items for row, items in table.rows.items()},
     )
-    # names in columns from fine to coarse have several "parents" nearly everywhere
+    # if columns run from fine to coarse, nearly every name has several "parents"
     problems = sum(1 for _ in _several_parents(table))
     return problems > 0 and 2 * sum(1 for _ in _several_parents(turned)) < problems
 
 
 def refuse(problems: Iterable[TreeProblem], source: str) -> None:
-    """Raise TreeError that counts the problems of a file `source` by kind; none for mere remarks,
-    with which names still form a tree."""
+    """Raise TreeError, which counts the problems of the file `source` by kind. Remarks alone raise
+    nothing, since the names still form a tree."""
     kinds = Counter(problem.kind for problem in problems if problem.kind not in REMARKS)
     if kinds:
         mendable = "mend the source, or give --policy NAME: hbench tree validate lists the policies"
@@ -272,8 +270,8 @@ def refuse(problems: Iterable[TreeProblem], source: str) -> None:
 
 
 def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
-    """Yield the problem of each name that stands for a missing one, such as NA, once for each level
-    and parent."""
+    """Yield a problem for each name that stands for a missing one, such as NA, at each level and
+    under each parent."""
     counts: Counter[tuple[int, str, str]] = Counter()
     for row, items in table.rows.items():
         for level, name in enumerate(row):
@@ -284,7 +282,7 @@ def _placeholders(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def _ragged(table: NameTable) -> Iterator[TreeProblem]:
-    """Yield the problem of each row that ends above the finest level, with its path."""
+    """Yield a problem for each row that ends above the finest level, with its path."""
     for row, items in table.rows.items():
         if len(row) < len(table.levels):
             level = table.levels[len(row) - 1] if row else "the root"
@@ -292,14 +290,14 @@ def _ragged(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
-    """Yield the problem of each name that stands below several parents. Where what lies below it
-    differs entirely from parent to parent, it is a homonym: one name of several things."""
+    """Yield a problem for each node with several parents. If its children under one parent differ
+    entirely from those under another, it is a homonym: one name for several classes."""
     parents = table.parents()
-    below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)  # by parent and node, the children
+    below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)  # children, by parent and node
     levels: dict[Key, str] = {}
     for row in table.rows:
         keys = [ROOT_KEY, *table.keys(row)]
-        # each node with its parent and its child, None for a leaf; short rows end at an upper level
+        # each node of the row with its parent and its child; the child of the last one is None
         for level, parent, key, child in zip(
             table.levels, keys, keys[1:], [*keys[2:], None], strict=False
         ):
@@ -309,7 +307,7 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     for key, of_node in parents.items():
         if len(of_node) > 1:
             branches = [below[parent, key] for parent in of_node]
-            # no child is in two branches: together they have as many as each by itself
+            # the branches share no child if their union is as large as all of them together
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
             places = tuple(names[-1] if names else "the root" for _, names in of_node)
@@ -317,8 +315,8 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def folded(name: str) -> str:
-    """Fold a name to what readers see: ignore case, blanks, invisible marks and Unicode's several
-    forms of a letter.
+    """Fold a name so that names that look alike become equal: ignore case, surplus blanks,
+    invisible marks and Unicode's several forms of a letter.
 
     >>> folded("Cafe\\u0301\\u00a0 Bar\\u200b") == folded("caf\\u00e9 bar")
     True
@@ -330,11 +328,10 @@ def folded(name: str) -> str:
 
 
 def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
-    """Collect the spellings at every place of the tree, by its folded path, with their numbers of
-    items.
+    """Collect the spellings of every node, with their numbers of items. A node is identified by its
+    path of folded names.
     """
     spellings: dict[Row, Counter[str]] = defaultdict(Counter)
-    # a name as people see it, without what they take for no difference
     forms = {name: folded(name) for row in table.rows for name in row}
     for row, items in table.rows.items():
         path = tuple(map(forms.__getitem__, row))
@@ -344,8 +341,8 @@ def look_alikes(table: NameTable) -> dict[Row, Counter[str]]:
 
 
 def _remarks(table: NameTable) -> Iterator[TreeProblem]:
-    """Yield what is odd about names but keeps no tree from forming: surplus spaces or control
-    characters, and names of one parent that look alike to people."""
+    """Yield the problems of names with which they still form a tree: surplus spaces or control
+    characters, and names under one parent that look alike."""
     spaced: Counter[tuple[int, str]] = Counter()
     for row, items in table.rows.items():
         for place, name in enumerate(row):
@@ -354,11 +351,10 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
 
     for (place, name), items in spaced.items():
         yield TreeProblem("spaces", table.levels[place], name, (), items)
-    # spellings that people would take for one name, each with its number of items
     for path, spellings in look_alikes(table).items():
         if len(spellings) > 1:
             level = table.levels[len(path) - 1]
-            # names that are equal once letters are composed look equal: as codes they do not
+            # names that differ only in how letters are composed look equal, so show their codes
             show = (
                 repr
                 if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings)
@@ -371,10 +367,11 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
 
 
 def remarks_on(table: NameTable) -> list[str]:
-    """Say in sentences which names of a tree look alike, and which often mean a missing name."""
+    """Sentences on the names of a tree that look alike, and on those that often mean a missing
+    name."""
     of_kind: dict[str, list[str]] = defaultdict(list)
     for problem in [*_placeholders(table), *_remarks(table)]:
-        if problem.kind != "spaces":  # which change no score: the tree's own report has them
+        if problem.kind != "spaces":  # spaces change no score, and `tree validate` lists them
             names = (
                 " and ".join(problem.where)
                 if problem.kind == "alike"
@@ -392,8 +389,8 @@ def remarks_on(table: NameTable) -> list[str]:
 
 
 def class_columns(tree: LabelTree) -> list[list[str]]:
-    """Return the names of every fine class (C,) at each level: a list for each level, coarse to
-    fine."""
+    """Return the names along the paths of all C fine classes: a list of C names for each level,
+    coarse to fine."""
     columns = []
     for names, ids in zip(tree.names, tree.paths.T, strict=True):
         columns.append([names[i] for i in ids])
@@ -401,7 +398,7 @@ def class_columns(tree: LabelTree) -> list[list[str]]:
 
 
 def names_along(tree: LabelTree, path: Iterable[int]) -> Row:
-    """Return the names of the nodes of a path, coarse to fine, which may end early."""
+    """Return the names of the nodes of a path, coarse to fine. The path may end early."""
     return tuple(names[node] for names, node in zip(tree.names, path, strict=False))
 
 
@@ -411,13 +408,17 @@ def class_rows(tree: LabelTree) -> list[Row]:
 
 
 def have_ambiguous_names(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
-    """Mark the items (N,) with a name that several nodes of its level have, so that comparing names
-    gives other levels than the tree. `names`, `nodes` (N, L): the items' labels by name, equal
-    where names are, and by the tree.
+    """Whether each item has an ambiguous name, (N,): one that several nodes of a level have, so
+    that comparing names gives other levels than the tree does.
+
+    Args:
+        names: the names along the paths of the items as numbers, (N, L); equal names have equal
+            numbers.
+        nodes: the items' labels in the tree, (N, L).
     """
     shared = np.zeros(len(names), bool)
     for name, node in zip(names.T, nodes.T, strict=True):
-        # each different pair of a name and a node; then how many nodes a name has
+        # the different pairs of a name and a node, to count the nodes of each name
         pairs = np.unique(np.stack([name, node]), axis=1)
         values, nodes_of = np.unique(pairs[0], return_counts=True)
         shared |= np.isin(name, values[nodes_of > 1])

@@ -1,7 +1,7 @@
 """Handles partial labels: paths that end early, because nothing is known below their last name.
 
 A path (order, family, "") is filled up with a name that marks the unknown, so that tables, trees
-and files need no special case; every ending has its own mark:
+and files need no special case. Every path that ends early has its own mark:
 
 >>> ended_early(("Carnivora", "Felidae"), ("order", "family", "genus"))
 ('Carnivora', 'Felidae', '[unknown below family Felidae]')
@@ -24,13 +24,13 @@ from hbench.core.errors import TreeError, examples
 from hbench.tree import LabelTree
 
 MARK = "[unknown below "
-NO_CLASS = "[no class]"  # stands at every level of an item that is right for no query
+NO_CLASS = "[no class]"  # the name at every level of a distractor
 Known = NDArray[np.uint8]
 
 
 def ended_early(row: tuple[str, ...], levels: Sequence[str]) -> tuple[str, ...]:
-    """A row of names, below whose last name nothing is known, filled up to the length of `levels`
-    with a mark of the unknown, which tells what it is below, so that no two endings share one."""
+    """Fill up a row of names that ends early to the length of `levels`, with a mark of the unknown.
+    The mark contains the last name and its level, so that different paths do not share one."""
     if not row:
         return row
     name = row[-1] if is_unknown(row[-1]) else f"{MARK}{levels[len(row) - 1]} {row[-1]}]"
@@ -47,13 +47,13 @@ def known_part(row: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_unknown(name: str) -> bool:
-    """Whether a name is no name, but marks that nothing is known there."""
+    """Whether a name is a mark of the unknown."""
     return name.startswith(MARK)
 
 
 def shown(name: str, levels: Sequence[str], level: int) -> str:
-    """The name of a node of the level number `level` (from 0) as people read it: what marks the
-    unknown is said in words, without what tells it apart.
+    """The name of a node for people; a mark of the unknown is put in words. `level` is the index of
+    the node's level, from 0.
 
     >>> levels = ("order", "family", "genus")
     >>> shown("[unknown below family Felidae]", levels, 2), shown("Felis", levels, 2)
@@ -69,14 +69,14 @@ def shown(name: str, levels: Sequence[str], level: int) -> str:
 
 
 def shown_along(tree: LabelTree, path: Sequence[int]) -> tuple[str, ...]:
-    """The names of the nodes of a path as people read them, coarse to fine; it may end early."""
+    """The names of the nodes of a path for people, coarse to fine. The path may end early."""
     names = zip(tree.names, path, strict=False)
     return tuple(shown(of_level[node], tree.levels, n) for n, (of_level, node) in enumerate(names))
 
 
 def shown_names(tree: LabelTree) -> list[list[str]]:
-    """The names of all nodes as people read them, a list for each level, coarse to fine, by the
-    nodes' numbers; marks of the unknown are said in words."""
+    """The names of all nodes for people, a list for each level, coarse to fine, in the order of the
+    node ids. Marks of the unknown are put in words."""
     by_level = []
     for level, names in enumerate(tree.names):
         by_level.append([shown(name, tree.levels, level) for name in names])
@@ -84,13 +84,12 @@ def shown_names(tree: LabelTree) -> list[list[str]]:
 
 
 def is_class(tree: LabelTree, level: int) -> NDArray[np.bool_]:
-    """Which nodes of a level, 1 … L, are classes (n,): those that do not mark the unknown."""
+    """Whether each node of a level, 1 … L, is a class and does not mark the unknown, (n,)."""
     return ~np.fromiter(map(is_unknown, tree.names[level - 1]), bool, len(tree.names[level - 1]))
 
 
 def classes_among(names: Iterable[str]) -> list[str]:
-    """Those names of a level that are classes: neither a mark of the unknown nor that of
-    distractors.
+    """The names that are classes: neither a mark of the unknown, nor the name of distractors.
 
     >>> classes_among(["Felis", "[unknown below family Felidae]", "[no class]"])
     ['Felis']
@@ -99,27 +98,27 @@ def classes_among(names: Iterable[str]) -> list[str]:
 
 
 def classes_in_words(tree: LabelTree, between: str) -> str:
-    """How many classes each level of a tree has, in words, coarse to fine, with `between` between
-    the levels."""
+    """The number of classes of each level of a tree, in words, coarse to fine. `between` is the
+    text between the levels."""
     sizes = [len(classes_among(names)) for names in tree.names]
     return between.join(f"{size:,} {level}" for size, level in zip(sizes, tree.levels, strict=True))
 
 
 def known_levels(tree: LabelTree) -> Known:
-    """Count the known levels, 1 … L, of every fine class, uint8 (C,); without partial labels all
-    are L.
+    """Count the known levels, 1 … L, of every fine class, uint8 (C,). Without partial labels, all
+    counts are L.
 
     Raises TreeError for a class without any known level, or with a name below an unknown one.
     """
     known = np.full(len(tree.paths), tree.depth, np.uint8)
-    # from the finest level upwards: a class is known to the level above its highest mark
+    # from the finest level upwards, so that the coarsest mark of a class decides last
     for level in range(tree.depth, 0, -1):
         unknown = ~is_class(tree, level)
         if not unknown.any():
             continue
 
         here = unknown[tree.paths[:, level - 1]]
-        # marked here, but not at the level below; or at the coarsest, so that nothing is known
+        # a mark is wrong above a known name, and at the coarsest level, which must be known
         bad = np.flatnonzero(here & (known > level) | (level == 1) & here).tolist()
         if bad:
             raise TreeError(
@@ -137,5 +136,5 @@ def known_levels(tree: LabelTree) -> Known:
 
 
 def is_partial(tree: LabelTree) -> bool:
-    """Whether a path of the tree ends early."""
+    """Whether some path of the tree ends early."""
     return bool((known_levels(tree) < tree.depth).any())

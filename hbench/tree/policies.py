@@ -1,4 +1,4 @@
-"""Mends name tables that do not form a tree, by named, explicit policies.
+"""Mends name tables that do not form a tree, with policies that the user chooses by name.
 
 >>> table = NameTable.of(
 ...     ("kingdom", "genus"), [("Plantae", "Iris"), ("Animalia", "Iris"), ("Animalia", "Felis")]
@@ -24,19 +24,19 @@ from hbench.tree import ROOT
 from hbench.tree.names import CONTROL, ROOT_KEY, Key, NameTable, folded, levels_for, look_alikes
 from hbench.tree.partial import ended_early
 
-NewRows = Mapping[Row, Row | None]
+NewRows = Mapping[Row, Row | None]  # from each row to its new row, None if it is left out
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy: `new_rows` maps the rows of a table to new rows, None for rows that are left out;
-    `mends`: kinds of problems.
+    """A policy that mends some kinds of problems of a table.
 
-    Policies apply in the order of `stage`, not in the order in which they are named.
+    Policies are applied in the order of their `stage`, not in the order in which the user names
+    them.
     """
 
     name: str
-    mends: tuple[str, ...]
+    mends: tuple[str, ...]  # kinds of problems
     stage: int
     new_rows: Callable[[NameTable], NewRows]
 
@@ -47,7 +47,8 @@ class Policy:
 
 
 class Change(NamedTuple):
-    """A row that a policy changed, or left out (`after` is None), and its number of items."""
+    """A row that a policy changed or left out, and its number of items. `after` is None for a row
+    that was left out."""
 
     policy: str
     before: Row
@@ -56,12 +57,11 @@ class Change(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """The table after the policies, every change in order, and the final row of every original
-    row."""
+    """The result of policies: the new table, and what changed."""
 
     table: NameTable
-    changes: list[Change]
-    final: dict[Row, Row | None]
+    changes: list[Change]  # in the order in which they were made
+    final: dict[Row, Row | None]  # from each original row to its final row, None if left out
 
 
 policies: Registry[Policy] = Registry("policy")
@@ -70,14 +70,14 @@ policies: Registry[Policy] = Registry("policy")
 def policy(
     name: str, *, mends: Sequence[str], stage: int
 ) -> Callable[[Callable[[NameTable], NewRows]], Policy]:
-    """A decorator that makes of a function of a table the policy `name`, and registers it; the
-    function's docstring is shown to users. `mends`: the kinds of problems that it removes; `stage`:
-    when it is applied among others."""
+    """A decorator that registers a function of a table as the policy `name`. The function's
+    docstring is shown to users. `mends` are the kinds of problems that the policy removes, and
+    `stage` is its position in the order in which policies are applied."""
     return lambda new_rows: policies.register(name)(Policy(name, tuple(mends), stage, new_rows))
 
 
 def policy_names(names: str | Sequence[str]) -> tuple[str, ...]:
-    """The names of policies, also as one text with commas between.
+    """The names of policies, from a list or from one text with commas.
 
     >>> policy_names("by-path, unknown"), policy_names(["unknown"])
     (('by-path', 'unknown'), ('unknown',))
@@ -88,19 +88,19 @@ def policy_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def mend(table: NameTable, names: Sequence[str]) -> Mended:
-    """Apply the policies of these names, one after the other in an order of their own, to a table;
-    raises UnknownName, and UsageError for two that mend the same kind of problem.
+    """Apply the policies `names` to a table, in the order of their stages. Raises UnknownName for
+    an unknown policy, UsageError for two that exclude each other.
     """
     changes: list[Change] = []
     final: dict[Row, Row | None] = {row: row for row in table.rows}
     for step in _in_order(names):
-        new = step.new_rows(table)  # what every row becomes
+        new = step.new_rows(table)
         changes += [
             Change(step.name, row, new[row], items)
             for row, items in table.rows.items()
             if new[row] != row
         ]
-        # `new` is by the rows of the table before this step: the ones that earlier steps made
+        # the keys of `new` are the rows as earlier steps left them, which are the values of `final`
         final = {row: None if now is None else new[now] for row, now in final.items()}
         table = _with_rows(table, new, step)
 
@@ -108,8 +108,8 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
 
 
 def _in_order(names: Sequence[str]) -> list[Policy]:
-    """The policies with these names in the order in which they apply; raises UsageError for two
-    that exclude each other.
+    """The policies with these names, in the order in which they are applied. Raises UsageError for
+    two that exclude each other.
     """
     chosen = sorted(
         {policies[name] for name in names}, key=lambda policy: (policy.stage, policy.name)
@@ -124,9 +124,8 @@ def _in_order(names: Sequence[str]) -> list[Policy]:
 
 
 def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
-    """A table with the new rows of a policy (`new`: what each row becomes, None where it is left
-    out), their items added up where rows become one, without the problems that it mends. Raises
-    TreeError where no row is left."""
+    """The table with the new rows of a policy, and without the problems that it mends. The items of
+    rows that become equal are added up. Raises TreeError if no row is left."""
     rows: Counter[Row] = Counter()
     for row, items in table.rows.items():
         if (after := new[row]) is not None:
@@ -143,12 +142,12 @@ def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
 
 
 MAJORITY_PARENT = "majority-parent"
-RECOMMENDED = "recommended"  # no policy, but those that the refusal of a table proposes first
+RECOMMENDED = "recommended"  # stands for the policies that the refusal of a table lists first
 ALTERNATIVES = ({"repeat-leaf", "cut", "unknown"}, {"by-path", MAJORITY_PARENT})
 
 
 def _exclude_each_other(one: Policy, other: Policy) -> bool:
-    """Whether two policies are alternatives: both mend the same problem, each in its own way."""
+    """Whether two policies are alternatives that mend the same problem in different ways."""
     return one is not other and any({one.name, other.name} <= group for group in ALTERNATIVES)
 
 
@@ -159,7 +158,7 @@ def trim(table: NameTable) -> NewRows:
     """
 
     def trimmed(name: str) -> str:
-        """The words of a name, with single spaces between."""
+        """A name without control characters, with single spaces between its words."""
         return " ".join(CONTROL.sub(" ", name).split())
 
     return {row: stripped(map(trimmed, row)) for row in table.rows}
@@ -202,19 +201,20 @@ def fill_from_same_name(table: NameTable) -> NewRows:
 
 
 def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: NameTable) -> Row:
-    """A row with the missing names above its known ones filled in, as far as other rows leave no
-    choice: those with the same next known name below, and nothing that contradicts the row.
+    """A row whose missing names above a known one are filled in from other rows.
 
-    `by_name`: the rows by the level, from 0, and the name of each of their known names.
+    These are rows that have the same next known name below and do not contradict the row. If they
+    offer several names, the name stays missing. `by_name` has the rows of the table by the index of
+    a level and a known name there.
     """
     names = list(row)
     finest = max(
         (level for level, name in enumerate(row) if not table.is_placeholder(name)), default=-1
     )
-    # from fine to coarse, so that what was filled in helps the level above it
+    # from fine to coarse, so that a name that was filled in helps at the level above
     for level in range(finest - 1, -1, -1):
         if table.is_placeholder(names[level]):
-            # the next finer level whose name is known
+            # the next finer level with a known name
             below = next(
                 i for i in range(level + 1, finest + 1) if not table.is_placeholder(names[i])
             )
@@ -226,15 +226,15 @@ def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: 
 
 
 def _agree(names: Sequence[str], other: Row, table: NameTable) -> bool:
-    """Whether two rows may be of one class: at each level that both reach they have the same name,
-    or one of them has none."""
+    """Whether two rows do not contradict each other: at each level that both reach, they have the
+    same name, or one of the names is missing."""
     pairs = zip(names, other, strict=False)
     return all(
         one == two or table.is_placeholder(one) or table.is_placeholder(two) for one, two in pairs
     )
 
 
-# after unknown, which takes those at the fine end
+# after `unknown` (stage 3), which handles missing names at the fine end
 @policy("fill-from-parent", mends=["placeholder"], stage=4)
 def fill_from_parent(table: NameTable) -> NewRows:
     """A missing name becomes its own class within its parent: NA under Gastropoda is "unplaced
@@ -242,7 +242,7 @@ def fill_from_parent(table: NameTable) -> NewRows:
     """
 
     def filled(row: Row) -> Row:
-        """The row with a name of its own for each missing one, by the name above it."""
+        """The row with a new name in place of each missing one, derived from the name above."""
         names: list[str] = []
         for level, name in enumerate(row):
             unplaced = f"unplaced {table.levels[level]}" + (f" of {names[-1]}" if names else "")
@@ -286,24 +286,25 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
     """A node is its whole path: the same name under another parent is another node, shown as "name
     (parent)".
     """
-    # {key of a node, its namespace and its names: the paths that lead to it}
+    # the paths that lead to each node; a node with several paths must be split
     paths: dict[Key, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth, key in enumerate(table.keys(row), start=1):
             paths[key].add(row[:depth])
 
-    # names that need nothing behind them, and the paths that share a name, with their namespace
+    # names that stay as they are, each with its level or EVERYWHERE
     taken = {(key[0], key[1][-1]) for key, places in paths.items() if len(places) == 1}
+    # paths whose name needs its parent's name added
     shared = {path: key for key, places in paths.items() if len(places) > 1 for path in places}
     shown: dict[Row, str] = {(): ROOT}
-    # parents before their children, whose names may hold theirs
+    # parents before children, since the name of a child may contain that of its parent
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
-        # a leaf below itself is shown as the leaf
+        # a leaf that is repeated below itself keeps its name
         repeated = table.one_namespace and path[-2:-1] == path[-1:]
         shown[path] = shown[path[:-1]] if repeated else path[-1]
         if path in shared and not repeated:
             namespace = shared[path][0]
-            # its parent once, and again where even that is the name of another node
+            # add the parent's name once, and again as long as another node has the result as name
             while shown[path] == path[-1] or (namespace, shown[path]) in taken:
                 shown[path] += f" ({shown[path[:-1]]})"
             taken.add((namespace, shown[path]))
@@ -322,7 +323,8 @@ def majority_parent(table: NameTable) -> NewRows:
     }
 
     def path(key: Key) -> Row:
-        """The path from the root to a key, by the chosen parents. Raises TreeError for a circle."""
+        """The names on the path from the root to a node, along the chosen parents. Raises TreeError
+        if the chosen parents form a cycle."""
         upwards: list[Key] = []
         while key != ROOT_KEY:
             if key in upwards:
@@ -338,9 +340,9 @@ def majority_parent(table: NameTable) -> NewRows:
 
     if not table.one_namespace:
         return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
-    # a leaf, which may be repeated below itself, may end at another depth under its new parent
+    # under its new parent, a leaf may end at another depth, so its repetitions are made anew
     new = {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows}
-    if any(len(row) < len(table.levels) for row in table.rows):  # leaves are not repeated there
+    if any(len(row) < len(table.levels) for row in table.rows):  # then leaves are not repeated
         return new
     depth = max(map(len, new.values()), default=0)
     return {row: after + after[-1:] * (depth - len(after)) for row, after in new.items()}
@@ -348,26 +350,24 @@ def majority_parent(table: NameTable) -> NewRows:
 
 def _unrepeated(row: Row) -> Row:
     """A row without the repetitions of its leaf: (A, B, B, B) becomes (A, B)."""
-    # the largest depth whose name above is another one; 1 where all names are equal
+    # cut the row at its first name of the final run of equal names
     return row[: next((depth for depth in range(len(row), 1, -1) if row[depth - 2] != row[-1]), 1)]
 
 
-# last of all, so that it leaves out only what no other policy has mended
+# the last stage, so that only rows that no other policy has mended are left out
 @policy("drop", mends=["placeholder", "ragged", "homonym", "several parents"], stage=7)
 def leave_out_faulty_rows(table: NameTable) -> NewRows:
     """Rows that are short or have a placeholder are left out, then those through a node of several
     parents.
     """
-    # it is applied last (stage 7): what the other policies have mended is no longer left out.
-    # `rows`: from each row, names coarse to fine, to its number of items
+    # the rows with a name at every level
     named = [
         row
         for row in table.rows
         if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
     ]
     whole = {row: table.rows[row] for row in named}
-    # the nodes of several parents, once the rows that are left out anyway do not count; a name that
-    # stands for several nodes, a homonym, is such a node to the table
+    # the nodes, including homonyms, that have several parents among these rows
     shared = {
         key
         for key, of_node in dataclasses.replace(table, rows=whole).parents().items()

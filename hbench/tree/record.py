@@ -1,4 +1,4 @@
-"""Writes a mended table, and next to it a record of every change."""
+"""Writes a table that policies have mended, and a record of every change next to it."""
 
 import hashlib
 import json
@@ -26,12 +26,17 @@ WRITABLE = (*tables.DELIMITERS, ".parquet")
 def write_mended(
     out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]
 ) -> Path:
-    """Write the mended table at `out` and a record of the changes next to it; return the record's
-    path.
+    """Write the mended table to `out` and a record of the changes next to it. Return the path of
+    the record.
 
-    A table of items is written without the rows left out, its other columns unchanged; any other
-    source becomes a row per leaf. Raises UsageError for an `out` that is not a table, or is the
-    source.
+    A table of items keeps its other columns and loses the rows that the policies left out; any
+    other source is written as a table with a row per leaf. Raises UsageError if `out` is no table,
+    or is the source itself.
+
+    Args:
+        source: the file or folder from which the names were read.
+        levels: the columns that the user named as levels; empty if they were found.
+        policies: the names of the policies, for the record.
     """
     if out.suffix.lower() not in WRITABLE:
         raise UsageError(
@@ -44,7 +49,7 @@ def write_mended(
 
     about = {
         "source": source.name,
-        # of a file alone: a dataset or a folder has no bytes of its own
+        # None for a dataset or a folder, which are no single file
         "sha256": hashlib.sha256(source.read_bytes()).hexdigest() if source.is_file() else None,
         "policies": list(policies),
         "levels": mended.table.levels,
@@ -58,14 +63,15 @@ def write_mended(
 
 
 def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.Table:
-    """A table of items with its columns of names replaced by those after the policies, without the
-    rows that these left out; its other columns stay.
+    """A table of items whose names are replaced by the mended ones, without the rows that the
+    policies left out. Its other columns are unchanged.
 
-    `columns`: those of the names, coarse to fine, from which `mended` was made. Policies may add
-    and remove levels: a column of a level that is left stays at its place, new ones come last.
+    `columns` are the columns of names, coarse to fine, from which `mended` was made. Policies may
+    add and remove levels: the column of a remaining level keeps its position, and new columns come
+    last.
     """
     before = zip(*(tables.texts(table, column) for column in columns), strict=True)
-    # each row of names as the policies left it, None for one that they left out
+    # the mended names of each row; None for a row that is left out
     after = [mended.final[stripped(row)] for row in before]
     names = _table_of_rows(mended.table.levels, [row for row in after if row is not None])
     kept = table.filter(pa.array([row is not None for row in after]))
@@ -79,10 +85,10 @@ def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.
 def mend_sheet(
     table: pa.Table, levels: Sequence[str], policies: Sequence[str]
 ) -> tuple[pa.Table, Mended]:
-    """Mend the columns `levels` of a table by policies; return the table and what the policies
-    changed.
+    """Mend the columns `levels` of a table by policies. Return the table, and the mended names with
+    the changes.
 
-    Raises UnknownName for a column or a policy, TreeError where problems remain.
+    Raises UnknownName for an unknown column or policy, TreeError if problems remain.
     """
     columns = level_columns(table, Chosen(levels=tuple(levels))).levels
     rows = zip(*(tables.texts(table, column) for column in columns), strict=True)
@@ -91,22 +97,23 @@ def mend_sheet(
 
 
 def _table_after_policies(source: Path, mended: Mended, levels: Sequence[str]) -> pa.Table:
-    """The source with its names replaced by the mended ones, where it is a table of columns of
-    names (the `levels` that a user named, or all that are found); else a row for each leaf."""
+    """The table to write. If the source is a table of items with columns of names, these are
+    replaced by the mended names; any other source becomes a table with a row for each leaf.
+    `levels` are the columns that the user named; empty if they were found."""
     if source.is_file() and is_table(source):
         table = read_table(source)
         is_edges = not levels and edge_columns(table, ()) is not None
-        # a tree that hbench wrote, or edges, has no rows of items to be kept
+        # a tree that hbench wrote, or a list of edges, has no rows of items
         if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges:
             columns = level_columns(table, Chosen(levels=tuple(levels))).levels
             rows = {stripped(row) for row in tables.text_rows(table, columns)}
-            if rows <= mended.final.keys():  # not where its cells hold whole paths
+            if rows <= mended.final.keys():  # false if the cells hold whole paths
                 return mended_sheet(table, columns, mended)
     return _table_of_rows(mended.table.levels, list(mended.table.rows))
 
 
 def _table_of_rows(levels: Row, rows: Sequence[Row]) -> pa.Table:
-    """A table with a column for each level; of rows that end early the finer cells are empty."""
+    """A table with a column for each level. In rows that end early, the finer cells are empty."""
     columns = zip(*(row + ("",) * (len(levels) - len(row)) for row in rows), strict=True)
     return pa.table(
         {

@@ -1,4 +1,4 @@
-"""Refuses what is no label tree, or no labels of one, before it is computed with."""
+"""Checks of label trees and their labels, which raise TreeError before anything is computed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hbench.core.errors import TreeError, examples
 def refuse_misfits(
     levels: Sequence[str], names: Sequence[Sequence[str]], paths: NDArray[np.int32]
 ) -> None:
-    """Raise TreeError for names that are no texts, and for levels, names and paths that are not of
-    one tree."""
+    """Raise TreeError for names that are no texts, and for levels, names and paths (C, L) that do
+    not fit each other."""
     if not isinstance(names, Sequence):
         raise TreeError("names are no lists of names", found=type(names).__name__)
     for level, of_level in zip(levels, names, strict=False):
-        try:  # a number is no text to join, and half of a surrogate pair has no bytes
+        try:  # join fails for a number, and encode for half of a surrogate pair
             "".join(of_level).encode()
         except (TypeError, UnicodeEncodeError) as error:
             raise TreeError(
@@ -47,8 +47,8 @@ def refuse_misfits(
 
 
 def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
-    """The names in the column of a `level`, texts or numbers. Raises TreeError for others, and
-    missing ones."""
+    """The names in the column of a level, texts or numbers, as a sequence. Raises TreeError for
+    missing names, and for names of any other type."""
     values = column.tolist() if hasattr(column, "tolist") else column
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     if foreign := _no_names_in(values) if is_list else [f"{values!r:.60}"]:
@@ -61,8 +61,8 @@ def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
 
 
 def _no_names_in(values: Sequence[Any]) -> list[str]:
-    """The names of the types of those values that are neither texts nor numbers, and "NaN", which
-    is a number of Python but says that one is missing; empty where all are fine."""
+    """The types of those values that are neither texts nor numbers, by name; empty if there are
+    none. "NaN" is listed as well, since it marks a missing value."""
     kinds = set(map(type, values))
     found = [kind.__name__ for kind in kinds if not issubclass(kind, str | numbers.Number)]
     if float in kinds and any(isinstance(each, float) and math.isnan(each) for each in values):
@@ -71,15 +71,14 @@ def _no_names_in(values: Sequence[Any]) -> list[str]:
 
 
 def _is_row(row: Any) -> bool:
-    """Whether a value is a list, tuple or array of names: no text, which would be a list of its
-    letters, and nothing without an order, such as a set."""
+    """Whether a value is a list, a tuple or an array (n,). A text or a set is no row of names."""
     if isinstance(row, list | tuple):
         return True
     return hasattr(row, "tolist") and getattr(row, "ndim", 0) == 1
 
 
 def refuse_other_rows(rows: Sequence[Sequence[str]]) -> None:
-    """Raise TreeError for what is no list, or array, of rows of names."""
+    """Raise TreeError if `rows` is no list, tuple or array of rows of names."""
     is_table = hasattr(rows, "tolist") and getattr(rows, "ndim", 0) > 0
     if not (isinstance(rows, list | tuple) or is_table) or not all(map(_is_row, rows)):
         raise TreeError(
@@ -90,9 +89,9 @@ def refuse_other_rows(rows: Sequence[Sequence[str]]) -> None:
 
 
 def refuse_missing(labels: NDArray[np.generic]) -> None:
-    """Raise TreeError for missing labels, which would be equal to each other, or to none, by
-    chance."""
-    # other types have no value for a missing one
+    """Raise TreeError for missing labels. None is equal to itself, and NaN to nothing, so comparing
+    such labels would give wrong levels."""
+    # other types than objects and floats have no value for a missing label
     may_miss = labels.dtype == object or labels.dtype.kind == "f"
     missing = _no_names_in(labels.ravel().tolist()) if may_miss else []
     if missing:
@@ -104,7 +103,8 @@ def refuse_missing(labels: NDArray[np.generic]) -> None:
 
 
 def check_unique(names: Sequence[str], what: str, fix: str | None = None) -> None:
-    """Raise TreeError for a name that stands twice; `what`: how messages call the names."""
+    """Raise TreeError for a name that occurs twice. `what` is the term for the names in the
+    error."""
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise TreeError(
@@ -116,7 +116,7 @@ def check_unique(names: Sequence[str], what: str, fix: str | None = None) -> Non
 
 
 def refuse_other_ids(*ids: int, most: int) -> None:
-    """Raise TreeError for ids that no fine class has, of which there are `most`."""
+    """Raise TreeError for ids that are not those of fine classes, 0 … `most` − 1."""
     if wrong := [str(each) for each in ids if not 0 <= each < most]:
         raise TreeError(
             "no fine class has this id", expected=f"0 … {most - 1}", found=", ".join(wrong)
@@ -124,7 +124,8 @@ def refuse_other_ids(*ids: int, most: int) -> None:
 
 
 def refuse_other_labels(labels: NDArray[np.integer], sizes: Sequence[int]) -> None:
-    """Raise TreeError for what are no ids (N, L) of nodes, of which a level has `sizes` (L,)."""
+    """Raise TreeError unless `labels` are node ids (N, L). `sizes` (L,) are the numbers of nodes of
+    the levels."""
     fits = labels.ndim == 2 and labels.dtype.kind in "iu" and labels.shape[1] == len(sizes)
     if not fits or (labels < 0).any() or (labels >= np.asarray(sizes)).any():
         raise TreeError(

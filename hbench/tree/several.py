@@ -1,7 +1,7 @@
-"""Several right paths of an item, as of a picture with two labels or a node with two parents.
+"""Items with several right paths, such as a picture with two labels, or a node with two parents.
 
-The first path of an item is its row of labels; `MorePaths` are the others. The level of a pair is
-the largest over all pairs of their paths:
+The first path of an item is its row of labels; `MorePaths` has the others. The level of a pair of
+items is the largest level over all pairs of their paths:
 
 >>> labels = np.array([[0, 0], [1, 1], [1, 2]])  # of three items
 >>> both = Paths(
@@ -25,31 +25,30 @@ Positions = NDArray[np.int64]
 
 
 class MorePaths(NamedTuple):
-    """The paths of items beside their first: `items` (E,), positions, ascending, and `labels` (E,
-    L). `known` (E,): under partial labels, how many of a path's levels are known."""
+    """All paths of items besides their first ones."""
 
-    items: Positions
-    labels: Labels
-    known: NDArray[np.uint8] | None = None
+    items: Positions  # the position of each path's item, ascending, (E,)
+    labels: Labels  # the paths, (E, L)
+    known: NDArray[np.uint8] | None = None  # under partial labels, a path's known levels, (E,)
 
     @property
     def owners(self) -> int:
-        """How many items have several paths: those that own some beside their first."""
+        """The number of items that have several paths."""
         return len(np.unique(self.items))
 
     def of(self, chosen: Positions) -> MorePaths:
-        """The further paths of some items, given by their positions `chosen` (n,), in that order;
-        the items are from then on numbered by their place in it.
+        """The further paths of some items, given by their positions `chosen` (n,). In the result,
+        an item's position is its index in `chosen`.
 
-        With the items [0, 2, 2, 5] of four paths, the chosen [2, 5] give the paths 1, 2 and 3,
-        whose items are [0, 0, 1].
+        For example, if `items` is [0, 2, 2, 5], then `of([2, 5])` has the paths 1, 2 and 3, and its
+        `items` are [0, 0, 1].
         """
-        # the paths of an item lie side by side, from a start to an end
+        # the paths of an item are adjacent, from a start to an end
         starts, ends = (
             np.searchsorted(self.items, chosen, side=side) for side in ("left", "right")
         )
         numbers = ends - starts
-        # of each path its owner's place in `chosen`, and its number among the owner's paths
+        # for each path, the index of its item in `chosen`, and its index among the item's paths
         owners = np.repeat(np.arange(len(chosen)), numbers)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
         rows = starts[owners] + within
@@ -57,32 +56,30 @@ class MorePaths(NamedTuple):
         return MorePaths(owners, self.labels[rows], known)
 
     def numbers(self, items: int) -> Positions:
-        """How many further paths each of this many items has, (items,); 0 for most."""
+        """The number of further paths of each item, (items,); `items` is the number of items."""
         return np.bincount(self.items, minlength=items)
 
 
 class Paths(NamedTuple):
-    """All paths of N items: the first ones, `labels` (N, L), and `more`, where some have
-    several."""
+    """All paths of N items."""
 
-    labels: Labels
-    more: MorePaths | None = None
+    labels: Labels  # the first path of each item, (N, L)
+    more: MorePaths | None = None  # further paths; None if every item has one path
 
     @property
     def most(self) -> int:
-        """How many paths the item has that has most of them, its first one counted."""
+        """The largest number of paths of an item, including its first one."""
         return (
             1 if self.more is None else 1 + int(self.more.numbers(len(self.labels)).max(initial=0))
         )
 
     def of(self, chosen: Positions) -> Paths:
-        """All paths of some items, given by their positions `chosen` (n,), in that order; the items
-        are from then on numbered by their place in it."""
+        """All paths of some items, given by their positions `chosen` (n,). In the result, an item's
+        position is its index in `chosen`."""
         return Paths(self.labels[chosen], None if self.more is None else self.more.of(chosen))
 
     def of_item(self, item: int) -> Labels:
-        """The paths of one item (p, L), its first one first. `labels` (N, L): the first paths;
-        `more`: further ones, with their items in ascending order."""
+        """The paths of one item, (p, L), beginning with its first one."""
         first = self.labels[item : item + 1]
         if self.more is None:
             return first
@@ -90,7 +87,8 @@ class Paths(NamedTuple):
         return np.concatenate([first, self.more.labels[start:end]])
 
     def all_labels(self) -> tuple[Labels, Positions]:
-        """Every path and whose it is: the first ones, then the others; (N + E, L) and (N + E,)."""
+        """All paths, (N + E, L), and the positions of their items, (N + E,): the first path of each
+        item, then the further ones."""
         items = np.arange(len(self.labels))
         if self.more is None:
             return self.labels, items
@@ -99,14 +97,14 @@ class Paths(NamedTuple):
         )
 
     def nth(self, items: Positions, n: int) -> Labels:
-        """The path number n, from 0, of each of the items, or the first of one that has fewer;
-        (len(items), L).
+        """The n-th path of each item, counted from 0, (len(items), L). An item with fewer paths has
+        its first one there.
         """
-        labels: Labels = self.labels[items]  # a copy
+        labels: Labels = self.labels[items]  # a copy, which is changed below
         if n == 0 or self.more is None:
             return labels
-        # more.items ascend, an item once for each path beside its first: the n-th path stands n − 1
-        # behind the first of these, unless the paths of another item stand there
+        # an item's further paths are adjacent, so path n is n − 1 rows after the first of them; the
+        # item has no such path if this row belongs to another item
         place = np.searchsorted(self.more.items, items) + n - 1
         inside = np.flatnonzero(place < len(self.more.items))
         has_nth = inside[self.more.items[place[inside]] == items[inside]]
@@ -114,13 +112,13 @@ class Paths(NamedTuple):
         return labels
 
     def levels(self, first: Positions, second: Positions) -> NDArray[np.uint8]:
-        """The level of each pair of a `first` and a `second` item; (n,)."""
-        # of all pairs of their paths the one that shares most counts
+        """The level of each pair of items, (n,). `first` and `second` (n,) are their positions."""
+        # the pair of their paths that shares most levels counts
         best = np.zeros(len(first), np.uint8)
         for one in range(self.most):
             of_first = self.nth(first, one)
             for other in range(self.most):
-                # cumprod is 1 as long as all levels down to here are equal
+                # (n, L); its cumprod along the levels is 1 up to the first difference
                 equal = of_first == self.nth(second, other)
                 np.maximum(
                     best,
@@ -130,9 +128,10 @@ class Paths(NamedTuple):
         return best
 
     def shared(self, first: int, second: int) -> Labels:
-        """The path of the `second` item that has most in common with one of the `first`; (L,)."""
+        """The path of the item `second` that shares most levels with some path of the item `first`,
+        (L,)."""
         paths = self.of_item(second)
-        # of each of its paths the largest level with any path of the first item
+        # the largest level of each of these paths with any path of `first`
         levels = [
             np.cumprod(path == self.of_item(first), axis=1).sum(axis=1).max() for path in paths
         ]
@@ -143,7 +142,8 @@ class Paths(NamedTuple):
 def split_first_paths(
     paths_of_items: Sequence[Sequence[object]],
 ) -> tuple[list[object], list[object], Positions]:
-    """The first path of every item, all further ones, and whose these are.
+    """Separate the first path of every item from the further ones. Return the first paths, the
+    further paths, and the positions of the further paths' items.
 
     >>> split_first_paths([["a"], ["b", "c", "b"]])  # a path that an item names twice is one
     (['a', 'b'], ['c'], array([1]))

@@ -1,5 +1,5 @@
-"""Describes a label tree level by level: its nodes, their branching, and the distribution of items
-over them.
+"""Describes a label tree level by level: the number of nodes, their branching, and the distribution
+of items over them.
 
 >>> tree, labels = LabelTree.from_names(
 ...     [("a", "x"), ("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")
@@ -29,27 +29,25 @@ class Branching(NamedTuple):
 
 
 class LevelStatistics(NamedTuple):
-    """The statistics of a level: number of nodes; children per node of the level above (least,
-    median, most); effective number of classes, exp(−Σ p log p) over the nodes' shares p of the
-    items; largest and smallest node with their items."""
+    """The statistics of a level of a tree."""
 
     level: str
-    nodes: int
-    branching: Branching
-    effective: float
-    largest: tuple[str, int]
+    nodes: int  # how many there are
+    branching: Branching  # children per node of the level above
+    effective: float  # number of classes, exp(−Σ p log p) over the nodes' shares p of the items
+    largest: tuple[str, int]  # the node with most items, and their number
     smallest: tuple[str, int]
 
 
 def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistics]:
-    """Compute the statistics of the classes of every level, coarse to fine; `items` (C,) are the
-    numbers of items of the fine classes. Nodes that mark the unknown are left out.
+    """Compute the statistics of every level, coarse to fine. `items` (C,) are the numbers of items
+    of the fine classes. Nodes that mark the unknown are not counted.
     """
     rows = []
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
         above = _described(tree, depth) if depth else np.ones(1, bool)  # the root alone
         nodes = np.flatnonzero(_described(tree, depth + 1))
-        # (parents,): of the parents that are described, how many described children each has
+        # the number of described children of each described node of the level above
         children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]
         branching = Branching(int(children.min()), float(np.median(children)), int(children.max()))
         counts = items_of_level(tree, items, depth + 1)[nodes]
@@ -63,24 +61,27 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
 
 
 def _described(tree: LabelTree, level: int) -> NDArray[np.bool_]:
-    """Which nodes of a level, 1 … L, are described: those that are classes, and do not mark the
-    unknown; all of them where none is a class, so that no statistics are of nothing."""
+    """Whether each node of a level, 1 … L, is counted in the statistics, (n,): it is a class and
+    does not mark the unknown."""
     known = is_class(tree, level)
+    # if no node is a class, all are counted, since statistics need at least one
     return known if known.any() else ~known
 
 
 def items_of_level(tree: LabelTree, items: NDArray[np.int64], depth: int) -> NDArray[np.int64]:
-    """Count the items of every node at `depth` (1 … L), from those of the fine classes (C,)."""
+    """Count the items of every node at `depth` (1 … L). `items` (C,) are the numbers of items of
+    the fine classes."""
     counts = np.zeros(len(tree.names[depth - 1]), np.int64)
-    # .at: many classes are below one node
+    # np.add.at, since a node occurs once for each class below it; counts[…] += would add only once
     np.add.at(counts, tree.paths[:, depth - 1], items)
     return counts
 
 
 def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -> list[Floats]:
-    """Average values (N,) over the items (N, L) of each node, for every level, coarse to fine.
+    """Average `values` (N,) over the items of each node, one array per level, coarse to fine.
 
-    Items whose value is NaN are left out; nodes without other items have NaN.
+    `labels` (N, L) are the node ids of the items. Items whose value is NaN are ignored; a node
+    without any other items gets NaN.
 
     >>> tree, labels = LabelTree.from_names(
     ...     [("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")
@@ -99,8 +100,9 @@ def means_of_nodes(tree: LabelTree, labels: NDArray[np.int32], values: Floats) -
 
 
 def effective_number(items: NDArray[np.int64]) -> float:
-    """Compute exp of the entropy of the shares of classes, given their numbers of `items`: the
-    number of equally large classes with the same diversity. An empty class has no share.
+    """The effective number of classes: the number of equally large classes that would have the same
+    diversity. It is exp of the entropy of the classes' shares of the items. `items` are the numbers
+    of items of the classes; empty classes are ignored.
 
     >>> effective_number(np.array([5, 5, 0, 0]))
     2.0

@@ -1,8 +1,8 @@
-"""Reads a taxonomy whose rows are taxa with an id, and gives the lineage of each taxon by rank.
+"""Reads a taxonomy, a table whose rows are taxa with an id, and looks up the lineage of each taxon.
 
-A synonym stands for its accepted name, a subspecies is within its species, and what has no taxon at
-a rank has an empty name there. Parents are named by id (`parentNameUsageID`, `parent_id`), or the
-ranks are columns of the table.
+A synonym stands for its accepted name, a subspecies belongs to its species, and a lineage without a
+taxon at some rank has an empty name there. In the table, parents are given by id
+(`parentNameUsageID`, `parent_id`), or there is a column for each rank.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from hbench.sheets.column_values import plain_id
 from hbench.sheets.rows import Row
 from hbench.sheets.sheet import read_table
 
-# what stands in a column of ids for no taxon: pandas, R, MySQL's dump, ITIS and NCBI
+# cells of a column of ids that mean no taxon, as pandas, R, MySQL's dump, ITIS and NCBI write them
 NO_TAXON = frozenset(["", "0", "na", "nan", "none", "null", "\\n"])
 
 
 @dataclass(frozen=True)
 class Taxonomy:
-    """Taxa by id: `parents`, `accepted` (of a synonym), `names` and `ranks`; or `rows`, whole
-    lineages by rank.
-    """
+    """Taxa by their id. Lineages follow from `names`, `ranks` and `parents`, or are stored whole in
+    `rows`."""
 
-    source: str
+    source: str  # the name of the file
     names: dict[str, str]
     ranks: dict[str, str]
-    parents: dict[str, str]
-    accepted: dict[str, str]
-    rows: dict[str, dict[str, str]]
+    parents: dict[str, str]  # ids; a root has no entry
+    accepted: dict[str, str]  # from a synonym to the id of its accepted taxon
+    rows: dict[str, dict[str, str]]  # lineages: names by rank; empty if `parents` are used
 
     def lineage(self, taxon: str) -> dict[str, str]:
-        """The name of a taxon, or of what it is a synonym of, and of those above it, by rank.
+        """The names of a taxon and its ancestors, by rank. For a synonym, these are the names of
+        its accepted taxon.
 
-        Raises TreeError for a taxon that is above itself, or a synonym of itself, DataError for one
-        whose parent is not in the taxonomy.
+        Raises TreeError for a taxon that is its own ancestor or synonym, DataError for one whose
+        parent is not in the taxonomy.
         """
         taxon = self._accepted(taxon)
-        if self.rows:  # the table has a column per rank: no parents have to be followed
+        if self.rows:  # the table has a column per rank
             return self.rows[taxon]
 
         found: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Taxonomy:
                     fix="mend its parents in the source",
                 )
             seen.add(taxon)
-            # of two taxa of one rank the lower one counts
+            # setdefault: if two taxa have the same rank, the lower one counts
             found.setdefault(self.ranks.get(taxon, ""), self.names[taxon])
             parent = self.parents.get(taxon)
             if parent is None:
@@ -73,8 +73,8 @@ class Taxonomy:
             taxon = self._accepted(parent)
 
     def _accepted(self, taxon: str) -> str:
-        """What a taxon is a synonym of, over as many steps as there are; itself, if of nothing.
-        `accepted`: {taxon: what it is a synonym of}."""
+        """The accepted taxon of a synonym, which may be found over several steps; any other taxon
+        itself. Raises TreeError if synonyms form a cycle, DataError if a taxon is missing."""
         steps = [taxon]
         while (of := self.accepted.get(steps[-1])) is not None:
             if of in steps:
@@ -98,38 +98,36 @@ class Taxonomy:
 
 
 class TaxonColumns(NamedTuple):
-    """The titles of a table's columns: the taxa's ids, and of what each is a synonym; their names,
-    parents and ranks, or, `by_rank`, a column of names for each rank. "" for a column that is not
-    there."""
+    """The titles of the columns of a table of taxa; "" for a column that the table lacks."""
 
-    taxon: str
-    accepted: str
+    taxon: str  # the ids of the taxa
+    accepted: str  # the accepted taxon of each synonym
     name: str
     parent: str
     rank: str
-    by_rank: dict[str, str]
+    by_rank: dict[str, str]  # for each rank, the column of names at this rank
 
     @property
     def has_parents(self) -> bool:
-        """Whether each row says its taxon's name, parent and rank."""
+        """Whether the table has columns of the taxa's names, parents and ranks."""
         return bool(self.name and self.parent and self.rank)
 
 
 def read(path: Path) -> Taxonomy:
-    """Read a table of taxa: their ids, and either names, parents and ranks or a column per rank.
-    Raises DataError for a table that lacks these, and for an id in two rows that differ.
+    """Read a table of taxa with their ids, and either names, parents and ranks, or a column per
+    rank. Raises DataError if these are missing, or if an id has two rows that differ.
     """
     table = read_table(path)
     columns = _columns_of(path, table.column_names)
     ids = [plain_id(text) for text in texts(table, columns.taxon)]
 
     def of_column(title: str) -> dict[str, str]:
-        """The cells of a column by taxon, without empty ones; none without such a column."""
+        """The cells of a column by taxon, without empty cells; {} if the table lacks the column."""
         values = texts(table, title) if title else []
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
     accepted = _taxa_named(of_column(columns.accepted))
-    # a taxon in two rows is fine where both say the same: these words are compared
+    # two rows with the same id are accepted if they agree, which is compared in words
     if columns.has_parents:
         of_rows = text_rows(table, [columns.parent, columns.name])
         _refuse_repeated(path.name, ids, [f"{of} below {above or 'none'}" for above, of in of_rows])
@@ -139,14 +137,14 @@ def read(path: Path) -> Taxonomy:
 
     of_rows = text_rows(table, list(columns.by_rank.values()))
     _refuse_repeated(path.name, ids, [", ".join(row) for row in of_rows])
-    # neither names, ranks nor parents: the lineages of such a table say it all
+    # the lineages replace names, ranks and parents; `names` has the ids only
     lineages = _lineages(table, ids, columns.by_rank)
     return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, lineages)
 
 
 def _columns_of(path: Path, titles: Sequence[str]) -> TaxonColumns:
-    """Find the columns of a table of taxa, the file at `path`, by their titles. Raises DataError
-    where it is none."""
+    """Find the columns of a table of taxa by their titles. Raises DataError, which names the file,
+    if the table is none of taxa."""
     by_word = {words.folded(title): title for title in titles}
     found = TaxonColumns(
         taxon=words.first_of(titles, words.TAXA),
@@ -167,13 +165,13 @@ def _columns_of(path: Path, titles: Sequence[str]) -> TaxonColumns:
 
 
 def _in_small(named: Mapping[str, str]) -> dict[str, str]:
-    """What is `named` by taxon, ranks, in small letters."""
+    """A mapping of taxa to texts, such as ranks, with the texts in lower case."""
     return {taxon: text.lower() for taxon, text in named.items()}
 
 
 def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[str]) -> None:
-    """Raise DataError for a taxon that stands in two rows with other facts; `ids`, `facts`: of
-    every row, the taxon's id, and in words its name and parent, or its names by rank."""
+    """Raise DataError for a taxon that has two rows with different facts. `ids` has the taxon of
+    each row; `facts` has, in words, its name and parent, or its names by rank."""
     if len({*ids}) == len(ids):
         return
     lines: dict[str, int] = {}
@@ -183,15 +181,15 @@ def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[str]) -> N
             raise DataError(
                 f"the taxon {taxon} of {source} stands in two rows that differ",
                 expected="the same parent and name, or names by rank, in all rows of an id",
-                # lines are counted from 1, and the first is the header
+                # + 2, since lines are counted from 1 and the first is the header
                 found=f"lines {first + 2} and {number + 2}: {facts[first]}, and {facts[number]}",
                 fix="keep one of the two",
             )
 
 
 def _taxa_named(named: Mapping[str, str]) -> dict[str, str]:
-    """The taxon that each taxon names in a column, such as that of its parent, given as {taxon: the
-    text there}; without those that name themselves, as roots do, or none.
+    """Turn the texts of a column of taxa, such as the parents, into ids. `named` has the text of
+    each taxon. A taxon that names itself, as roots may, or no taxon is left out.
     """
     other = {taxon: plain_id(text) for taxon, text in named.items()}
     return {
@@ -202,8 +200,8 @@ def _taxa_named(named: Mapping[str, str]) -> dict[str, str]:
 def _lineages(
     table: pa.Table, ids: Sequence[str], by_rank: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """The lineage of each taxon in a table with a column for each rank: names by rank. `ids`: of
-    its rows; `by_rank`: the column of each rank."""
+    """The lineage of each taxon, its names by rank, from a table with a column for each rank. `ids`
+    has the taxon of each row, and `by_rank` the title of each rank's column."""
     columns = [texts(table, title) for title in by_rank.values()]
     rows = zip(*columns, strict=True)
     return {
@@ -214,10 +212,11 @@ def _lineages(
 def rows_of(
     taxonomy: Taxonomy, taxa: Sequence[str], levels: Sequence[str]
 ) -> tuple[tuple[str, ...], list[Row]]:
-    """The levels, by default the main ranks that some taxon has, and the names of each taxon there;
-    "" where it has none, and at all levels for a taxon "".
+    """The levels, and a row of names at these levels for each of the `taxa`.
 
-    Raises DataError for taxa that the taxonomy does not have, and for levels that none of them has.
+    A name is "" if the taxon has none at a level; the row of the empty id "" has no names at all.
+    By default, the levels are the main ranks at which some taxon has a name. Raises DataError for
+    taxa that are not in the taxonomy, and for levels at which no taxon has a name.
     """
     different = [taxon for taxon in dict.fromkeys(taxa) if taxon]
     if unknown := [taxon for taxon in different if taxon not in taxonomy]:
@@ -229,9 +228,8 @@ def rows_of(
             or "take the ids from the same release of the taxonomy",
         )
 
-    # names by rank of each taxon
     lineages = {taxon: taxonomy.lineage(taxon) for taxon in different}
-    # ranks that some taxon has a name at
+    # the ranks at which some taxon has a name
     there = {rank for lineage in lineages.values() for rank, name in lineage.items() if name}
     chosen = tuple(levels) or tuple(rank for rank in words.MAIN_RANKS if rank in there)
     if not chosen:
@@ -259,13 +257,14 @@ def rows_of(
 
 
 def _spelling(taxonomy: Taxonomy, unknown: Sequence[str]) -> str | None:
-    """Advice where ids were not found since the taxonomy has them as addresses that end in them,
-    "https://…/12" for "12"; None where it does not. The first unknown one is looked at."""
+    """The advice of an error about unknown ids, if the taxonomy writes ids as addresses:
+    "https://…/12" for "12". None otherwise. Only the first unknown id is looked up."""
     ending = unknown[0]
     written = next((taxon for taxon in taxonomy.names if taxon.endswith(f"/{ending}")), None)
     return None if written is None else f"{ending} should be {written}, as the taxonomy has it"
 
 
 def hint(taxonomy: Taxonomy, taxa: Sequence[str]) -> str | None:
-    """What the ids of a table lack to be those of the taxonomy; None where nothing shows it."""
+    """How the ids of a table differ from those of the taxonomy, in words; None if no difference in
+    spelling is found."""
     return _spelling(taxonomy, taxa) if taxa else None

@@ -23,18 +23,18 @@ from hbench.tree import refuse_depth
 from hbench.tree.names import NameTable, TreeProblem
 
 NodeId = str | int
-# A node is a NodeId with a `name`. graph["levels"]: the level names, if the file has them;
-# graph["by_node"]: whether a node is itself, whatever its name; then graph["support"]: how many
-# inner nodes had a number, left out, in place of a name.
+# A graph whose nodes are NodeIds with a `name`. Its attributes are optional: "levels" are the level
+# names in the file; "by_node" is true if nodes are identified by their ids, so that names may
+# repeat; "support" is the number of inner nodes whose name was a support value and was left out.
 ClassGraph = nx.DiGraph
 MOST_PATHS = 1_000_000
-# a support value, or two of them
+# a support value of a phylogeny, or two with a slash
 IS_NUMBER = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?(/\d+(\.\d*)?)?")
 
 
 def graph_of_edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
-    """Make a graph of classes of pairs of names, (parent, child), in which a name is one node; the
-    parent of a root is ""."""
+    """Make a graph of classes from pairs of names, (parent, child), in which each name is one node.
+    The parent of a root is ""."""
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for parent, child in pairs:
         graph.add_nodes_from((name, {"name": name}) for name in (parent, child) if name)
@@ -44,7 +44,7 @@ def graph_of_edges(pairs: Iterable[tuple[str, str]]) -> ClassGraph[NodeId]:
 
 
 def packed(levels: Iterable[str]) -> str:
-    """Write level names as one word, for formats without lists.
+    """Write level names as one text, for formats without lists.
 
     >>> unpacked(packed(["class", "fine, or leaf"]))
     ('class', 'fine, or leaf')
@@ -53,12 +53,12 @@ def packed(levels: Iterable[str]) -> str:
 
 
 def unpacked(text: str) -> tuple[str, ...]:
-    """Read the level names in a word written by `packed`."""
+    """Read the level names in a text that `packed` wrote."""
     return tuple(map(unquote, text.split(","))) if text else ()
 
 
 def unfold(graph: ClassGraph[NodeId]) -> NameTable:
-    """Make the name table of all paths from a root to a leaf; a single root is left out.
+    """Make the name table of all paths from a root to a leaf. A single root is left out.
 
     Cycles and several roots become problems of the table. Raises DataError for a graph without
     classes, TreeError for more than a million paths or more than 255 levels.
@@ -66,9 +66,9 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     names = _names_of_nodes(graph)
     acyclic, cycles = _without_cycles(graph, names)
     roots = [node for node, parents in graph.in_degree() if parents == 0]
-    # below a single root the levels begin with its children, else with the roots themselves
+    # the coarsest level has the children of a single root, or else the roots themselves
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
-    # a path has a node more than edges, but a single root is no level
+    # a path has one node more than edges, but a single root is no level
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
     rows = Counter(stripped(map(names.__getitem__, path)) for path in _paths(acyclic, tops))
     at_top = tuple(names[root] for root in roots)
@@ -85,7 +85,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
         )
 
     levels = tuple(graph.graph.get("levels") or ())
-    # where a node has several parents, a name is that one node wherever it stands
+    # if a node has several parents, its name must mean the same node at all levels
     shared = any(parents > 1 for _, parents in graph.in_degree())
     return NameTable(
         levels if len(levels) == depth else default_levels(depth), dict(rows), shared, tuple(broken)
@@ -93,9 +93,8 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
 
 
 def _names_of_nodes(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
-    """Return the name of every node; where nodes have several parents, repeated names are told
-    apart by their ids, where the file has nodes instead of names, by their place. `by_node`:
-    whether the file has nodes, whose names may repeat."""
+    """Return a name for every node, and make repeated names unique: by adding the node's id if some
+    node has several parents, else by the node's place (`_names_by_place`)."""
     names = {node: str(data["name"]) for node, data in graph.nodes(data=True)}
     if any(parents > 1 for _, parents in graph.in_degree()):
         times = Counter(names.values())
@@ -108,18 +107,18 @@ def _names_of_nodes(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
 
 
 def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict[NodeId, str]:
-    """Names for the nodes of a forest that are unique at each depth: an inner node without a name
-    is called by its first and last leaf, and of equal names each has its parent's behind it.
+    """Names for the nodes of a forest that are unique at each depth. An inner node without a name
+    is called by its first and last leaf. Equal names get their parent's name appended.
 
-    Numbers on all inner nodes are support values of a phylogeny, and no names; how many they are is
-    noted in the graph.
+    If all inner nodes have a number as name, these are support values of a phylogeny. They are not
+    used as names, and their number is stored in the graph's attribute "support".
     """
     inner = [node for node in graph if graph.out_degree(node) and graph.in_degree(node)]
-    is_foreign = not graph.graph.get("levels")  # whoever names the levels means the names
+    is_foreign = not graph.graph.get("levels")  # in a file that names its levels, numbers are names
     if is_foreign and inner and all(IS_NUMBER.fullmatch(names[node]) for node in inner):
         graph.graph["support"] = len(inner)
         names = {**names, **dict.fromkeys(inner, "")}
-    # the first and last leaf below every node, from the leaves upwards
+    # the first and last leaf below every node, computed from the leaves upwards
     order = list(nx.topological_sort(graph))
     ends: dict[NodeId, tuple[str, str]] = {}
     for node in reversed(order):
@@ -134,7 +133,7 @@ def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict
         if not names[node] and graph.out_degree(node):
             first, last = ends[node]
             names[node] = first if first == last else f"{first} … {last}"
-    # a name that stands several times at a depth gets that of its parent, which is unique by now
+    # a name that occurs several times at a depth gets its parent's name, which is unique by then
     names = _siblings_apart(graph, names, ends)
     times = Counter((depth[node], name) for node, name in names.items() if name)
     shown: dict[NodeId, str] = {}
@@ -149,9 +148,9 @@ def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict
 def _siblings_apart(
     graph: ClassGraph[NodeId], names: dict[NodeId, str], ends: dict[NodeId, tuple[str, str]]
 ) -> dict[NodeId, str]:
-    """The names of nodes, with the first and last leaf behind that of an inner node whose sibling
-    has it, too: "(A … B)". `ends`: of each node the names of these leaves. Raises TreeError for two
-    leaves of one name under one parent, which nothing tells apart.
+    """Make the names of siblings unique, by appending the first and last leaf below an inner node:
+    "(A … B)". `ends` has the names of these leaves for each node. Raises TreeError for two leaves
+    with the same name and parent, which cannot be distinguished.
     """
     apart = dict(names)
     for parent in graph:
@@ -176,11 +175,13 @@ def _siblings_apart(
 def _without_cycles(
     graph: ClassGraph[NodeId], names: dict[NodeId, str]
 ) -> tuple[ClassGraph[NodeId], list[TreeProblem]]:
-    """Remove the edges that are part of cycles: those inside of a strongly connected component,
-    nodes each of which leads to all others. Return the graph without them, and for each component
-    a problem that names one cycle, and then its other nodes.
+    """Remove the edges that are part of cycles. Return the graph without them, and the problems.
+
+    Such edges are inside a strongly connected component, in which each node leads to all others.
+    There is one problem for each component; it names one cycle, and then the component's other
+    nodes.
     """
-    # the number of the component of each node
+    # the index of each node's component
     part = {
         node: i for i, nodes in enumerate(nx.strongly_connected_components(graph)) for node in nodes
     }
@@ -193,7 +194,7 @@ def _without_cycles(
     problems = []
     for cyclic in inside.values():
         acyclic.remove_edges_from(cyclic.edges)
-        # the cycle first, closed, then all others that hang together with it
+        # first one closed cycle, then the other nodes of the component
         around = [names[parent] for parent, _ in nx.find_cycle(cyclic)]
         on_the_way = set(around)
         others = [names[node] for node in cyclic if names[node] not in on_the_way]
@@ -203,10 +204,10 @@ def _without_cycles(
 
 
 def _paths(graph: ClassGraph[NodeId], tops: list[NodeId]) -> Iterator[tuple[NodeId, ...]]:
-    """Yield every path from one of `tops` to a leaf, depth first, children in the order of the
-    file.
+    """Yield every path from one of the nodes `tops` to a leaf, depth first, with children in the
+    order of the file. Raises TreeError if there are too many paths.
     """
-    # the number of paths from a node to a leaf, from the leaves upwards; a leaf has one
+    # count the paths from each node to a leaf first, from the leaves upwards; a leaf has one
     below: dict[NodeId, int] = {}
     for node in reversed(list(nx.topological_sort(graph))):
         below[node] = sum(below[child] for child in graph.successors(node)) or 1
@@ -218,6 +219,7 @@ def _paths(graph: ClassGraph[NodeId], tops: list[NodeId]) -> Iterator[tuple[Node
             fix="give every node one parent",
         )
 
+    # a stack instead of recursion; reversed, since the last entry is taken first
     waiting: list[tuple[NodeId, ...]] = [(top,) for top in reversed(tops)]
     while waiting:
         path = waiting.pop()

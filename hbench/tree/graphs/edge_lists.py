@@ -1,4 +1,4 @@
-"""Reads a table whose rows are edges, from a parent to a child, or nodes with the id of their
+"""Reads a table whose rows are edges from a parent to a child, or nodes with the id of their
 parent.
 
 >>> rows = {
@@ -30,20 +30,19 @@ from hbench.tree.graphs import ClassGraph, NodeId, graph_of_edges
 
 
 class EdgeColumns(NamedTuple):
-    """The columns of a list of edges: `parent`, `child`, and, where these are ids of the rows,
-    `name`. `is_guessed`: whether their titles do not say so, but only their values."""
+    """The columns of a list of edges."""
 
     parent: str
     child: str
-    name: str | None = None
-    is_guessed: bool = False
+    name: str | None = None  # of the child, if the other columns hold ids
+    is_guessed: bool = False  # whether only the values, not the titles, show that these are edges
 
 
 def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
-    """The columns of a list of edges; None for a table of levels. `chosen`: those that the user
-    named, parent and child.
+    """The columns of a list of edges; None for a table of levels. `chosen` are the columns of
+    parent and child that the user named, or empty.
 
-    Raises UsageError unless two are chosen, UnknownName for one that is not there.
+    Raises UsageError unless two columns are chosen, UnknownName for a missing one.
     """
     if chosen:
         return _edge_columns_named(table.column_names, chosen)
@@ -55,7 +54,7 @@ def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
 
 
 def _edge_columns_named(names: Sequence[str], chosen: Sequence[str]) -> EdgeColumns:
-    """The two columns that the user named, parent and child, if they are among all `names`."""
+    """The columns of parent and child that the user chose. `names` are all columns of the table."""
     if len(chosen) != 2:
         raise UsageError(
             "edges have two columns", expected="--edges PARENT,CHILD", found=",".join(chosen)
@@ -67,13 +66,15 @@ def _edge_columns_named(names: Sequence[str], chosen: Sequence[str]) -> EdgeColu
 
 
 def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColumns | None:
-    """The columns of a table with a row for each node: its id, its name, and the id or the name of
-    its parent. None where no pair of columns is so: the ids must differ, and half of the parents or
-    more must be among them, since roots may have a parent that is not listed. `by_title`: the
-    columns by their folded names."""
+    """The columns of a table with a row for each node: its id, its name, and the id or name of its
+    parent. None if there are no such columns.
+
+    The ids must be unique, and at least half of the parents must be among them; not all, since a
+    root may have a parent that is not listed. `by_title` has the columns by their folded names.
+    """
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
-    # columns of parents that are ids go first
+    # columns with ids of parents are tried first
     for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
         asked = {plain_id(text) for text in texts(table, parent)} - {""}
         for child in [by_title[title] for title in words.NODES if title in by_title] + (
@@ -93,9 +94,12 @@ def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColum
 
 
 def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
-    """The two columns of a table of edges under any names, parent and child: the names of one come
-    back in the other, all but one, the root; each child stands once, no node is its own parent, and
-    at least two nodes are both. So exact, since a table of two levels looks almost alike.
+    """The columns of parent and child in a table of two columns with any names; None if it is no
+    list of edges.
+
+    Each child must occur once, all parents but one (the root) must be children as well, no node may
+    be its own parent, and at least two nodes must be both parent and child. The conditions are this
+    strict because a table of two levels looks very similar.
     """
     columns = [name for name in table.column_names if not words.is_index(name, counts_rows=False)]
     if len(columns) != 2:
@@ -104,7 +108,7 @@ def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
         above = texts(table, parent)
         below = texts(table, child)
         inner = {*above} & {*below} - {""}
-        roots = {*above} - {*below}  # also "", where the root stands with an empty parent
+        roots = {*above} - {*below}  # "" is among them if the root's row has an empty parent
         is_loop = any(one == other for one, other in zip(above, below, strict=True))
         if len({*below}) == len(below) and len(inner) > 1 and len(roots) == 1 and not is_loop:
             return EdgeColumns(parent, child, is_guessed=True)
@@ -112,10 +116,11 @@ def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
 
 
 def pairs_in(lines: Sequence[str]) -> pa.Table | None:
-    """The pairs of a text with two words on each line, as WordNet's `is_a` of ImageNet has them:
-    a list of edges, parent and child; None for any other text.
+    """The edges in a text with two words on each line, a parent and a child, as in the file `is_a`
+    of WordNet and ImageNet. None for any other text.
 
-    Parents are the column that has fewer names of its own: roots are fewer than leaves.
+    The parents are in the column with fewer names that the other column lacks: these names are the
+    roots, and the other column's are the leaves, which are more.
 
     >>> pairs_in(["n1 n2", "n1 n3", "n2 n4"]).to_pydict()
     {'parent': ['n1', 'n1', 'n2'], 'child': ['n2', 'n3', 'n4']}
@@ -134,8 +139,8 @@ def pairs_in(lines: Sequence[str]) -> pa.Table | None:
 
 
 def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
-    """The graph of a list of edges. A node is its name, or, where rows have ids, its id; a root may
-    be its own parent.
+    """The graph of a list of edges. A node is identified by its id if the rows have ids, else by
+    its name. A node that is its own parent becomes a root.
     """
     parents = [plain_id(text) for text in texts(table, columns.parent)]
     children = [plain_id(text) for text in texts(table, columns.child)]
@@ -148,14 +153,14 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for child, name in zip(children, texts(table, columns.name), strict=True):
         graph.add_node(child, name=name or child)
-    # A parent that has no row of its own is not known: its children begin a tree of their own.
+    # an edge from a parent without a row is dropped, so that its children become roots
     graph.add_edges_from((parent, child) for parent, child in pairs if parent in graph)
     graph.graph["by_node"] = True
     return graph
 
 
 def left_out(table: pa.Table, columns: EdgeColumns) -> dict[str, str]:
-    """The columns of a list of edges that are no part of it, each with the reason."""
+    """The columns of a table that are not part of its list of edges, each with the reason."""
     used = {columns.parent, columns.child, columns.name}
     others = [name for name in table.column_names if name not in used]
     return {

@@ -1,5 +1,5 @@
-"""Reads and writes Newick, which notes a tree as nested brackets, the children of a node before its
-name.
+"""Reads and writes Newick, which represents a tree by nested brackets, with the children of a node
+before its name.
 
 >>> graph = parse_newick("((cat,'red panda':0.5)animal,[by hand]oak_tree);")
 >>> [name for _, name in graph.nodes(data="name")]
@@ -29,19 +29,20 @@ LEVELS = "&levels="
 
 
 def parse_newick(text: str) -> ClassGraph[NodeId]:
-    """Parse the first Newick tree of a text into a graph; branch lengths are ignored. Its attribute
-    `trees` is the number of trees in the text, `levels` what a comment names. Raises DataError that
-    names the place.
+    """Parse the first Newick tree of a text into a graph. Branch lengths are ignored.
+
+    The graph's attribute `trees` is the number of trees in the text, and `levels` are the level
+    names, if a comment has them. Raises DataError, which states the position, for invalid text.
     """
     graph: ClassGraph[NodeId] = nx.DiGraph()
     graph.add_node(0, name="")
 
-    # the nodes whose brackets are open, and the one that is read now
+    # the nodes whose brackets are open, and the node that is being read
     above: list[NodeId] = []
     node: NodeId = 0
     tokens = _tokens(text)
     for place, kind, value in tokens:
-        # nothing was read of this node yet: only here may a bracket with its children open
+        # a bracket of children may only open before anything else of the node was read
         fresh = not graph.nodes[node]["name"] and not any(graph.successors(node))
         if kind in {"plain", "quoted"} and not graph.nodes[node]["name"]:
             graph.nodes[node]["name"] = value
@@ -67,16 +68,15 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
 
 
 def format_newick(tree: LabelTree) -> str:
-    """Write a tree as one line of Newick; names that its grammar would change are quoted, level
-    names are a comment.
+    """Write a tree as one line of Newick. Names are quoted if the grammar would change them, and
+    the names of the levels are written as a comment.
     """
-    # from the leaves upwards: the texts of a level go into the brackets of those above
+    # built from the leaves upwards: the texts of a level go into the brackets of their parents
     below = [label(name) for name in tree.names[-1]]
     for names, parents in zip(
         (*reversed(tree.names[:-1]), ("root",)), reversed(tree.parents), strict=True
     ):
-        # by parent, in the order of the nodes
-        children: list[list[str]] = [[] for _ in names]
+        children: list[list[str]] = [[] for _ in names]  # the texts of each parent's children
         for text, parent in zip(below, parents, strict=True):
             children[parent].append(text)
         below = [
@@ -86,14 +86,14 @@ def format_newick(tree: LabelTree) -> str:
 
 
 def label(name: str) -> str:
-    """A name as Newick has it: in quotes, each quote inside of them doubled, if it holds what would
-    be read as something else, such as a blank or a bracket."""
+    """A name as Newick writes it. If it contains a character with a special meaning, such as a
+    blank or a bracket, it is put in quotes, and quotes inside it are doubled."""
     return name if PLAIN.fullmatch(name) else "'" + name.replace("'", "''") + "'"
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield place, kind (comment, quoted, length, mark, plain) and value of every token; skip the
-    spaces between them. A mark is one of the letters ( ) , ; that make the tree.
+    """Yield the position, kind (comment, quoted, length, mark, plain) and value of every token, and
+    skip the spaces between tokens. A mark is one of the characters ( ) , ; that form the tree.
 
     In Newick a quote within a quoted name is written twice, and an underscore in a plain name
     stands for a blank.
@@ -114,7 +114,7 @@ def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
-    """Add a node without a name below a parent, and return it: the next number."""
+    """Add a node without a name below a parent, and return its id, the next number."""
     child = len(graph)
     graph.add_node(child, name="")
     graph.add_edge(parent, child)
@@ -122,7 +122,8 @@ def _add_child(graph: ClassGraph[NodeId], parent: NodeId) -> NodeId:
 
 
 def _error(text: str, place: int) -> DataError:
-    """The refusal of a text at a place, with what stands there, its line and its character."""
+    """The error for an invalid text. It shows the text at the position `place`, with its line and
+    character."""
     line = text.count("\n", 0, place) + 1
     excerpt = repr(text[place : place + 20]) if place < len(text) else "the end of the text"
     expected = (
