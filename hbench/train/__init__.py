@@ -11,8 +11,8 @@ __all__ = ["train"]
 
 
 def __getattr__(name: str) -> object:
-    """`train` loads torch when it is first used, so that other modules of the wing stay quick to
-    import.
+    """Import `train` when it is first used: it loads torch, which would slow down importing the
+    other modules of this package.
     """
     if name != "train":
         raise AttributeError(f"module 'hbench.train' has no attribute {name!r}")

@@ -1,12 +1,13 @@
-"""Trains a recipe's model: the training loop, to be read from top to bottom.
+"""The training loop: trains the model of a recipe. The module is written to be read from top to
+bottom.
 
     run = begin(recipe, dataset)                                    model, losses, optimisers
     for epoch, for batch of plan(labels, seed, epoch):
         loss of the batch -> gradients -> step -> log, validate, checkpoint
     embed the test items -> test.parquet -> report.json
 
-A step depends only on the recipe, the number of the step, and the content of a checkpoint. On a CPU
-a resumed run therefore continues bit for bit as if it had never stopped.
+A step depends only on the recipe, the number of the step, and the content of the last checkpoint.
+So on a CPU a resumed run has the same bits as one that was never interrupted.
 """
 
 import logging
@@ -74,7 +75,7 @@ BY_QUERY = "report.by-query.parquet"
 
 
 class TrainingInterrupted(HBenchError):
-    """Raised when a run stopped on request, after saving a checkpoint."""
+    """A run was stopped on request. Its last checkpoint is saved."""
 
     exit_code = 130
 
@@ -96,30 +97,30 @@ def train(
 ) -> Report:
     """Train the model of a recipe in a folder, embed the dataset's test items, and score them.
 
-    If the recipe validates, its best checkpoint is tested, else the last one.
+    The best checkpoint is tested if the recipe validates, else the last one.
 
     Args:
         recipe: a name in `hbench.list_recipes()`, the path of a TOML file, or a Recipe, such as
             `hbench.train.recipes.files.resolve(name, ["optimizer.lr=5e-4"])`.
         out: the folder of the run.
-        dataset: what is trained on. Default: that of the recipe.
+        dataset: the dataset to train on. Default: that of the recipe.
         processes: this process among those of torchrun. Default: it trains alone.
-        resume: continue the run in `out` from its last checkpoint, to the same bits. Default: no.
+        resume: continue the run in `out` from its last checkpoint, with the same bits. Default: no.
         track: names of trackers: "tensorboard", "wandb".
-        trust_code: Python files that may run where a recipe names them as ./FILE.py:NAME. This is
-            remembered until they change.
-        callbacks: are called with (step, values by name) of every logged step.
-        on_progress: is called with every step.
-        on_validation: is called with every validation: its step, metric and score, and the best.
-        on_remark: is called with remarks: on the recipe, before the first step, and on which
-            checkpoint is tested.
+        trust_code: Python files that a recipe may run as ./FILE.py:NAME. The consent is remembered
+            until they change.
+        callbacks: called with (step, {name: value}) for every logged step.
+        on_progress: called with every step.
+        on_validation: called with every validation: its step, metric and score, and the best.
+        on_remark: called with remarks: on the recipe, before the first step, and on the checkpoint
+            that is tested.
 
     Returns:
         The Report of the tests, or, for a recipe with `tested = false`, of the held-out classes.
 
     Raises:
         UnknownName: a recipe that does not exist.
-        ConfigError: a recipe that names a program that nobody has consented to.
+        ConfigError: a recipe with a program that the user has not consented to.
         UsageError: a folder with another run.
         DataError: a dataset without training images, or whose items have several paths.
         TrainingInterrupted: after a request to stop; everything is saved.
@@ -130,10 +131,10 @@ def train(
         trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     ready = prepare_run(recipe, dataset or load(require_dataset(recipe)), processes.world)
-    # a dataset that was handed over is known by no name
+    # no command can name a dataset that was passed as an object
     made = _command_of(recipe, processes) if dataset is None else None
     recipe = ready.recipe
-    if recipe.sampler.batch % processes.world:  # leaving out a rest would change the gradient
+    if recipe.sampler.batch % processes.world:  # dropping the remainder would change the gradient
         raise UsageError(
             "the processes cannot share a batch",
             expected=f"sampler.batch a multiple of {processes.world} processes",
@@ -141,7 +142,7 @@ def train(
             fix="change it with --set sampler.batch=…, or the number of processes",
         )
 
-    # torchrun starts all processes again where one has died
+    # torchrun restarts all processes after one has died: continue then
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if processes.first:
         refuse_folder(out, recipe, resume=resume)
@@ -164,8 +165,11 @@ def train(
 
 
 class PreparedRun(NamedTuple):
-    """A recipe with all its sizes; the dataset without the classes that are held out, and these as
-    a dataset, if the recipe holds some out; the steps of an epoch."""
+    """A recipe that can be trained.
+
+    `recipe`: with all of its sizes filled in. `data`: the dataset without the held-out classes.
+    `held`: the held-out classes as a dataset; None if the recipe holds none out. `steps_per_epoch`.
+    """
 
     recipe: Recipe
     data: Dataset
@@ -174,23 +178,23 @@ class PreparedRun(NamedTuple):
 
 
 def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
-    """Fit a recipe to its dataset `whole` (training and tests) and to `world`, the number of
-    processes that share each batch; whatever cannot be trained is refused here, before any weights
-    or images are loaded.
+    """Fit a recipe to its dataset, and refuse recipes that cannot be trained before any weights or
+    images are loaded.
 
-    Raises UnknownName, ConfigError and DataError.
+    `whole`: the dataset with training and test items. `world`: the number of processes that share
+    each batch. Raises UnknownName, ConfigError and DataError.
     """
     refuse_choices(recipe)
-    refuse_several(training_manifest(whole))  # items with several paths: losses know one
+    refuse_several(training_manifest(whole))  # losses support one path for each item only
     data, held = split_off(whole, recipe)
     manifest = training_manifest(data)
     recipe = fitted_to(recipe, manifest, world)
     refuse_too_large(len(manifest), recipe.images)
-    # made as training makes them, so that a value that a loss does not take is refused now; a net
-    # that has a dimension of its own is not loaded for it: here any number serves
+    # make the losses, as training does, so that a value that a loss does not accept is refused now.
+    # If the net determines the dimension, any number will do: the net is not loaded for it
     labels = unknown_as_minus_one(manifest.labels, manifest.tree)
     build_objective(recipe.losses, labels, recipe.model.dim or 2)
-    # composes the batches of an epoch, which too few classes do not allow
+    # composing the batches of an epoch raises if there are too few classes
     return PreparedRun(recipe, data, held, len(batches_of_epoch(recipe, manifest, 0).rows))
 
 
@@ -205,10 +209,12 @@ def _train_and_score(
     watch: Watch,
     made: str | None,
 ) -> Report:
-    """Train in a folder that no other training writes to, and score; the arguments are those of
-    `train`. `made`: the command by which anybody makes this run again, if there is one.
+    """Train and score in a folder that this training has locked.
 
-    The first process alone writes to the folder and calls the trackers; all take every step."""
+    Only the first process writes to the folder and calls the trackers; all processes take every
+    step. `made`: the command that reproduces this run, None if there is none. The other arguments
+    are those of `train`.
+    """
     recipe, data, held, _ = ready
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
@@ -216,27 +222,27 @@ def _train_and_score(
         watch.on_remark(where_it_goes_on(run, recipe))
     elif resume and processes.first:
         watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
-    # trackers are told by one process alone
+    # only the first process has trackers
     names = track if processes.first else ()
     with opened(names, out, recipe.model_dump(mode="json"), run.step) as tracked:
-        # Not before, for a refused recipe leaves no run. A run that goes on has it; one that begins
-        # may follow a first try that came to nothing.
+        # The recipe is not written earlier, so that a refused one leaves no run behind. A resumed
+        # run has it already. A new run may follow a failed first attempt in the same folder.
         if processes.first and not holds_run(out):
             write_text(out / RECIPE, as_toml(recipe))
-            for left in out.glob(f"*{NON_FINITE}"):  # of that first try
+            for left in out.glob(f"*{NON_FINITE}"):  # files of that first attempt
                 left.unlink()
         log = Log(out if processes.first else None, step=run.step, callbacks=[*tracked, *callbacks])
         _learn(run, recipe, data, held, out=out, processes=processes, log=log, watch=watch)
         if held is not None:
-            # the other processes wait until the first has written the checkpoint
+            # a barrier: the other processes wait until the first has written the checkpoint
             gather_objects(None, processes)
             checkpoints.load_model(checkpoints.best(out), run.tested)
             if processes.first and run.best is not None:
                 watch.on_remark(which_is_scored(run.best, recipe, ready.steps_per_epoch))
-        # a trial of a sweep never sees the tests
+        # a trial of a sweep is scored on held-out classes, never on the tests
         scored = data if recipe.tested or held is None else held
         if processes.first:
-            # said, since it takes its time
+            # announced, since it takes a while
             watch.on_remark(f"embeds and scores {_number_tested(scored):,} images")
         report = _score(run, recipe, scored, out=out, processes=processes, made=made)
         log.test(run.step, {name: float(score) for name, score in report.scores.items()})
@@ -245,8 +251,8 @@ def _train_and_score(
 
 
 def _command_of(recipe: Recipe, processes: Processes) -> str | None:
-    """The command by which anybody trains a recipe, as it was read; None on a dataset of one's own.
-    On a processor the bits go by the number of threads, so that it names them."""
+    """Return the command that reproduces a run, from the recipe as it was read; None for a user's
+    own dataset. On a CPU the bits depend on the number of threads, so the command states it."""
     if recipe.dataset not in specs:
         return None
     is_alone = processes.world == 1 and processes.device.type == "cpu"
@@ -255,7 +261,7 @@ def _command_of(recipe: Recipe, processes: Processes) -> str | None:
 
 
 def _number_tested(data: Dataset) -> int:
-    """How many images all tests of a dataset have."""
+    """Count the images of all tests of a dataset."""
     return sum(len(test) for test in data.tests.values())
 
 
@@ -270,10 +276,11 @@ def _learn(
     log: Log,
     watch: Watch,
 ) -> None:
-    """Take the remaining steps; log, validate and save after each step if that is due. `held`: the
-    held-out classes to validate on, if any. Raises TrainingInterrupted after a signal to stop."""
+    """Take the remaining steps, and log, validate and save after each one if it is due. `held`: the
+    classes to validate on; None: no validation. Raises TrainingInterrupted after a signal to
+    stop."""
     if is_over(run.best, recipe):
-        return  # a resumed run that had stopped early
+        return  # the resumed run had already stopped early
 
     saved_at = time.monotonic()
     with _stop_signals() as is_stopped:
@@ -283,13 +290,12 @@ def _learn(
             is_validated = held is not None and (
                 last or step.step % (recipe.evaluate_every * step.steps_per_epoch) == 0
             )
-            # with the step of every validation: a run may stop there, and have no other line
+            # validated steps are logged, since a run may stop there with no other line in its log
             if last or step.skipped or is_validated or step.step % recipe.log_every == 0:
                 log.step(step)
-            # `run.step`: of the last step that was launched; `step` was read
+            # On a GPU results are read later than steps are launched, several at once. `run.step`
+            # is the last launched step: validate and save only when its result has been read.
             if step.step < run.step:
-                # the device is ahead: validate and save only after the last of the steps that were
-                # read together
                 continue
             if held is not None and is_validated:
                 scores = validation_scores(run, recipe, held, processes)
@@ -302,14 +308,14 @@ def _learn(
                         f"{run.best.missed} validations were not better (patience)"
                     )
                     last = True
-            # a signal to one process stops all of them, after the same step
+            # a signal to one process stops all of them after the same step
             stop = any_of(is_stopped(), processes)
             due = _is_due(recipe, run.step, time.monotonic() - saved_at)
             is_best = run.best is not None and run.best.step == run.step
             if processes.first and (last or stop or due or is_best):
-                run.save(out)  # after logging, so that the log is complete up to every checkpoint
+                run.save(out)  # after logging, so that the log is complete up to the checkpoint
                 saved_at = time.monotonic()
-            # a signal while the last checkpoint was written ends the run before its tests, too
+            # a signal during the last checkpoint also stops the run, before the tests
             if stop or (last and any_of(is_stopped(), processes)):
                 raise TrainingInterrupted(
                     f"stopped after step {step.step} of {step.steps}; everything is saved in {out}",
@@ -320,15 +326,14 @@ def _learn(
 
 
 def _is_due(recipe: Recipe, step: int, seconds: float) -> bool:
-    """Whether a checkpoint is to be written after the step with this number, `seconds` after the
-    last checkpoint.
+    """Whether a checkpoint is due after this step. `seconds`: the time since the last checkpoint.
 
-    By time, too: steps of a large net on a CPU take so long that a run that is killed would have
-    lost hours.
+    It is due after a number of steps or after some minutes: the steps of a large net on a CPU take
+    so long that otherwise a run that is killed could lose hours.
     """
-    if not recipe.checkpoint_every:  # 0: none before the end
+    if not recipe.checkpoint_every:  # 0 means no checkpoint before the end
         return False
-    late = 0 < recipe.checkpoint_minutes * 60 <= seconds  # 0 minutes: never by time
+    late = 0 < recipe.checkpoint_minutes * 60 <= seconds  # 0 minutes means never by time
     return late or step % recipe.checkpoint_every == 0
 
 
@@ -341,13 +346,13 @@ def _score(
     processes: Processes,
     made: str | None,
 ) -> Report:
-    """Embed the items of all tests of `data`, shared among the processes; the first process writes
-    the embeddings and scores the file, and all get its report. `made`: the command that the file
-    says it was made by, if there is one."""
+    """Embed the items of all tests of `data`, and score them. The processes share the embedding;
+    the first one writes and scores the file, and all of them return its report. `made`: the command
+    to note in the file, None for none."""
     manifest = all_tests(data)
     try:
         vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
-    except DataError as error:  # hours may have gone into what is kept
+    except DataError as error:  # the advice keeps the trained net, which may have taken hours
         fix = (
             f"the net is trained and kept: {_resumed(out)} embeds again, once it is mended; "
             f"hbench embed {out} -d {data.name} --skip-unreadable --out {out / EMBEDDINGS} embeds "
@@ -360,7 +365,7 @@ def _score(
     if processes.first:
         about = {
             "recipe": as_toml(recipe),
-            # where runs are validated, the weights of the best step are tested
+            # the weights of the best step are tested if the run was validated
             "step": str(run.best.step if run.best else run.step),
             "image_size": str(recipe.images.size),
         }
@@ -370,15 +375,15 @@ def _score(
         report = evaluate(out / EMBEDDINGS, data, method=method_of(recipe))
         report.write(out / REPORT)
         report.write_by_query(out / BY_QUERY)
-    # the others wait here until the first has scored
+    # a barrier: the other processes wait here until the first has scored
     shared: Report = gather_objects(report if processes.first else None, processes)[0]
     return shared
 
 
 @contextmanager
 def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
-    """Keep other trainings out of the folder, within the block: the first process locks it, for all
-    processes of this training. Raises UsageError where another training is at work in it: their
+    """Keep other trainings out of the folder during the block: the first process locks it for all
+    processes of this training. Raises UsageError if another training is running in it, since their
     logs would be mixed.
     """
     if not processes.first:
@@ -386,7 +391,7 @@ def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
         return
     lock = lock_of(out)
     try:
-        lock.acquire(timeout=0)  # seconds: a training may last days, so nobody waits for it
+        lock.acquire(timeout=0)  # do not wait: a training may last days
     except Timeout:
         raise UsageError(
             f"another training writes to {out}", fix="wait for it, or name another --out"
@@ -399,8 +404,9 @@ def _alone_in(out: Path, processes: Processes) -> Iterator[None]:
 
 @contextmanager
 def _interrupts_told(out: Path) -> Iterator[None]:
-    """Raise TrainingInterrupted, with the command that goes on, for an interrupt that no step takes
-    up, as while the tests are embedded; before there is anything to go on with it stays as it is.
+    """Turn a KeyboardInterrupt outside of training steps, for example while the tests are embedded,
+    into TrainingInterrupted, which names the command that continues. Without any checkpoint there
+    is nothing to continue, and the KeyboardInterrupt is passed on.
     """
     try:
         yield
@@ -413,21 +419,21 @@ def _interrupts_told(out: Path) -> Iterator[None]:
 
 
 def _resumed(out: Path) -> str:
-    """The command that goes on with the run in a folder."""
+    """Return the command that continues the run in a folder."""
     return f"hbench train {out / RECIPE} --out {out} --resume"
 
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether SIGINT or SIGTERM was received within the block, which
-    may end its step first; a second signal of the same kind has its usual effect, for whoever
-    cannot wait.
+    """Yield a function that returns whether SIGINT or SIGTERM was received during the block, so
+    that the block can finish its step before it stops. A second signal of the same kind has its
+    usual effect, for users who cannot wait.
     """
-    received: list[int] = []  # numbers of signals
+    received: list[int] = []  # the numbers of the signals
     earlier = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, _frame: FrameType | None) -> None:
-        """Note the signal, and let the next one of its kind do what it did before."""
+        """Note the signal, and restore the earlier handler for the next one of its kind."""
         received.append(number)
         signal.signal(number, earlier[number])
 

@@ -1,10 +1,10 @@
-"""Lets several processes train one model (torchrun): each embeds its part of a batch and computes
-the loss of the whole batch.
+"""Trains one model with several processes (torchrun): each process embeds its part of a batch, and
+computes the loss of the whole batch.
 
     gradient = mean over processes of Σ_parts ∂L/∂embeddings(part) · ∂embeddings(part)/∂weights
 
-equals the gradient of one process with the whole batch: `gather` passes all gradients of a part
-back to its process, and DistributedDataParallel averages.
+This equals the gradient of one process with the whole batch: `gather` sends the gradients of a part
+from all processes back to the process of that part, and DistributedDataParallel averages.
 """
 
 import gc
@@ -27,8 +27,8 @@ from hbench.engine.executors.devices import refuse_device
 
 
 class Processes(NamedTuple):
-    """The rank of this process, from 0, the number of processes (`world`), and the device of this
-    one. The first logs, saves and scores."""
+    """The processes of a training. `rank`: of this process, from 0. `world`: their number.
+    `device`: of this process. The first process logs, saves and scores."""
 
     rank: int
     world: int
@@ -41,24 +41,25 @@ class Processes(NamedTuple):
 
 
 SINGLE_PROCESS = Processes(0, 1, torch.device("cpu"))
-# the others wait while the first scores; if one dies, torchrun ends all
+# how long processes wait for the first one, which scores; if one dies, torchrun ends all of them
 PATIENCE = timedelta(hours=12)
 
 
 def world_started() -> int:
-    """How many processes torchrun started, this one among them; 1 without torchrun."""
+    """Return the number of processes that torchrun started, including this one; 1 without
+    torchrun."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_first_started() -> bool:
-    """Whether this process is the first of those that torchrun started, or alone."""
+    """Whether this process is the first one of torchrun, or the only one."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def join_processes(device: str = "auto") -> Iterator[Processes]:
-    """Join the processes that torchrun started, within the block, by nccl on GPUs and gloo
-    elsewhere; or yield this process alone, where torchrun did not start it. `device`: of torch, or
+    """Join the group of processes that torchrun started for the duration of the block, with nccl on
+    GPUs and gloo elsewhere. Without torchrun yield this process alone. `device`: of torch, or
     "auto" for a GPU if there is one."""
     world = world_started()
     chosen = chosen_device(device)
@@ -72,27 +73,27 @@ def join_processes(device: str = "auto") -> Iterator[Processes]:
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
-        # The threads of the group end with the last reference to it. That must be here, not in a
-        # cycle of garbage or in the frames of a traceback: a thread that frees a tensor while the
-        # interpreter exits would abort the process.
+        # The group's threads end with the last reference to it, which must happen here. References
+        # in garbage cycles or in the frames of a traceback would keep them until the interpreter
+        # exits, and a thread that frees a tensor then would abort the process.
         gc.collect()
         dist.destroy_process_group()
 
 
 class _Gather(torch.autograd.Function):
-    """Gathers the parts of all processes; back, every process gets the gradient of its own part,
-    added up over all, since each computes a loss of every part."""
+    """Gathers the parts of all processes. In the backward pass each process gets the gradient of
+    its own part, summed over all processes, since each of them computes a loss of every part."""
 
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:
-        """Gather the parts (B/W, …) of all W processes, (B, …), in order of rank."""
+        """Gather the parts (B/W, …) of all W processes into (B, …), in order of rank."""
         ctx.rows = len(part)
         return _all_gather(part)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        """Add up the gradients (B, …) of all processes, and return the rows of this one's part."""
-        # a copy, since autograd owns the gradient passed in; all_reduce adds up in place
+        """Sum the gradients (B, …) of all processes, and return the rows of this process's part."""
+        # copied, since all_reduce works in place and autograd owns the gradient passed in
         total = gradients[0].clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total)
         start = dist.get_rank() * ctx.rows
@@ -100,8 +101,8 @@ class _Gather(torch.autograd.Function):
 
 
 def gather(part: Tensor, processes: Processes) -> Tensor:
-    """Gather the parts (B/W, …) of all W processes in order of rank, (B, …), with their gradient if
-    they have one."""
+    """Gather the parts (B/W, …) of all W processes into (B, …), in order of rank. Gradients flow
+    back if the parts require them."""
     if processes.world == 1:
         return part
     whole: Tensor = _Gather.apply(part) if part.requires_grad else _all_gather(part)
@@ -109,20 +110,20 @@ def gather(part: Tensor, processes: Processes) -> Tensor:
 
 
 def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> None:
-    """Average the gradients of weights over the processes, in place: those of a loss, such as
-    proxies of classes, which DistributedDataParallel does not know. A weight that no term of the
-    loss used has none.
+    """Average the gradients of weights over the processes, in place. It is needed for the weights
+    of losses, such as proxies of classes, which DistributedDataParallel does not handle.
     """
     if processes.world > 1:
         for weight in weights:
-            if weight.grad is not None:
+            if weight.grad is not None:  # None: the loss did not use this weight
                 dist.all_reduce(weight.grad)
                 weight.grad /= processes.world
 
 
 def distributed(model: nn.Module, processes: Processes) -> nn.Module:
-    """Wrap the model for training by all processes, so that it learns as one with the whole batch:
-    batch norms see the whole batch on GPUs, elsewhere they must be frozen (else UsageError).
+    """Wrap the model for training by all processes, so that it learns like a single process with
+    the whole batch. On GPUs batch norms are synchronised over the whole batch. Elsewhere they have
+    to be frozen; UsageError is raised otherwise.
     """
     if processes.world == 1:
         return model
@@ -132,12 +133,13 @@ def distributed(model: nn.Module, processes: Processes) -> nn.Module:
             reason = "batch norms cannot see the batches of other processes on a CPU"
             raise UsageError(reason, fix="--set model.freeze_batch_norm=true, or one process")
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-    # the buffers, means of batch norms, are the same in all processes anyway
+    # buffers (running means of batch norms) need no broadcast: they are equal in all processes
     return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
 
 
 def any_of(flag: bool, processes: Processes) -> bool:
-    """Whether the flag is true in any process; all processes must ask, and get the same answer."""
+    """Whether the flag is true in any process. All processes have to call this, and get the same
+    answer."""
     if processes.world == 1:
         return flag
     raised = torch.tensor(int(flag), device=processes.device)
@@ -146,8 +148,8 @@ def any_of(flag: bool, processes: Processes) -> bool:
 
 
 def gather_objects(value: Any, processes: Processes) -> list[Any]:
-    """Collect the values of all processes, anything that can be pickled, in order of rank. Each
-    waits here for all the others."""
+    """Collect the values of all processes, in order of rank. A value can be anything that can be
+    pickled. Each process waits here for all others."""
     if processes.world == 1:
         return [value]
     values: list[Any] = [None] * processes.world
@@ -156,23 +158,25 @@ def gather_objects(value: Any, processes: Processes) -> list[Any]:
 
 
 def _all_gather(part: Tensor) -> Tensor:
-    """The parts (B/W, …) of all W processes, (B, …), in order of rank, without a gradient."""
+    """Gather the parts (B/W, …) of all W processes into (B, …), in order of rank, without
+    gradients."""
     parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
     dist.all_gather(parts, part.contiguous())
     return torch.cat(parts)
 
 
 def chosen_device(name: str) -> torch.device:
-    """The device of this process: "auto" is a GPU if there is one, "cuda" that of its number.
+    """Return the device of this process. "auto" is a GPU if there is one, else the CPU; "cuda" is
+    the GPU with this process's number on the machine.
 
-    Raises UsageError where there is none of this name, or several processes would share it.
+    Raises UsageError if there is no such device, or if several processes would share it.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     with refuse_device(name):
         device = torch.device(name)
         if device.type != "cuda":
-            torch.zeros(1, device=device)  # raises where the device is not there
+            torch.zeros(1, device=device)  # raises if the device does not exist
             return device
         if device.index is not None and world_started() > 1:
             expected = "--device cuda, one GPU for each"
@@ -180,7 +184,7 @@ def chosen_device(name: str) -> torch.device:
                 "several processes cannot share one GPU", expected=expected, found=name
             )
 
-        # LOCAL_RANK: this process's number on this machine, by torchrun
+        # torchrun sets LOCAL_RANK to the number of this process on this machine
         local = int(os.environ.get("LOCAL_RANK", "0")) if device.index is None else device.index
         torch.cuda.set_device(local)
         return torch.device("cuda", local)

@@ -1,11 +1,11 @@
-"""Chooses settings by trying them: a training for every choice on held-out classes, then the best
-one on all.
+"""Sweeps: chooses settings by training a trial for every combination, and then trains the best one
+on all classes.
 
     trials/KEY=VALUE,…/     each scored on held-out training classes, never on the tests
     .                       the best choice, trained and tested as the recipe says
 
-A trial that has ended is not trained again, and one that was interrupted goes on. At the end only
-the best trial keeps its weights, unless all are asked for.
+A finished trial is not trained again, and an interrupted one is continued. At the end only the best
+trial keeps its weights, unless the user wants to keep all.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from hbench.train.records.refusals import (
 from hbench.train.records.trials import Trial, trial_of_run
 from hbench.train.validation import choosing_metric, with_sizes
 
-TrainIn = Callable[[Recipe, Path, bool], object]  # in which folder, and whether to go on there
+TrainIn = Callable[[Recipe, Path, bool], object]  # trains in a folder; True: continue the run there
 OnDiverged = Callable[[Path, TrainingDiverged], None]  # the folder of the trial, and why
 TRIALS = "trials"
-EARLIER = "earlier-"  # begins the folders of best runs of a sweep that was extended
+EARLIER = "earlier-"  # prefix of folders with former best runs of a sweep that was extended
 MOST_TRIALS = 1_000
-HELD_OUT = 0.2  # of the training classes, where the recipe holds none out
+HELD_OUT = 0.2  # share of the training classes for trials of a recipe that holds none out
 
 
 class TriedKey(NamedTuple):
-    """A key, and the values to try, as texts of TOML."""
+    """A key of a recipe, and the values to try, as TOML texts."""
 
     key: str
     values: tuple[str, ...]
@@ -53,16 +53,16 @@ class TriedKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Sweep:
-    """A recipe by its name or file, its changes, and the choices to try, in every combination."""
+    """A sweep. `recipe`: its name or file. `changes`: KEY=VALUE, for all trials. `choices`: the
+    keys and values to try in every combination."""
 
     recipe: str
     changes: tuple[str, ...]
     choices: tuple[TriedKey, ...]
 
     def combinations(self) -> list[tuple[str, ...]]:
-        """List what is tried, as KEY=VALUE of every key. Raises UsageError for more than anybody
-        can train, and for a key that is set, too. `choices`: (key, values) of each key that is
-        swept."""
+        """List the combinations to try, each as KEY=VALUE for every key. Raises UsageError for more
+        than MOST_TRIALS, and for a key that is also among the changes."""
         number = math.prod(len(values) for _, values in self.choices)
         if number > MOST_TRIALS:
             raise UsageError(
@@ -83,13 +83,12 @@ class Sweep:
         return list(itertools.product(*of_keys))
 
     def resolved(self, *more: str) -> Recipe:
-        """Resolve the recipe with its changes and `more` ones, each KEY=VALUE."""
+        """Resolve the recipe with its changes and `more` changes, each KEY=VALUE."""
         return resolve(self.recipe, [*self.changes, *more])
 
     def trial(self, combination: Sequence[str]) -> Recipe:
-        """Make the recipe of a trial, which tries a combination, KEY=VALUE of every key. It never
-        sees the tests: it is scored on held-out training classes, on 20 % of them if the recipe
-        holds none out."""
+        """Make the recipe of the trial of a combination. A trial never sees the tests: it is scored
+        on held-out training classes, 20 % of them if the recipe holds none out."""
         recipe = self.resolved(*combination)
         values = merge_tables(recipe.model_dump(), {"tested": False})
         if not recipe.validation:
@@ -98,13 +97,14 @@ class Sweep:
 
 
 def parse_sweep(text: str) -> TriedKey:
-    """Read KEY=VALUE,VALUE,…; commas within brackets belong to a value.
+    """Parse KEY=VALUE,VALUE,…. Commas within brackets are part of a value.
 
     >>> parse_sweep("optimizer.lr=1e-4,3e-4")
     TriedKey(key='optimizer.lr', values=('1e-4', '3e-4'))
     """
     key, sign, values = text.partition("=")
-    # at commas after which no bracket closes before another opens: those outside of lists
+    # split at commas outside of lists: the pattern skips a comma after which a bracket closes
+    # before another one opens
     parts = re.split(r",(?![^\[]*\])", values)
     tried = tuple(value.strip() for value in parts if value.strip())
     if not sign or len(set(tried)) < 2:
@@ -114,28 +114,29 @@ def parse_sweep(text: str) -> TriedKey:
             fix="such as --sweep optimizer.lr=1e-4,3e-4,1e-3; to extend a sweep name its values "
             "again, with the new ones, and --resume",
         )
-    parse_change(f"{key}={tried[0]}")  # refuses a key that is none
+    parse_change(f"{key}={tried[0]}")  # raises for an invalid key
     return TriedKey(key.strip(), tried)
 
 
 def train_trials(
     sweep: Sweep, out: Path, train: TrainIn, on_diverged: OnDiverged
 ) -> Iterator[Trial]:
-    """Train all trials of a sweep below a folder, one after the other, as they were named.
+    """Train all trials of a sweep in folders below `out`, one after another, and yield those that
+    ended.
 
-    `train` trains a recipe in a folder, going on with what is there if the last argument says so. A
-    trial whose loss is not finite is told to `on_diverged`, and the others go on: that a value is
-    too large is what a sweep is to find out. Raises the last such error where no trial ended.
+    `train`: trains a recipe in a folder. `on_diverged`: called for a trial whose loss is not
+    finite. The other trials go on, since finding values that are too large is part of a sweep. If
+    no trial ended, the last such error is raised.
     """
     diverged = None
     has_ended = False
-    # all are checked before the first is trained, so that what is wrong with the last is said now
+    # check all trials before the first is trained, so that a mistake in the last is reported now
     recipes = checked_recipes(sweep)
     for combination, recipe in recipes.items():
         folder = folder_of(out, combination)
         if (folder / REPORT).exists():
-            # It ended, and is not trained again; but it must be of this very recipe, in whose
-            # record the sizes stand that a recipe leaves to its dataset.
+            # The trial ended, and is not trained again, but must be of the same recipe. Its record
+            # has the sizes that a recipe leaves open for the dataset, so they are filled in here.
             refuse_other_recipe(folder, with_sizes(recipe))
         else:
             try:
@@ -152,19 +153,19 @@ def train_trials(
 
 
 def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
-    """Return the recipes of all trials, by what each tries (KEY=VALUE of every key); raises
-    ConfigError for the first that cannot be trained."""
+    """Return {combination: recipe} of all trials. Raises ConfigError for the first one that cannot
+    be trained."""
     recipes = {combination: sweep.trial(combination) for combination in sweep.combinations()}
-    # each dataset is loaded once, although many trials have it
+    # load each dataset once for all of its trials
     datasets = {name: load(name) for name in dict.fromkeys(map(require_dataset, recipes.values()))}
     _refuse_trials(recipes, datasets)
     return recipes
 
 
 def set_aside(out: Path, recipe: Recipe) -> Path | None:
-    """Move the run in the folder of a sweep into a folder of its own there, if it is of another
-    recipe: that of the best trial before further ones were tried. Return that folder; None where
-    nothing is moved."""
+    """Move the run in a sweep's folder aside if it is of another recipe: that of the former best
+    trial, before the sweep was extended. Return the folder it was moved to; None if nothing was
+    moved."""
     if not holds_run(out) or not other_keys(out, with_sizes(recipe)):
         return None
     number = next(n for n in itertools.count(1) if not (out / f"{EARLIER}{n}").exists())
@@ -177,9 +178,9 @@ def set_aside(out: Path, recipe: Recipe) -> Path | None:
 
 
 def delete_weights(out: Path, best: Trial) -> int:
-    """Delete the checkpoints and vectors of all trials but the best, also of those that an earlier
-    sweep tried, and return how many bytes they were. Recipes, logs and reports stay, so that none
-    is trained again."""
+    """Delete the checkpoints and vectors of all trials but the best, including trials of an earlier
+    sweep, and return the number of deleted bytes. Recipes, logs and reports are kept, so that no
+    trial is trained again."""
     deleted = 0
     for folder in sorted((out / TRIALS).iterdir()):
         if folder == folder_of(out, best.settings):
@@ -194,18 +195,19 @@ def delete_weights(out: Path, best: Trial) -> int:
 
 
 def folder_of(out: Path, combination: Sequence[str]) -> Path:
-    """The folder of the trial of a combination, KEY=VALUE of every key; a value may be the name of
-    a file, whose slashes would be folders."""
+    """Return the folder of the trial of a combination. Slashes in it, as in names of files, are
+    replaced, since they would make subfolders."""
     return out / TRIALS / ",".join(combination).replace("/", "_")
 
 
 def _refuse_trials(
     recipes: Mapping[tuple[str, ...], Recipe], datasets: Mapping[str, Dataset]
 ) -> None:
-    """Raise ConfigError for the first trial that cannot be trained: by its names, or by the classes
-    of its dataset. Where it could be with the classes that are held out, the error says so.
+    """Raise ConfigError for the first trial that cannot be trained. The message says if it could be
+    trained with the classes that are held out for the comparison.
 
-    `recipes`: by combination, KEY=VALUE of every key; `datasets`: by name."""
+    `recipes`: {combination: recipe}. `datasets`: {name: dataset}.
+    """
     for combination, recipe in recipes.items():
         data = datasets[require_dataset(recipe)]
         try:
@@ -215,7 +217,7 @@ def _refuse_trials(
             if found and _can_be_trained_whole(recipe, data):
                 share = f"{100 * recipe.validation:g} % of the training classes"
                 found += f"; {share} are held out for the comparison"
-            # a value that is tried is changed where it is tried
+            # a key that is swept has to be changed in --sweep, not by --set
             fix = error.fix
             for change in combination:
                 key = change.partition("=")[0]
@@ -229,7 +231,7 @@ def _refuse_trials(
 
 
 def _can_be_trained_whole(recipe: Recipe, data: Dataset) -> bool:
-    """Whether a trial that cannot be trained could be if no classes were held out."""
+    """Whether a trial could be trained if no classes were held out."""
     whole = {"validation": 0.0, "evaluate_every": 0, "patience": 0, "tested": True}
     try:
         prepare_run(build(Recipe, merge_tables(recipe.model_dump(), whole), source=""), data)
@@ -239,14 +241,14 @@ def _can_be_trained_whole(recipe: Recipe, data: Dataset) -> bool:
 
 
 def ends_of(sweep: Sweep, best: Trial) -> list[str]:
-    """List, as "KEY = VALUE", which values of the best trial stand at an end of the numbers that
-    were tried, beyond which a better one may lie."""
+    """List, as "KEY = VALUE", the values of the best trial that are the smallest or largest of the
+    numbers that were tried, so that a better one may lie beyond."""
     ends = []
     for (key, values), chosen in zip(sweep.choices, best.values, strict=True):
         try:
             numbers = sorted(map(float, values))
         except ValueError:
-            continue  # names or lists have no ends
+            continue  # names and lists have no smallest or largest value
         value = float(chosen)
         if value in (numbers[0], numbers[-1]):
             neighbour = numbers[1] if value == numbers[0] else numbers[-2]
@@ -256,9 +258,9 @@ def ends_of(sweep: Sweep, best: Trial) -> list[str]:
 
 
 def _beyond(value: float, neighbour: float) -> list[str]:
-    """Write the values that may be tried next, beyond one at an end: as far from it as its
-    `neighbour` on the other side, by their ratio where both are above 0, as of rates; of whole
-    numbers the next one, too.
+    """Return the values to try next, beyond `value` at the end of a range. They continue the step
+    from its `neighbour`: by the same ratio if both are above 0, as for learning rates, else by the
+    same difference. For whole numbers the adjacent number is added.
 
     >>> _beyond(1e-4, 1e-3), _beyond(0.0, 0.5), _beyond(4.0, 2.0)
     (['1e-05'], ['-0.5'], ['8', '5'])
@@ -272,7 +274,7 @@ def _beyond(value: float, neighbour: float) -> list[str]:
 
 
 def _is_possible(sweep: Sweep, change: str) -> bool:
-    """Whether a recipe may have a value, KEY=VALUE: a share has no end beyond 0 and 1."""
+    """Whether the recipe accepts a change, KEY=VALUE: a share, for example, cannot exceed 1."""
     try:
         sweep.resolved(change)
     except HBenchError:

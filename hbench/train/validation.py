@@ -1,12 +1,13 @@
-"""Validates a run on training classes that are held out: the best checkpoint by a metric, and when
-to stop early.
+"""Validates a run on held-out training classes: chooses the best checkpoint by a metric, and
+decides when to stop early.
 
     classes of the training set = classes to learn + round(validation · number) classes to validate
     on
 
-Whole classes are held out because retrieval is tested on new classes. If the tests hold out coarser
-classes, such as the base letters of glyphs, `validation_level` does so here; otherwise coarse
-classes that were learned make the scores too good. The tests are not used before the end.
+Whole classes are held out because retrieval is tested on new classes. If the tests have new coarse
+classes, such as base letters of glyphs, set `validation_level` to hold out coarse classes here,
+too: otherwise coarse classes that were learned make the scores too good. The tests are not used
+before the end.
 """
 
 import dataclasses
@@ -38,27 +39,27 @@ VALIDATION = "validation"
 
 
 def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
-    """Split the training classes: return the dataset without the held-out classes, and these as the
-    only test of another dataset; None in place of that if the recipe validates nothing.
+    """Split the training classes. Return the dataset without the held-out classes, and a dataset
+    with these as its only test; None instead if the recipe does not validate.
 
-    The held-out classes depend on the names and the recipe's seed alone. Raises ConfigError for too
-    few classes, UnknownName for a metric or level.
+    The choice of held-out classes depends only on their names and the recipe's seed. Raises
+    ConfigError for too few classes, UnknownName for an unknown metric or level.
     """
     if not recipe.validation:
         return data, None
 
     metric = choosing_metric(recipe, data.levels)
-    metric.bind(data.levels)  # refuses one that these levels do not have
+    metric.bind(data.levels)  # raises for parameters that do not fit these levels
     manifest = training_manifest(data)
     level = recipe.validation_level
     if level and level not in manifest.levels:
         raise UnknownName("level", level, manifest.levels)
 
-    # classes are held out as wholes of this level, by their paths down to it
+    # whole classes of this level are held out, identified by their paths down to it
     depth = manifest.levels.index(level) + 1 if level else len(manifest.levels)
     paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
-    # of a single class there would be nothing to confuse it with
+    # a single class could not be confused with another one
     if len(chosen) < 2 or len(chosen) == len(set(paths)):
         raise ConfigError(
             "the validation has too few or all of the training classes",
@@ -76,8 +77,8 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
 
 
 def with_sizes(recipe: Recipe) -> Recipe:
-    """Fill in the sizes that a recipe leaves to its dataset, such as the batch, from the images
-    that it learns from. A recipe without open sizes, or without a dataset, stays as it is."""
+    """Fill in the sizes that a recipe leaves open for its dataset, such as the batch, from the
+    training images. A recipe without open sizes, or without a dataset, is returned unchanged."""
     if not (is_open(recipe) and recipe.dataset):
         return recipe
     learned, _held = split_off(load(recipe.dataset), recipe)
@@ -85,8 +86,8 @@ def with_sizes(recipe: Recipe) -> Recipe:
 
 
 def _advice(classes: int) -> str:
-    """Say how to hold out some of this number of classes, where that can be done."""
-    if classes < 3:  # 2 to validate on would leave none to learn from
+    """Return the advice on how to hold out some of this number of `classes`."""
+    if classes < 3:  # holding out 2 would leave none to learn from
         return "hold out classes of a finer level: --set validation_level="
     share = max(2, classes // 5) / classes  # a fifth, of at least 2 classes
     return f"choose another share: --set validation={share:.2g}"
@@ -95,17 +96,17 @@ def _advice(classes: int) -> str:
 def validation_scores(
     run: TrainingRun, recipe: Recipe, held: Dataset, processes: Processes
 ) -> dict[str, float]:
-    """Score the current model on `held`, the dataset of the held-out classes: the scores by metric,
-    the one that chooses among them. The first process scores; all get the scores."""
+    """Score the current model on the dataset of the held-out classes: {metric: score}, including
+    the metric that chooses the checkpoint. The first process scores, and all get the scores."""
     manifest = held.tests[VALIDATION]
-    # (N, D): every process embeds a part, and all get the whole
+    # (N, D): every process embeds a part, and all get all vectors
     vectors = embed_all(run.tested, held.name, manifest, recipe, processes)
     refuse_zero_vectors(vectors)
     scores: dict[str, float] = {}
     if processes.first:
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])
-        # On the GPU that trains, ranked there: the others wait for it, and nobody compares these
-        # with a report's last digits.
+        # Rank on the GPU that trains: it is faster, and the other processes wait. The last digits
+        # differ from a report's, but nobody compares these scores with a report.
         execute: Execute = on_threads
         if processes.device.type == "cuda":
             from hbench.engine.executors.gpu import on_devices
@@ -124,9 +125,8 @@ def validation_scores(
 def best_after(
     best: BestStep | None, step: int, scores: Mapping[str, float], recipe: Recipe, held: Dataset
 ) -> BestStep:
-    """Return the best step so far, the first of equal ones: `step`, whose `scores` by metric are
-    new, or `best`, which then counts one more validation as missed. `goodness` turns the metrics of
-    which less is better round."""
+    """Return the best step so far: `step` if its `scores`, {metric: score}, are better than those
+    of `best`, else `best` with one more missed validation."""
     metric = choosing_metric(recipe, held.levels)
     score = scores[str(metric)]
     if best is None or goodness(str(metric), score) > goodness(str(metric), best.score):
@@ -137,15 +137,15 @@ def best_after(
 def said_of(
     step: int, scores: Mapping[str, float], best: BestStep, recipe: Recipe, held: Dataset
 ) -> ValidationRecord:
-    """Make the record of the validation after `step`, whose `scores` are by metric: of the metric
-    that chooses, the score now and the best so far."""
+    """Make the record of the validation after `step`: the score by the metric that chooses, and the
+    best so far. `scores`: {metric: score}."""
     metric = str(choosing_metric(recipe, held.levels))
     return ValidationRecord(step, metric, scores[metric], best.step, best.score)
 
 
 def where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:
-    """Say after which step a resumed run goes on, and its best validation so far; or that it had
-    stopped early, so that no step is left."""
+    """Make the remark on where a resumed run continues, with its best validation so far; or that it
+    had stopped early, so that no step is left."""
     if is_over(run.best, recipe):
         return f"the run had stopped early, after step {run.step}: it is scored again"
     said = f"goes on after step {run.step}"
@@ -156,15 +156,15 @@ def where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:
 
 
 def which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
-    """Say which checkpoint is scored, and if it is one of the warm-up, in which the net rests: then
-    what was learned later only made it worse. `in_epoch`: steps of an epoch."""
+    """Make the remark on which checkpoint is scored. It also says if the backbone was still frozen
+    then (warm-up), so that training it only made the scores worse. `in_epoch`: steps per epoch."""
     said = (
         f"scored is the checkpoint of step {best.step}, the best of the validation by "
         f"{recipe.select_by}: {shown(recipe.select_by, best.score)}"
     )
     if best.missed > 1:
         said += f"; the {best.missed} validations after it were not better"
-    # the schedule counts steps from 0
+    # the schedule counts steps from 0, `best` from 1
     if recipe.schedule.is_frozen(best.step - 1, in_epoch, recipe.epochs):
         said += (
             "; its backbone was still frozen (schedule.warm_up), and no later step was better: try "
@@ -174,22 +174,22 @@ def which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
 
 
 def is_over(best: BestStep | None, recipe: Recipe) -> bool:
-    """Whether the run stops early, because the last `patience` validations were not better."""
+    """Whether the run stops early: the last `patience` validations were not better."""
     return bool(recipe.patience) and best is not None and best.missed >= recipe.patience
 
 
 def choosing_metric(recipe: Recipe, levels: Sequence[str]) -> MetricName:
-    """Return the metric that chooses the best checkpoint, by the name that it has among the scores
-    of a dataset with these levels, from coarse to fine."""
+    """Return the metric that chooses the best checkpoint, named as among the scores of a dataset
+    with these `levels`, coarse to fine."""
     return MetricName.parse(recipe.select_by).at(levels)
 
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
-    """Make a manifest of the items in a mask (N,), bool, with classes numbered anew; all are
-    queries and in the gallery.
+    """Make a manifest of the items in a mask, bool (N,), with classes numbered from 0. All items
+    are queries and in the gallery.
     """
     rows = np.flatnonzero(mask)
-    paths = class_rows(manifest.tree)  # of each finest class, its names from coarse to fine
+    paths = class_rows(manifest.tree)  # the names of each finest class, coarse to fine
     names = [paths[fine] for fine in manifest.labels[rows, -1].tolist()]
     part = manifests.from_names(manifest.items[rows].tolist(), names, levels=manifest.levels)
     return dataclasses.replace(part, picture=manifest.picture)

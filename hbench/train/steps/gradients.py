@@ -1,9 +1,8 @@
-"""Computes the gradient of a step, of the loss of the whole batch, directly or in two passes over
-parts of it.
+"""Computes the gradient of a batch's loss, directly or in two passes over parts of the batch.
 
-Two passes (rank losses, [24]): embed without a graph; compute ∂L/∂embeddings; embed each part again
-and propagate its rows of that gradient. The gradient is the same, but memory holds the graph of one
-part at a time.
+Two passes (rank losses, [24]): embed all parts without a graph; compute ∂L/∂embeddings; embed each
+part again and propagate its rows of that gradient. The gradient is the same, but only the graph of
+one part is in memory at a time.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,9 +23,9 @@ from hbench.train.recipes.recipe import LossSpec
 from hbench.tree import Labels
 
 Scale = Callable[[Tensor], Tensor]  # the gradient scaler of float16
-# the loss of a batch, and its unweighted terms by name: detached, and perhaps still being computed
+# the loss of a batch and {loss: unweighted term}, detached; a GPU may still be computing them
 LossAndTerms = tuple[Tensor, dict[str, Tensor]]
-# Computes the gradients of a batch's loss in the weights; has the signature of `direct`.
+# computes the gradients of a batch's loss with respect to the weights; called like `direct`
 TrainStep = Callable[..., LossAndTerms]
 
 
@@ -42,12 +41,12 @@ def direct(
     """Compute the gradient with one graph of the whole batch.
 
     Args:
-        embed: the net, as the processes share it.
+        embed: the net, wrapped if several processes train it.
         objective: an `Objective`.
         images: this process's part of the batch, (B/W, C, H, W), of W processes.
         labels: of these images, (B/W, L).
         processes: this process among those that share the batch.
-        scale: what the loss is multiplied by before its gradient is computed.
+        scale: multiplies the loss before its gradient is computed, for float16.
     """
     embeddings = gather(embed(images), processes)
     total, terms = objective(embeddings, gather(labels, processes))
@@ -56,7 +55,7 @@ def direct(
 
 
 def in_two_passes(part: int) -> TrainStep:
-    """Make a step like `direct` with the graph of only `part` images at a time."""
+    """Make a function like `direct` that holds the graph of only `part` images at a time."""
 
     def step(
         embed: nn.Module,
@@ -67,9 +66,9 @@ def in_two_passes(part: int) -> TrainStep:
         processes: Processes,
         scale: Scale,
     ) -> LossAndTerms:
-        """Compute the gradient of a batch whose graph does not fit in memory, in two passes over
-        its pieces; the arguments are those of `direct`."""
-        # the first pass keeps vectors alone; the loss of the whole batch gives their gradients
+        """Compute the gradient in two passes over the pieces of a batch. The arguments are those of
+        `direct`."""
+        # first pass: compute the embeddings of all pieces without a graph
         pieces = torch.split(images, part)
         states = []
         with torch.no_grad():
@@ -78,19 +77,19 @@ def in_two_passes(part: int) -> TrainStep:
                 states.append(_random_state(images.device))
                 vectors.append(embed(piece))
 
-        # where the graph of the loss begins: its gradient is ∂L/∂embeddings
+        # the loss of the whole batch; its graph starts at `leaf`, whose gradient is ∂L/∂embeddings
         leaf = torch.cat(vectors).requires_grad_()
         total, terms = objective(gather(leaf, processes), gather(labels, processes))
         scale(total).backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
         after = _random_state(images.device)
 
-        # the second pass draws the same dropout again, and carries the gradients into the net
+        # second pass: embed each piece again, with the same dropout, and propagate its gradient
         for piece, gradient, state in zip(
             pieces, torch.split(leaf.grad, part), states, strict=True
         ):
             _set_random_state(state)
-            # the processes share their gradients once, with those of the last piece
+            # the processes average their gradients only once, with the last piece
             with _unshared_gradients(embed) if piece is not pieces[-1] else nullcontext():
                 embed(piece).backward(gradient)
 
@@ -101,16 +100,16 @@ def in_two_passes(part: int) -> TrainStep:
 
 
 def _unshared_gradients(embed: nn.Module) -> AbstractContextManager[None]:
-    """Keep the gradients of a net in this process within the block, where several train it, in
-    place of averaging them over the processes after every pass."""
+    """Return a context in which a net that several processes train does not average its gradients
+    over them after a backward pass."""
     if isinstance(embed, DistributedDataParallel):
         return embed.no_sync()
     return nullcontext()
 
 
 def _random_state(device: torch.device) -> list[Tensor]:
-    """Return the state of the generators that a net may draw from, so that both passes drop the
-    same units: torch's own, then that of the GPU that computes, if one does.
+    """Return the states of the random generators that a net may use, so that both passes have the
+    same dropout: torch's default generator, then that of the GPU if `device` is one.
     """
     state = [torch.get_rng_state()]
     if device.type == "cuda":
@@ -119,31 +118,31 @@ def _random_state(device: torch.device) -> list[Tensor]:
 
 
 def _set_random_state(state: list[Tensor]) -> None:
-    """Let the generators go on from a state of `_random_state`."""
+    """Restore the states of the random generators that `_random_state` returned."""
     torch.set_rng_state(state[0])
     if len(state) > 1:
         torch.cuda.set_rng_state(state[1])
 
 
 def _detached(total: Tensor, terms: dict[str, Tensor]) -> LossAndTerms:
-    """Return the loss and its terms by name without their graph, which holds all activations in
+    """Detach the loss and its terms from their graph, which would keep all activations in
     memory."""
     return total.detach(), {name: term.detach() for name, term in terms.items()}
 
 
 class Objective(nn.Module):
-    """forward(embeddings, labels) -> the weighted sum of losses, and every loss by name,
-    unweighted.
+    """The weighted sum of several losses: forward(embeddings, labels) -> (sum, {loss: unweighted
+    term}).
     """
 
     def __init__(self, losses: Mapping[str, nn.Module], weights: Mapping[str, float]) -> None:
-        """Losses and their weights, by the same names."""
+        """Keep the losses and their weights, {name: loss} and {name: weight}."""
         super().__init__()
         self.losses, self.weights = nn.ModuleDict(losses), dict(weights)
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the losses of embeddings (B, D), of length 1, with labels (B, L), coarse to fine.
-        Returns the sum, each times its weight, and the terms by name, unweighted."""
+        Returns their weighted sum and {loss: unweighted term}."""
         terms = {name: loss(embeddings, labels) for name, loss in self.losses.items()}
         for name, term in terms.items():
             _refuse_other_than_scalar(name, term)
@@ -159,8 +158,8 @@ class Objective(nn.Module):
 
 
 def _refuse_other_than_scalar(name: str, term: object) -> None:
-    """Raise ConfigError for what is no number of torch, as a loss of another package may return.
-    `name`: of the loss."""
+    """Raise ConfigError if a loss, such as one of another package, did not return a scalar tensor.
+    `name`: of the loss. `term`: what it returned."""
     if isinstance(term, Tensor) and term.ndim == 0:
         return
     package = known_losses.package_of(name)
@@ -173,11 +172,11 @@ def _refuse_other_than_scalar(name: str, term: object) -> None:
 
 
 def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> Objective:
-    """Build the losses of a recipe for training labels (N, L), coarse to fine, −1 where nothing is
-    known, and embeddings of `dim` dimensions.
+    """Build the losses of a recipe.
 
-    Raises UnknownName and ConfigError like build_loss, and ConfigError for a loss that needs every
-    label. `specs`: by the names of the losses.
+    `specs`: {loss: its weight and parameters}. `labels` (N, L): of the training items, coarse to
+    fine, −1 for unknown. `dim`: the dimension of the embeddings. Raises UnknownName and ConfigError
+    like build_loss, and ConfigError for a loss that needs complete labels if some are unknown.
     """
     facts = facts_of(labels, dim)
     losses = {
@@ -190,14 +189,13 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
 
 
 def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
-    """Collect what losses need to know about the data: numbers of classes, fine and at every level;
-    the path of every fine class, coarse to fine, which is the first item's for a class without
-    items; dimension."""
+    """Collect the facts about the data that losses may need: the number of fine classes, of classes
+    at every level, the path of every fine class (coarse to fine), and the dimension."""
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
-    # (C, L): the path of the first item for every fine class, replaced by the class's own where it
-    # has items, of which any serves
+    # (C, L): filled with the path of the first item, then replaced by the path of any item of the
+    # class. A class without items keeps the former, since its own path is not known
     paths = labels[:1].repeat(counts[-1], axis=0)
-    known = labels[labels[:, -1] >= 0]  # paths that end early are of no fine class
+    known = labels[labels[:, -1] >= 0]  # paths that end early belong to no fine class
     paths[known[:, -1]] = known
     return {"classes": counts[-1], "level_classes": counts, "paths": paths.tolist(), "dim": dim}
 
@@ -205,9 +203,9 @@ def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
 def complete_params(
     name: str, params: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Complete the `params` of the loss `name` by those that it requires and the facts have: by
-    name, what the dataset and the net say, such as the number of classes. Likewise for the loss
-    inside `xbm`, a memory of former batches, which has that loss's name and params among its own.
+    """Add required parameters of a loss that are missing in `params` from the facts about the data,
+    such as the number of classes. The loss within `xbm` (a memory of former batches), whose name
+    and parameters are parameters of `xbm`, is completed as well.
     """
     entry = loss_entry(name)
     missing = [

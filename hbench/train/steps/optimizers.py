@@ -1,7 +1,7 @@
 """Builds the optimisers of a run, sets their learning rates, clips their gradients, and takes their
 steps.
 
-rate = lowest + (highest − lowest) · factor(epochs since the warm-up)
+    rate = lowest + (highest − lowest) · factor(epochs since the warm-up)
 """
 
 import inspect
@@ -19,12 +19,12 @@ from hbench.train.models.blocks import by_depth
 from hbench.train.models.model import EmbeddingModel
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
 
-# epochs since the warm-up, all epochs, the schedule -> share of the learning rate
+# (epochs since the warm-up, all epochs, the schedule) -> factor of the learning rate
 Factor = Callable[[float, int, Schedule], float]
 
-# the groups of weights, each with a learning rate of its own
+# the groups of weights; each has its own learning rate
 BODY = "body"  # of the backbone
-HEAD = "head"  # of what the model adds to it
+HEAD = "head"  # of the layers that the model adds to the backbone
 PROXIES = "proxies"  # of the losses
 
 
@@ -49,10 +49,10 @@ FACTORS: dict[str, Factor] = {"cosine": cosine, "constant": constant, "steps": s
 def build_optimizers(
     recipe: Recipe, model: EmbeddingModel, objective: nn.Module, *, fused: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """Build the net's optimiser, with groups body and head, and a separate one for the proxies, if
+    """Build the optimiser of the net, with the groups body and head, and another one for proxies if
     the recipe has it.
 
-    `fused`, for GPUs: one kernel updates all weights of an optimiser, and can skip a step without
+    `fused`: for GPUs; one kernel updates all weights of an optimiser, and can skip a step without
     the host.
     """
     settings = recipe.optimizer
@@ -62,7 +62,7 @@ def build_optimizers(
         *_groups(HEAD, model.head(), settings, settings.lr * settings.head),
     ]
     separate = recipe.proxies
-    # else they learn as the head does, which begins anew like them
+    # without an optimiser of their own proxies learn like the head: both start untrained
     if proxies and separate is None:
         groups += _groups(PROXIES, proxies, settings, settings.lr * settings.head)
     optimizers = [_optimizer(settings, groups, fused=fused)]
@@ -81,11 +81,11 @@ def set_rates(
     step: int = 0,
     in_epoch: int = 1,
 ) -> dict[str, float]:
-    """Set the learning rate of every group for an epoch, counted from 0, and return them by name;
-    the body's is 0 during warm-up, and the schedule begins after it.
+    """Set the learning rate of every group for an epoch, counted from 0, and return {group: rate}.
+    During the warm-up the body's rate is 0; the schedule begins after it.
 
-    `step`: how many steps came before this one; `in_epoch`: how many an epoch has. Both are asked
-    for by a warm-up that is a share of all steps; without `step` the epoch begins.
+    `step`: the number of steps before this one; by default those before the epoch. `in_epoch`:
+    steps per epoch. A warm-up that is a share of all steps may end within an epoch, and needs both.
     """
     schedule = recipe.schedule
     since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))
@@ -95,7 +95,7 @@ def set_rates(
     rates = {}
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            # only a cosine ends at `lr_min`; a group whose highest rate is less keeps that
+            # only a cosine ends at `lr_min`; a group whose highest rate is below stays at that
             lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
             group["lr"] = lowest + (group["lr_max"] - lowest) * factor
             if is_frozen and group["name"] == BODY:
@@ -107,13 +107,13 @@ def set_rates(
 def clip_gradients(
     optimizers: Iterable[torch.optim.Optimizer], scaler: torch.amp.GradScaler
 ) -> Tensor:
-    """Clip the gradient of every optimiser to the length in its settings, if they have one, and
-    return the length () of all gradients together before clipping, on the device. `scaler`:
-    float16's, which multiplied the gradients; disabled at other precisions.
+    """Clip the gradient of every optimiser to the length in its settings, if there is one. Return
+    the length () of all gradients together before clipping, on the device. `scaler`: of float16,
+    which multiplied the gradients; disabled for other precisions.
     """
     norms = []
     for optimizer in optimizers:
-        scaler.unscale_(optimizer)  # in place: the length is of the gradients themselves
+        scaler.unscale_(optimizer)  # in place, so that unscaled gradients are measured and clipped
         weights = [
             weight
             for group in optimizer.param_groups
@@ -121,7 +121,7 @@ def clip_gradients(
             if weight.grad is not None
         ]
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights])
-        if clip := optimizer.param_groups[0]["clip"]:  # all groups of an optimiser have the same
+        if clip := optimizer.param_groups[0]["clip"]:  # the same in all groups of an optimiser
             torch.nn.utils.clip_grads_with_norm_(weights, clip, norm)
         norms.append(norm)
 
@@ -130,12 +130,12 @@ def clip_gradients(
 
 
 def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> None:
-    """Take the step of every fused optimiser unless `bad`, a bool () on the device; the host does
-    not wait for it.
+    """Take the step of every fused optimiser unless `bad`, a bool () on the device, without making
+    the host wait for it.
     """
     for optimizer in optimizers:
-        # torch's GradScaler makes a fused kernel skip a step in the same way: it reads these two
-        # attributes, and does nothing where `found_inf` is 1.
+        # as torch's GradScaler does: a fused kernel reads these two attributes, and does nothing if
+        # `found_inf` is 1
         optimizer.grad_scale, optimizer.found_inf = None, bad.float()  # type: ignore[attr-defined]
         try:
             optimizer.step()
@@ -146,9 +146,9 @@ def step_unless(bad: Tensor, optimizers: Iterable[torch.optim.Optimizer]) -> Non
 def _groups(
     name: str, weights: Iterable[nn.Parameter], settings: Optimizer, rate: float
 ) -> list[dict[str, Any]]:
-    """Make a group of the weights that learn, as torch takes it, called `name`, with the highest
-    learning rate `rate`; a list, which is empty if none learn. `lr_max`, `lr_min` and `clip` are
-    not torch's, but what `set_rates` and `clip_gradients` read."""
+    """Make a parameter group for torch from the weights that learn, called `name`, with the highest
+    learning rate `rate`. Return it in a list, which is empty if no weight learns. The keys
+    `lr_max`, `lr_min` and `clip` are for `set_rates` and `clip_gradients`; torch ignores them."""
     learning = [weight for weight in weights if weight.requires_grad]
     if not learning:
         return []
@@ -165,9 +165,9 @@ def _groups(
 
 
 def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str, Any]]:
-    """Make the groups of the backbone: one, or, with a `layer_decay` under 1, one of each depth,
-    whose rate is multiplied by that at each block from the output back to the images: early blocks
-    of a pretrained net need to change least."""
+    """Make the parameter groups of the backbone: one or, with a `layer_decay` below 1, one for each
+    depth. From the output towards the images, the rate is multiplied by `layer_decay` at each
+    block: the early blocks of a pretrained net should change least."""
     if settings.layer_decay == 1:
         return _groups(BODY, model.body(), settings, settings.lr)
     depths = list(by_depth(model.backbone))  # from the images to the output
@@ -180,9 +180,9 @@ def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str
 
 
 def optimizer_names() -> dict[str, type[torch.optim.Optimizer] | None]:
-    """List the optimisers by name: those of torch.optim with their classes, and those of timm.optim
-    with None, where timm is installed. Left out are torch's base class, SparseAdam, which takes
-    sparse gradients alone, and what needs to compute the loss again (LBFGS, second order)."""
+    """Return {name: class} of the optimisers of torch.optim, and {name: None} of those of
+    timm.optim if timm is installed. Left out are torch's base class, SparseAdam, which needs sparse
+    gradients, and those that need to compute the loss again (LBFGS, second order)."""
     classes = {
         name.lower(): each
         for name, each in vars(torch.optim).items()
@@ -202,14 +202,15 @@ def optimizer_names() -> dict[str, type[torch.optim.Optimizer] | None]:
 def _optimizer(
     settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool
 ) -> torch.optim.Optimizer:
-    """Make an optimiser by its name, for `groups` of weights as torch takes them, with those of the
-    settings that it has; `fused`: by one kernel for all weights. Raises UnknownName."""
+    """Make the optimiser that the settings name. `groups`: parameter groups for torch. `fused`:
+    update all weights by one kernel. Settings that this optimiser does not have are ignored. Raises
+    UnknownName."""
     names = optimizer_names()
     if settings.name not in names:
         raise UnknownName("optimizer.name", settings.name, names)
 
     chosen = names[settings.name]
-    if chosen is None:  # of timm
+    if chosen is None:  # an optimiser of timm
         others: Any = import_module("timm.optim")
         made: torch.optim.Optimizer = others.create_optimizer_v2(
             groups, opt=settings.name, lr=settings.lr, momentum=settings.momentum
@@ -219,14 +220,14 @@ def _optimizer(
     wanted: dict[str, Any] = {
         "momentum": settings.momentum or None,
         "nesterov": settings.nesterov or None,
-        "fused": fused or None,  # None leaves torch its choice
+        "fused": fused or None,  # None: let torch choose
     }
-    # not every optimiser has a momentum; what it does not know is not passed
+    # pass only arguments that this optimiser has: not every one has a momentum
     known = inspect.signature(chosen).parameters
     given = {key: value for key, value in wanted.items() if key in known and value is not None}
     return chosen(groups, **given)
 
 
 def skips_on_the_device(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether an optimiser can skip a step without the host: its fused kernels can."""
+    """Whether an optimiser can skip a step without the host, as fused kernels can."""
     return bool(optimizer.defaults.get("fused"))

@@ -1,4 +1,4 @@
-"""Holds what training changes (model, losses, optimisers), begins it from a recipe, and saves and
+"""The state of a training run (model, losses, optimisers): begins it from a recipe, saves it and
 restores it.
 """
 
@@ -24,13 +24,13 @@ from hbench.train.records import checkpoints
 from hbench.train.steps.gradients import Objective, build_objective
 from hbench.train.steps.optimizers import BODY, build_optimizers, skips_on_the_device
 
-PCA_IMAGES = 8192  # whose features a projection by PCA is fitted to
+PCA_IMAGES = 8192  # the most images whose features a projection by PCA is fitted to
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class BestStep(NamedTuple):
-    """The step with the best validation, its score, and the number of validations since then that
-    were not better.
+    """The best validation so far: its step, its score, and the number of later validations, none
+    of which was better (`missed`).
     """
 
     step: int
@@ -40,12 +40,21 @@ class BestStep(NamedTuple):
 
 @dataclass
 class TrainingRun:
-    """The state of a run: model, losses, optimisers, float16's scaler, the number of steps, the
-    best step, if it validates, and the digest of the training data.
+    """The state of a run.
 
-    `embed` is the model as the processes share it. `layout`: of images in memory. `average`: the
-    moving average of its weights, where the recipe has one. `halted`: on a GPU, whether a step was
-    not finite, so that no more are taken, a bool () there.
+    Attributes:
+        model: the model that learns.
+        embed: the model, wrapped if several processes train it.
+        objective: the losses.
+        optimizers: of model and losses.
+        scaler: the gradient scaler of float16; disabled for other precisions.
+        layout: the memory format of images.
+        step: the number of launched steps.
+        best: the best validation; None without any.
+        halted: on a GPU a bool () on the device: whether a step was not finite, so that no later
+            step changes anything. None if the host decides that.
+        data: the digest of the training data.
+        average: the moving average of the weights; None if the recipe has none.
     """
 
     model: EmbeddingModel
@@ -62,20 +71,20 @@ class TrainingRun:
 
     @property
     def tested(self) -> EmbeddingModel:
-        """The model that is validated, saved and tested: that of the averaged weights, if any."""
+        """The model that is validated, saved and tested: with averaged weights if there are any."""
         return self.model if self.average is None else cast("EmbeddingModel", self.average.module)
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether steps are launched before the host knows the last one's values: on GPUs, except
-        with float16's scaler.
+        """Whether steps are launched before the host knows the values of earlier ones. This is so
+        on GPUs, except with the scaler of float16.
         """
         return self.halted is not None
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint into the run's folder: the model that is tested, and the state that a
-        resumed run goes on from. Where weights are averaged, the tested model is their average, and
-        the state keeps the weights themselves."""
+        """Write a checkpoint to the run's folder: the tested model, and the state from which a run
+        can be resumed. If weights are averaged, the tested model has the average, and the state
+        also has the weights themselves."""
         state: dict[str, Any] = {
             "objective": self.objective.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
@@ -90,11 +99,13 @@ class TrainingRun:
         checkpoints.save(folder, self.step, model=self.tested, state=state)
 
     def restore(self, folder: Path) -> None:
-        """Go on from the checkpoint in `folder`; raises DataError where it cannot be read, or
+        """Continue from the checkpoint in `folder`. Raises DataError if it cannot be read, or
         belongs to another model or to other training data.
         """
         state = checkpoints.load_state(folder)
-        if state.get("data", self.data) != self.data:  # earlier checkpoints do not have the digest
+        if (
+            state.get("data", self.data) != self.data
+        ):  # checkpoints of older versions lack the digest
             raise DataError(
                 "the training data have changed since this run began",
                 expected=f"digest {state['data']!s:.12}…",
@@ -104,14 +115,14 @@ class TrainingRun:
 
         checkpoints.load_model(folder, self.tested)
         with checkpoints.usable(folder / checkpoints.STATE):
-            # the model that was loaded has the averaged weights; these are the ones that learn
+            # the averaged weights were loaded above; restore the weights that learn as well
             if self.average is not None:
                 self.model.load_state_dict(state["weights"])
                 self.average.n_averaged.copy_(state["averaged"])
             self.objective.load_state_dict(state["objective"])
             for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
                 for group, kept in zip(optimizer.param_groups, saved["param_groups"], strict=True):
-                    if "fused" in group:  # the setting of this device, not of the one that saved
+                    if "fused" in group:  # depends on this device, not on the one that saved
                         kept["fused"] = group["fused"]
                 optimizer.load_state_dict(saved)
             self.scaler.load_state_dict(state["scaler"])
@@ -121,10 +132,10 @@ class TrainingRun:
 
 
 def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) -> TrainingRun:
-    """Make a run before its first step; the recipe's seed determines all random weights.
+    """Make a run, ready for its first step. The recipe's seed determines all random weights.
 
-    The order counts: a projection by PCA is fitted by the net as it begins; the average copies the
-    weights before recomputing and compiling wrap them.
+    The order of the steps below matters: PCA is fitted to features of the initial net, and the
+    average copies the model before recomputing and compiling wrap its layers.
     """
     manifest = training_manifest(data)
     device = processes.device
@@ -136,7 +147,6 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
     if recipe.model.projection == "pca":
         _begin_projection(model, recipe, data, device)
     on_gpu = device.type == "cuda"
-    # channels first or last in memory
     layout = _layout(recipe, on_gpu=on_gpu)
     model = model.to(memory_format=layout)
     average = _averaged(recipe, model)
@@ -148,13 +158,14 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
         recipe.losses, unknown_as_minus_one(manifest.labels, manifest.tree), model.dim
     ).to(device)
     scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
-    # what gives the vectors of a batch; over several processes it is a wrapped model
+    # computes the embeddings of a batch; a wrapped model for several processes
     embed = distributed(model.train(), processes)
     optimizers = build_optimizers(recipe, model, objective, fused=on_gpu)
-    # the names of the groups of weights that learn
+    # the names of the groups of weights that are trained
     learning = {group["name"] for optimizer in optimizers for group in optimizer.param_groups}
     _refuse_idle_warm_up(recipe, learning)
-    # a GPU is some steps ahead: a flag on the device keeps it from going on after a bad one
+    # A GPU runs ahead of the host, so a flag on the device keeps it from stepping after a bad step.
+    # That needs optimisers that can skip a step on the device
     halted = None
     if on_gpu and not scaler.is_enabled() and all(map(skips_on_the_device, optimizers)):
         halted = torch.zeros((), dtype=torch.bool, device=device)
@@ -172,8 +183,8 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
 
 
 def _averaged(recipe: Recipe, model: EmbeddingModel) -> AveragedModel | None:
-    """Make a copy of the model whose weights and batch norms follow those of the model slowly,
-    keeping the share `ema` of themselves at each step; None for a recipe without that."""
+    """Make the exponential moving average of the model's weights and buffers, which keeps the share
+    `ema` of itself at each step. None for a recipe without it."""
     if not recipe.ema:
         return None
     follow = get_ema_multi_avg_fn(recipe.ema)
@@ -181,8 +192,8 @@ def _averaged(recipe: Recipe, model: EmbeddingModel) -> AveragedModel | None:
 
 
 def _precision(recipe: Recipe, device: torch.device) -> str:
-    """Return the precision of a recipe, a key of PRECISIONS; where it leaves the choice ("auto"),
-    bfloat16 on the GPUs that have it, which are much faster so, else float32."""
+    """Return the precision of a recipe, a key of PRECISIONS. "auto" is bfloat16 on GPUs that
+    support it, where it is much faster, else float32."""
     if recipe.precision != "auto":
         return recipe.precision
     has_bfloat16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
@@ -190,8 +201,8 @@ def _precision(recipe: Recipe, device: torch.device) -> str:
 
 
 def _layout(recipe: Recipe, *, on_gpu: bool) -> torch.memory_format:
-    """Return the layout of images in memory: channels last, or first. Where the recipe leaves the
-    choice (None), channels last on GPUs, whose convolutions are faster so."""
+    """Return the memory format of images: channels last, or contiguous (channels first). By
+    default it is channels last on GPUs, where convolutions are faster with it."""
     channels_last = recipe.model.channels_last
     if channels_last is None:
         channels_last = on_gpu
@@ -199,8 +210,8 @@ def _layout(recipe: Recipe, *, on_gpu: bool) -> torch.memory_format:
 
 
 def _refuse_partial_norms(recipe: Recipe, model: EmbeddingModel) -> None:
-    """Raise UsageError where batch norms that learn would see parts of a batch in place of the
-    whole, or the same batch twice; frozen ones do neither."""
+    """Raise UsageError if batch norms that learn would see parts of a batch instead of the whole,
+    or the same batch twice."""
     norms = [part for part in model.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     if not norms or model.freeze_batch_norm:
         return
@@ -217,8 +228,8 @@ def _refuse_partial_norms(recipe: Recipe, model: EmbeddingModel) -> None:
 
 
 def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:
-    """Freeze or unfreeze the pretrained weights (the body), if they are not so already; while they
-    are frozen, in the warm-up, no gradient is computed for them, and a step takes much less time.
+    """Freeze or unfreeze the pretrained weights (the body) if necessary. While they are frozen, in
+    the warm-up, no gradients are computed for them, and a step takes much less time.
     """
     groups = [
         group
@@ -230,14 +241,14 @@ def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None
     if any(weight.requires_grad == frozen for weight in body):
         for weight in body:
             weight.requires_grad_(not frozen)
-        # DistributedDataParallel expects gradients of the weights that it was made with, so it is
-        # made anew.
+        # DistributedDataParallel expects gradients for exactly those weights that required them
+        # when it was made, so wrap the model again
         run.embed = distributed(run.model, processes)
 
 
 def _refuse_idle_warm_up(recipe: Recipe, learning: set[str]) -> None:
-    """Raise ConfigError for a warm-up, in which the backbone (the body) rests, where nothing else
-    learns; `learning`: the names of the groups of weights that learn."""
+    """Raise ConfigError for a warm-up, during which the backbone (the body) is frozen, if nothing
+    else would learn. `learning`: the names of the groups of weights that are trained."""
     if recipe.schedule.warm_up and learning <= {BODY}:
         raise ConfigError(
             "nothing would learn during the warm-up: the net has no projection, and the losses "
@@ -248,7 +259,7 @@ def _refuse_idle_warm_up(recipe: Recipe, learning: set[str]) -> None:
 
 
 def training_manifest(data: Dataset) -> Manifest:
-    """Return the dataset's training manifest; raises DataError where it has none."""
+    """Return the dataset's training manifest. Raises DataError if there is none."""
     if data.train is None:
         raise DataError(
             f"{data.name} has no training images",
@@ -260,12 +271,12 @@ def training_manifest(data: Dataset) -> Manifest:
 def _begin_projection(
     model: EmbeddingModel, recipe: Recipe, data: Dataset, device: torch.device
 ) -> None:
-    """Let the model's projection start from the PCA of some training images, drawn by the recipe's
-    seed."""
+    """Initialise the model's projection by a PCA of the features of some training images, which the
+    recipe's seed chooses."""
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
     some = np.random.default_rng(recipe.seed).permutation(len(manifest))[:PCA_IMAGES]
     workers = workers_for(images, recipe.images)
-    # (images (b, C, H, W), rows) without variation
+    # pairs of images (b, C, H, W) and their rows, without augmentation
     batches = in_order(images, some, batch=recipe.sampler.batch, workers=workers, device=device)
     begin_projection_by_pca(model.eval(), (pixels for pixels, _ in batches))

@@ -1,5 +1,5 @@
-"""Takes the steps of a run: batch, loss, gradient, optimisers; a GPU is some steps ahead of what is
-read.
+"""Takes the steps of a run: batch, loss, gradient, optimisers. On a GPU steps are launched ahead of
+the results that were read.
 """
 
 import math
@@ -26,35 +26,36 @@ from hbench.train.steps.optimizers import clip_gradients, set_rates, step_unless
 from hbench.train.steps.run import TrainingRun, freeze_body, training_manifest
 
 NON_FINITE = "non-finite.json"
-READS = 20  # of steps, whose pace is told: the first ones compile and open images
+READS = 20  # the pace is measured over this number of last reads: the first steps are slower
 
 
 class Pace:
-    """Measures the steps per second of late, without what is done between steps, such as a
-    validation."""
+    """Measures the recent number of steps per second, without the time spent between steps, such as
+    for a validation. A read is the results of one or several steps, fetched from the device at
+    once."""
 
     def __init__(self) -> None:
-        """Begin to measure now."""
-        self.reads: deque[tuple[int, float]] = deque(maxlen=READS)  # steps and seconds of each
+        """Start measuring."""
+        self.reads: deque[tuple[int, float]] = deque(maxlen=READS)  # (steps, seconds) of each read
         self.begun = time.perf_counter()
 
     def after(self, steps: int) -> float:
-        """The steps per second of the last reads, with that of so many steps which ends now."""
+        """End a read of this number of steps, and return the steps per second of the last reads."""
         self.reads.append((steps, time.perf_counter() - self.begun))
         taken, seconds = map(sum, zip(*self.reads, strict=True))
         return taken / seconds
 
     def go_on(self) -> None:
-        """Measure the next read from now on."""
+        """Start measuring the next read."""
         self.begun = time.perf_counter()
 
 
 class LaunchedStep(NamedTuple):
-    """A step that the device may still be computing.
+    """A step that the device may not have computed yet.
 
-    `number`: from 1; `rows` (B/W,) of the training manifest, of this process's part of the batch;
-    `rates`: by group of weights; `values` (2 + losses,): the loss, the length of the gradient, and
-    the terms in the order of the losses.
+    `number`: from 1. `rows` (B/W,): the rows of the training manifest in this process's part of the
+    batch. `rates`: {group of weights: learning rate}. `values` (2 + losses,): the loss, the length
+    of the gradient, and the term of each loss.
     """
 
     number: int
@@ -70,18 +71,21 @@ def steps(
     out: Path,
     processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[StepRecord]:
-    """Take every remaining step and yield its record; a GPU is some steps ahead of the records.
+    """Take all remaining steps and yield their records. On a GPU steps are launched ahead of the
+    records.
 
-    Raises HBenchError, which names a file of the items in `out`, for a step that is not finite.
+    For a step that is not finite, raises HBenchError, which names a file in `out` with the items of
+    the batch.
     """
     manifest = training_manifest(data)
-    in_epoch = len(batches_of_epoch(recipe, manifest, 0).rows)  # steps, of any epoch
+    in_epoch = len(batches_of_epoch(recipe, manifest, 0).rows)  # steps, the same in every epoch
     began = time.perf_counter()
     pace = Pace()
     waiting: list[LaunchedStep] = []
     for launched in _launch_steps(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
-        # reading a value waits for the device, which would idle until the next step is launched
+        # reading a value waits for the device, which then idles until the next step is launched:
+        # collect several steps
         if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
             continue
         values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
@@ -107,8 +111,8 @@ def steps(
 
 
 def _is_read(step: int, recipe: Recipe, in_epoch: int) -> bool:
-    """Whether the host waits for the values of the step with this number, from 1: one that is
-    logged, saved, or the last of an epoch of `in_epoch` steps."""
+    """Whether the host reads the values after this step, counted from 1: if it is logged, saved, or
+    the last of an epoch. `in_epoch`: steps per epoch."""
     if step % recipe.log_every == 0 or step % in_epoch == 0:
         return True
     return bool(recipe.checkpoint_every) and step % recipe.checkpoint_every == 0
@@ -124,9 +128,17 @@ def _record(
     speed: float,
     seconds: float,
 ) -> StepRecord:
-    """Make the record of a step, whose `values` are on the host: the loss, the length of the
-    gradient, and a term for each of `losses`. `steps`: of the run; `in_epoch`: of an epoch;
-    `speed`: images per second; `seconds`: since the run began or went on."""
+    """Make the record of a step from its values, which were read to the host.
+
+    Args:
+        launched: the step.
+        values: the loss, the length of the gradient, and a term for each loss.
+        losses: the names of the losses.
+        steps: the number of steps of the run.
+        in_epoch: the number of steps of an epoch.
+        speed: images per second.
+        seconds: since the run began or was resumed.
+    """
     loss, length, *terms = values
     return StepRecord(
         step=launched.number,
@@ -143,31 +155,31 @@ def _record(
 
 
 def _non_finite_name(processes: Processes) -> str:
-    """Name the file of the items whose loss is not finite, one for each process, as each has items
-    of its own."""
+    """Return the name of the file for the items of a step that is not finite. Each process has its
+    own file, since it has its own part of the batch."""
     return NON_FINITE if processes.world == 1 else f"{processes.rank}.{NON_FINITE}"
 
 
 def _launch_steps(
     run: TrainingRun, recipe: Recipe, data: Dataset, in_epoch: int, processes: Processes
 ) -> Iterator[LaunchedStep]:
-    """Launch every remaining step without waiting for the device; `in_epoch`: steps of an epoch. A
-    resumed run goes on within the epoch in which it stopped."""
+    """Launch all remaining steps without waiting for the device. A resumed run continues within the
+    epoch in which it stopped. `in_epoch`: steps per epoch."""
     manifest = training_manifest(data)
     device = processes.device
     images = images_of(data.name, manifest, recipe.images, vary=True)
     loader = Batches(images, workers=workers_for(images, recipe.images), device=device)
     labels = torch.from_numpy(unknown_as_minus_one(manifest.labels, manifest.tree))
-    labels = labels.to(device, torch.int64)  # (N, L), −1 where nothing is known
-    # a batch larger than the memory is embedded twice: without, then with gradients, in parts
+    labels = labels.to(device, torch.int64)  # (N, L), −1 for unknown
+    # a batch too large for the memory is embedded twice in parts: without, then with gradients
     compute = in_two_passes(recipe.two_pass) if recipe.two_pass else direct
 
     for epoch in range(run.step // in_epoch, recipe.epochs):
-        # without those that were taken of the epoch in which a resumed run goes on
+        # skip the batches that a resumed run has already taken in this epoch
         batches = batches_of_epoch(recipe, manifest, epoch, processes)
         batches = batches.after(run.step - epoch * in_epoch)
         for pixels, rows in loader.of(keys_of(batches)):
-            # in the warm-up only the new layers learn
+            # during the warm-up the backbone is frozen
             is_frozen = recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
             freeze_body(run, processes, frozen=is_frozen)
             rates = set_rates(run.optimizers, recipe, epoch, step=run.step, in_epoch=in_epoch)
@@ -175,7 +187,7 @@ def _launch_steps(
             if run.average is not None:
                 run.average.update_parameters(run.model)
             run.step += 1
-            # values of the device, which may not be computed yet: reading them would wait
+            # `values` stays on the device: reading it here would wait for the step
             yield LaunchedStep(run.step, rows, rates, values)
 
 
@@ -186,19 +198,28 @@ def update(
     processes: Processes = SINGLE_PROCESS,
     compute: TrainStep = direct,
 ) -> Tensor:
-    """Take one step of every optimiser on this process's part of a batch, images (B/W, C, H, W) and
-    their labels (B/W, L), unless the loss or its gradient is not finite.
+    """Take a step of every optimiser, unless the loss or its gradient is not finite.
 
-    Returns the loss, the gradient's length before clipping, and the terms in the order of the
-    objective's losses. On a GPU the host waits for nothing, and after a step that is not finite no
-    later step changes anything.
+    On a GPU the host does not wait, and after a step that is not finite no later step changes
+    anything.
+
+    Args:
+        run: the state of the run.
+        pixels: this process's part of the batch, (B/W, C, H, W).
+        labels: of these images, (B/W, L).
+        processes: this process among those that share the batch.
+        compute: computes the gradients.
+
+    Returns:
+        (2 + losses,) on the device: the loss, the length of the gradient before clipping, and the
+        term of each loss.
     """
     for optimizer in run.optimizers:
         optimizer.zero_grad(set_to_none=True)
     pixels = pixels.to(processes.device, memory_format=run.layout)
     labels = labels.to(processes.device)
-    # Batch norms that learn update their running means in the forward pass, before the loss is
-    # known: they are put back where it is not finite.
+    # Batch norms that learn update their running means in the forward pass, before it is known
+    # whether the loss is finite. Keep copies, to restore them if it is not.
     norms = []
     if not run.model.freeze_batch_norm:
         norms = [(buffer, buffer.clone()) for buffer in run.model.buffers()]
@@ -214,7 +235,7 @@ def update(
     values = torch.stack([total, clip_gradients(run.optimizers, run.scaler), *terms.values()])
     bad = ~values[:2].isfinite().all()  # loss and gradient, (), on the device
     if run.halted is not None:
-        bad = bad | run.halted  # a step after a bad one, launched before anybody knew, is bad, too
+        bad = bad | run.halted  # later steps may have been launched already: they count as bad, too
         run.halted = bad
         step_unless(bad, run.optimizers)
     elif not bad:
@@ -229,8 +250,9 @@ def update(
 def batches_of_epoch(
     recipe: Recipe, manifest: Manifest, epoch: int, processes: Processes = SINGLE_PROCESS
 ) -> EpochBatches:
-    """Compose the batches of an epoch, counted from 0; return this process's share of each, rows
-    (S, B/W) of the manifest for S steps of W processes. Raises ConfigError for too few classes."""
+    """Compose the batches of an epoch, counted from 0. Return this process's share of each, as rows
+    of the manifest, (S, B/W) for S steps and W processes. Raises ConfigError for too few
+    classes."""
     batches = plan(
         manifest.labels, recipe.sampler, seed=recipe.seed, epoch=epoch, steps=recipe.steps_per_epoch
     )
