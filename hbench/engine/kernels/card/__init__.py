@@ -1,3 +1,3 @@
-"""The kernels of the graphics card, written in Python as the processor's are and compiled by
-numba.cuda: ranks, and all sums over them, of one query per block of threads.
+"""The kernels of the graphics card, written in Python like those of the processor and compiled by
+numba.cuda. They compute ranks, and all sums over ranks; each block of threads handles one query.
 """

@@ -1,5 +1,5 @@
-"""The kernel: of every query, the code of the item that has the best score, where not all positives
-are listed.
+"""The kernel that finds the code of each query's best item, for plans that do not list all
+positives.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from hbench.engine.kernels.card.ranks import INFINITY, THREADS, CardRanges, code
 
 @card_kernel
 def codes_of_best(rows: Float32s, ranges: CardRanges, first: Uint8s) -> None:
-    """Write to `first` (n,) the code of the item that has the best score in each row (n, G), one
-    query per block of threads; 0 where it is a distractor.
+    """Write to `first` (n,) the code of the item with the best score in each row (n, G), 0 if it is
+    a distractor. Each block of threads handles one query.
 
-    A code is a level, or under partial labels one of two per level. Of several items with the best
-    score the lowest code counts if `ranges.pessimistic`, else the highest. `ranges`: the columns of
-    each code from 1 on.
+    A code is a level, or under partial labels one of two per level. If several items have the best
+    score, the lowest code is written if `ranges.pessimistic`, else the highest. `ranges`: the
+    columns of each code from 1 on.
     """
     extremes = cuda.shared.array(THREADS, float32)
     codes = cuda.shared.array(THREADS, int32)
     query = cuda.blockIdx.x
     scores = rows[query]
 
-    # each thread takes every T-th column, and `largest` compares what the T threads found
+    # each of the T threads takes every T-th column, and `largest` compares their results
     own = -INFINITY
     for column in range(cuda.threadIdx.x, len(scores), cuda.blockDim.x):
         own = max(own, scores[column])
     best = largest(own, extremes)
 
-    # every thread looks at its share of the items; the lowest code of all is the largest of the
-    # negatives, which begin above −256, for a code is a byte
+    # The lowest code is found as the largest of the negated codes. −256 stands for none: a code is
+    # a byte, so negated codes are greater.
     code = int32(-256)
     if best > -INFINITY:
         for column in range(cuda.threadIdx.x, len(scores), cuda.blockDim.x):

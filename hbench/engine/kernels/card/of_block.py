@@ -1,7 +1,7 @@
-"""Sums, running sums and extremes over the threads of one block.
+"""Sums, running sums and maxima over the threads of one block.
 
-Each ends with all threads at one point, so that `shared` (a place per thread) can be used again.
-Sums are added in a fixed order: the same numbers give the same bits.
+Each function ends when all threads have reached the same point, so that `shared` (one place per
+thread) can be used again. Sums are added in a fixed order: the same numbers give the same bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hbench.engine.kernels.card.compiling import (
     sizes,
 )
 
-AT_ONCE = sizes(8, 3)  # neighbouring numbers that one thread takes of a running sum
+AT_ONCE = sizes(8, 3)  # neighbouring numbers that one thread adds to a running sum
 
 
 class Span(NamedTuple):
@@ -28,32 +28,33 @@ class Span(NamedTuple):
 
 @card_part
 def span_from(start: Number, size: Number) -> Span:
-    """The places of the AT_ONCE numbers that this thread takes, of `size` in all, when its block
-    takes `at_once()` numbers from place `start` on; empty behind the end."""
+    """The places of the AT_ONCE numbers that this thread takes, when its block takes `at_once()`
+    numbers from place `start` on. There are `size` numbers in all; the span is empty behind them.
+    """
     begin = start + cuda.threadIdx.x * AT_ONCE
     return Span(begin, min(size, begin + AT_ONCE))
 
 
 @card_part
 def at_once() -> Number:
-    """How many neighbouring numbers a block of threads takes at once, AT_ONCE by each thread."""
+    """How many neighbouring numbers a block of threads takes at once: AT_ONCE per thread."""
     return cuda.blockDim.x * AT_ONCE
 
 
 @card_part
 def running(value: Number, shared: Number) -> tuple[Number, Number]:
-    """Return the sum of the values of the threads before this one, and that of all; `shared` (T,):
-    memory that the T threads have in common.
+    """Return the sum of the `value`s of the threads before this one, and the sum of all. `shared`
+    (T,): memory that all T threads share.
     """
     thread = cuda.threadIdx.x
     threads = cuda.blockDim.x
     shared[thread] = value
     cuda.syncthreads()
 
-    # each adds the sum that stands `step` threads before it: sums of 2, 4, 8 … values
+    # each thread adds the sum of the thread `step` places before: sums of 2, 4, 8 … values
     step = 1
     while step < threads:
-        # value − value: a 0 of the same type; all read before one of them writes
+        # value − value is a 0 of the right type; all threads must read before any of them writes
         added = shared[thread - step] if thread >= step else value - value
         cuda.syncthreads()
         shared[thread] += added
@@ -68,8 +69,8 @@ def running(value: Number, shared: Number) -> tuple[Number, Number]:
 
 @card_part
 def total(value: Number, shared: Number) -> Number:
-    """Return the sum of the values of all T threads, a power of two, by halves; `shared` (T,):
-    memory that they have in common.
+    """Return the sum of the `value`s of all T threads. The sums of the two halves of the threads
+    are added until one is left, so T must be a power of two. `shared` (T,): memory that they share.
     """
     thread = cuda.threadIdx.x
     shared[thread] = value
@@ -89,8 +90,9 @@ def total(value: Number, shared: Number) -> Number:
 
 @card_part
 def add_up_columns(shared: Number) -> None:
-    """Add up the columns of a place per thread (T, C), T a power of two, by halves: the sums are in
-    the first row afterwards."""
+    """Add up each column of `shared` (T, C), which has a row per thread. The sums are in the first
+    row afterwards. The second half of the rows is added to the first half until one row is left, so
+    T must be a power of two."""
     thread = cuda.threadIdx.x
     cuda.syncthreads()
 
@@ -105,8 +107,8 @@ def add_up_columns(shared: Number) -> None:
 
 @card_part
 def largest(value: Number, shared: Number) -> Number:
-    """Return the largest value of all T threads, a power of two, by halves; `shared` (T,): memory
-    that they have in common.
+    """Return the largest `value` of all T threads. The two halves of the threads are compared until
+    one value is left, so T must be a power of two. `shared` (T,): memory that they share.
     """
     thread = cuda.threadIdx.x
     shared[thread] = value
@@ -126,12 +128,12 @@ def largest(value: Number, shared: Number) -> Number:
 
 @card_part
 def sum_up_before(numbers: Number, size: Number, shared: Number) -> None:
-    """Replace each of `numbers` (size + 1,) by the sum of the numbers before it; the last place
-    gets the sum of all. `shared` (T,): memory that the T threads have in common.
+    """Replace each of the first `size` numbers by the sum of the numbers before it; the last of
+    `numbers` (size + 1,) becomes the sum of all. `shared` (T,): memory that all T threads share.
     """
     done = int32(0)  # the sum of all numbers before `start`
     for start in range(0, size, at_once()):
-        # each thread sums up some neighbours, and learns the sum of the threads before it
+        # each thread sums up some neighbours, and gets the sum of the threads before it
         span = span_from(start, size)
         own = int32(0)
         for place in range(span.begin, span.end):

@@ -1,5 +1,5 @@
-"""Orders the positives of one part, few, or many whose scores are equal or nearly: by score, then
-by the tie key of the code; both with the best first.
+"""Sorts the positives of one part by score, best first, and equal scores by the tie key of their
+code. A part has few positives, or many whose scores are equal or nearly equal.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Slotted(NamedTuple):
 
 @card_part
 def place_among(unsorted: Slotted, slot: Number, first: Number, last: Number) -> Number:
-    """Return the place of the positive in `slot` among those of its part, the slots from `first` to
-    `last`: best first, equal scores by the key of their code, and then by where they lie.
+    """Return the place of the positive in `slot` when its part, the slots from `first` to `last`,
+    is sorted: best first, equal scores by the key of their code, and equal keys by slot.
     """
     score = unsorted.scores[slot]
     key = unsorted.keys[unsorted.codes[slot]]
@@ -46,15 +46,15 @@ def place_among(unsorted: Slotted, slot: Number, first: Number, last: Number) ->
 
 @card_part
 def copy(unsorted: Slotted, slot: Number, ordered: Slotted, place: Number) -> None:
-    """Write the positive in a slot of `unsorted`, its score and code, to a place of `ordered`."""
+    """Copy the score and the code in a slot of `unsorted` to a place of `ordered`."""
     ordered.scores[place] = unsorted.scores[slot]
     ordered.codes[place] = unsorted.codes[slot]
 
 
 @card_call
 def sort_part(positives: Slotted, first: Number, last: Number) -> None:
-    """Sort the positives in the slots from `first` to `last`, best first, in place; called by one
-    thread alone. So many fall into one part only where scores are equal, or nearly."""
+    """Sort the positives in the slots from `first` to `last`, best first, in place. Only one thread
+    calls this, for a part with many positives, whose scores are equal or nearly equal."""
     equal = True
     for slot in range(first + 1, last):
         equal &= positives.scores[slot] == positives.scores[first]
@@ -66,8 +66,8 @@ def sort_part(positives: Slotted, first: Number, last: Number) -> None:
 
 @card_part
 def comes_first(positives: Slotted, slot: Number, score: Number, code: Number) -> bool:
-    """Whether the positive in a slot ranks before one of this score and code: by a higher score, or
-    by the lower tie key of its code where scores are equal."""
+    """Whether the positive in a slot ranks before one with this score and code: its score is
+    higher, or the scores are equal and the tie key of its code is lower."""
     other = positives.scores[slot]
     keys = positives.keys
     return bool(other > score or (other == score and keys[positives.codes[slot]] < keys[code]))
@@ -75,8 +75,8 @@ def comes_first(positives: Slotted, slot: Number, score: Number, code: Number) -
 
 @card_call
 def sort_equal(positives: Slotted, first: Number, last: Number) -> None:
-    """Order the codes in the slots from `first` to `last`, whose scores are all equal, by their tie
-    keys: one pass per key swaps the codes with this key to the front of what is left."""
+    """Sort the codes in the slots from `first` to `last`, whose scores are all equal, by their tie
+    keys. For each key, one pass swaps the codes with this key to the front of the unsorted rest."""
     codes = positives.codes
     place = first
     for key in range(len(positives.keys)):
@@ -90,8 +90,8 @@ def sort_equal(positives: Slotted, first: Number, last: Number) -> None:
 
 @card_call
 def sort_many(positives: Slotted, first: Number, last: Number) -> None:
-    """Sort the slots from `first` to `last` by heap sort, in place, which takes no more memory and
-    n·log n steps at worst. The top of the heap is the last in order, and goes to the end."""
+    """Sort the slots from `first` to `last` in place by heap sort, which needs no other memory and
+    at worst n·log n steps. The top of the heap ranks last, and is moved to the end."""
     size = last - first
     for top in range(size // 2 - 1, -1, -1):
         sink(positives, first, top, size)
@@ -102,9 +102,9 @@ def sort_many(positives: Slotted, first: Number, last: Number) -> None:
 
 @card_call
 def sink(positives: Slotted, first: Number, top: Number, size: Number) -> None:
-    """Move the positive at place `top` of a heap down, until both that lie below it rank before it.
+    """Move the positive at place `top` of a heap down, until both of its children rank before it.
 
-    The heap has `size` places, from slot `first` on; below place p lie 2p + 1 and 2p + 2.
+    The heap has `size` places, from slot `first` on. The children of place p are 2p + 1 and 2p + 2.
     """
     scores = positives.scores
     codes = positives.codes
@@ -112,7 +112,7 @@ def sink(positives: Slotted, first: Number, top: Number, size: Number) -> None:
     while 2 * place + 1 < size:
         below = first + 2 * place + 1
         other = below + 1
-        # the one that is later in order moves up
+        # the child that ranks later moves up
         if other < first + size and comes_first(positives, below, scores[other], codes[other]):
             below = other
         if not comes_first(positives, first + place, scores[below], codes[below]):

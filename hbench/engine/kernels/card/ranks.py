@@ -1,15 +1,15 @@
-"""The kernel: rows of scores become the ranks and codes of the queries' positives, a block of
-threads per query.
+"""The kernel that computes the ranks and codes of the queries' positives from rows of scores; each
+block of threads handles one query.
 
-As on the processor, only positives are sorted, and every distractor is looked up among them once;
-how many come before each positive gives its rank. Here they are sorted by buckets: BUCKETS of equal
-width tell how the scores are spread, and each is divided into parts by how many positives it holds.
-So a part holds a few positives wherever they crowd, and each of these finds its place by comparing
-itself with the others. The same parts tell a distractor in few steps between which positives it
-lies.
+As on the processor, only positives are sorted, and each distractor is looked up once among them.
+The number of distractors before a positive gives its rank. Here, positives are sorted by buckets.
+BUCKETS buckets of equal width show how the scores are distributed, and each bucket is divided into
+parts, the more, the more positives it has. So a part has only a few positives, even where they are
+dense, and each of these finds its place by comparing itself with the others. With the same parts, a
+distractor finds in a few steps between which positives it is.
 
-The table of the parts lies in the memory that a block shares, and so do the counts of distractors
-where they fit, else in the card's.
+The table of the parts is in the shared memory of the block. So are the counts of distractors, if
+they fit; else they are in the memory of the card.
 """
 
 from __future__ import annotations
@@ -45,21 +45,24 @@ from hbench.engine.kernels.card.parts import Slotted, copy, place_among, sort_pa
 
 THREADS = sizes(512, 2)
 BUCKETS = sizes(512, 8)
-FIRSTS = BUCKETS + 1  # a name, for the compiler takes no sum for a size
-# numbers of the parts' table and of the counts: what 48 KB, all that may be asked for without more
-# ado, leave beside the other arrays
+FIRSTS = BUCKETS + 1  # a constant, as the compiler accepts no sum as a size
+# numbers in the table of parts and in the counts together: what the other arrays leave of 48 KB,
+# the most shared memory that a kernel gets by default
 POOL = sizes(10_700, 40)
-PER_PART = 2  # positives, where that does not make too many parts
-SHORT = uint32(sizes(96, 4))  # positives up to which those of a part are compared with each other
+PER_PART = 2  # positives, unless that makes too many parts
+SHORT = uint32(sizes(96, 4))  # up to so many positives of a part are compared with each other
 INFINITY = float32(np.inf)
-WIDEST = float32(3.4e38)  # a scale of more would be infinite
+WIDEST = float32(3.4e38)  # the largest scale that is finite
 
 
 class CardRanges(NamedTuple):
-    """Where the positives of n queries lie, as sort_keys.Parts: `begins`, `sizes` (n,); `starts`,
-    `ends` (n, K) by code; `keys` (K + 1,): the tie key of every code. `lowest`: the lowest code
-    that is listed; `pessimistic`: whether a distractor comes before a positive of its score;
-    `nested`: whether each range lies in the one before."""
+    """The columns of the positives of n queries, as in sort_keys.Parts.
+
+    `begins`, `sizes` (n,): of all positives. `starts`, `ends` (n, K): by code. `keys` (K + 1,): the
+    tie key of each code. `lowest`: the lowest code that is listed. `pessimistic`: whether a
+    distractor comes before a positive with the same score. `nested`: whether each range is inside
+    the range before it.
+    """
 
     begins: Int32s
     sizes: Int32s
@@ -72,8 +75,9 @@ class CardRanges(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """The positives of n queries, best first, (n, P) each: `scores`, `codes`, `ranks`; and the
-    first two part by part, before they are sorted. Behind a query's last positive lies anything."""
+    """The positives of n queries, (n, P) each: `scores`, `codes` and `ranks`, best first; scores
+    and codes also before they are sorted, part by part. Values behind a query's last positive are
+    undefined."""
 
     scores: Float32s
     codes: Uint8s
@@ -83,9 +87,9 @@ class Slots(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What else is found of n queries, (n,) each: the number of `positives`; the items `left_out`
-    of the list; the code of the item ranked `first`, 0 where it is no positive; whether another
-    order of equal scores would give other codes, `tied`; whether a score is beyond all floats."""
+    """What else is found for n queries, (n,) each: the number of `positives`, and of items that are
+    `left_out` of the list; the code of the item ranked `first`, 0 if it is no positive; whether
+    equal scores of different codes are `tied`; whether a score `overflows`."""
 
     positives: Int32s
     left_out: Int32s
@@ -95,8 +99,9 @@ class Found(NamedTuple):
 
 
 class RankedQuery(NamedTuple):
-    """One query at work: its scores (G,), its number, the range of its positives; all ranges, what
-    is found, and a place per thread for `sums`."""
+    """The query that a block of threads handles: its scores (G,), its number, and the columns of
+    its positives, from `begin` to `end`. Also the ranges and results of all queries, and shared
+    memory for `sums`, one place per thread."""
 
     scores: Float32s
     query: Number
@@ -108,8 +113,9 @@ class RankedQuery(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """How the positives of a query are divided: the best score; buckets per unit of score; the
-    first part of every bucket (BUCKETS + 1,); where each part ends among the sorted positives."""
+    """How the positives of a query are divided. `high`: the best score. `scale`: buckets per unit
+    of score. `firsts` (BUCKETS + 1,): the first part of each bucket. `table`: where each part ends
+    among the sorted positives."""
 
     high: Number
     scale: Number
@@ -118,8 +124,9 @@ class Buckets(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The positives of one query, best first: of `size`, the worst score `low`; `scores`, `codes`
-    (P,) and, for each, the distractors between it and the one before, `above` (P,)."""
+    """The sorted positives of one query, best first. `size`: their number; `low`: the worst score;
+    `scores`, `codes` (P,); `above` (P,): the number of distractors between each positive and the
+    one before."""
 
     size: Number
     low: Number
@@ -130,15 +137,15 @@ class Sorted(NamedTuple):
 
 @card_kernel
 def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) -> None:
-    """Rank the positives of n rows of scores (n, G), −inf where left out of the list; a block of
-    threads per query. Writes the ranks and codes to `slots`, the rest to `found`."""
-    # memory that the threads of a block share: counts, places of buckets, and a number per thread
+    """Rank the positives of n rows of scores (n, G), in which left-out items have −inf. Writes
+    ranks and codes to `slots`, and the rest to `found`. Each block of threads handles one query."""
+    # memory that the threads of a block share: counts, first parts, and numbers per thread
     pool = cuda.shared.array(POOL, int32)
     firsts = cuda.shared.array(FIRSTS, int32)
     sums = cuda.shared.array(THREADS, int32)
     extremes = cuda.shared.array(THREADS, float32)
     query = cuda.blockIdx.x
-    # where in flat arrays the ranges of this query's positives stand
+    # the columns of this query's positives
     begin = ranges.begins[query]
     end = begin + ranges.sizes[query]
     row = RankedQuery(rows[query], query, begin, end, ranges, found, sums)
@@ -149,13 +156,12 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 
     low, high, positives = score_range_of_positives(row, extremes)
     buckets = Buckets(high, scale_of(low, high), firsts, pool)
-    # buckets of many positives are cut into several parts: how many there are
     parts = divide(row, buckets, positives)
     sort_positives(row, buckets, slots)
     scores = slots.scores[query]
     codes = slots.codes[query]
-    # two calls of one function: the compiler writes it out twice, and so knows in each which memory
-    # it counts in, the block's own where there is room, else the card's
+    # Two calls of the same function, which the compiler inlines, so that it knows in each call in
+    # which memory the counts are: in the block's, if they fit, else in the card's.
     if parts + 1 + positives <= POOL:
         listed = Sorted(positives, low, scores, codes, pool[parts + 1 :])
         count_and_add_up(row, buckets, listed, slots.ranks[query])
@@ -166,11 +172,11 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 
 @card_part
 def count_and_add_up(row: RankedQuery, buckets: Buckets, listed: Sorted, ranks: Int32s) -> None:
-    """Count the distractors between the sorted positives of one query, and write the ranks; and how
-    many items were left out of the list, so that its length is known.
+    """Count the distractors between the sorted positives of one query, and write the ranks, the
+    number of positives, and the number of left-out items.
 
-    `count_distractors` returns for each thread how many of the items at its columns are left out
-    outside of the positives; within them they are what is not listed.
+    Left-out items outside of the positives' columns are counted by `count_distractors`, for each
+    thread. Within these columns, they are the items that are not among the sorted positives.
     """
     for slot in range(cuda.threadIdx.x, listed.size, cuda.blockDim.x):
         listed.above[slot] = 0
@@ -187,8 +193,8 @@ def count_and_add_up(row: RankedQuery, buckets: Buckets, listed: Sorted, ranks: 
 
 @card_part
 def score_range_of_positives(row: RankedQuery, extremes: Float32s) -> tuple[Number, Number, Number]:
-    """Return the worst and the best score of a query's positives, and their number; `extremes`
-    (T,): memory that the T threads have in common.
+    """Return the worst and the best score of a query's positives, and their number. `extremes`
+    (T,): memory that all T threads share.
     """
     low = INFINITY
     high = -INFINITY
@@ -199,17 +205,17 @@ def score_range_of_positives(row: RankedQuery, extremes: Float32s) -> tuple[Numb
             low = min(low, score)
             high = max(high, score)
             positives += int32(1)
-            if not score < INFINITY:  # also of NaN; the host refuses such a query later
+            if not score < INFINITY:  # written so that NaN counts, too; the host raises an error
                 row.found.overflows[row.query] = 1
-    # each thread has seen some columns: the results are those of all threads
+    # each thread has read some columns only, so the results of all threads are combined
     return -largest(-low, extremes), largest(high, extremes), total(positives, row.sums)
 
 
 @card_part
 def scale_of(low: Number, high: Number) -> Number:
-    """How many buckets one unit of score takes, so that those of equal width reach from the best
-    score, `high`, to the worst, `low`; 0, a single bucket, where all scores are equal, or too far
-    apart for float32."""
+    """How many buckets there are per unit of score, if all buckets together reach from the best
+    score, `high`, to the worst, `low`. 0, which puts all scores into one bucket, if they are equal,
+    or too far apart for float32."""
     span = high - low
     if span > 0 and span < INFINITY:
         return min(float32(BUCKETS - 1) / span, WIDEST)
@@ -218,19 +224,19 @@ def scale_of(low: Number, high: Number) -> Number:
 
 @card_part
 def place_of(score: Number, buckets: Buckets) -> Number:
-    """The bucket of a score, and how far into the bucket the score lies, as one number: 3.25 is a
-    quarter into bucket 3. Buckets count from the best score down."""
+    """The bucket of a score, and the position within the bucket, as one number: 3.25 is a quarter
+    into bucket 3. Buckets count from the best score down."""
     place = (buckets.high - score) * buckets.scale
-    # written so that what is no number has a place, too: the query is refused later
+    # written so that NaN gets a valid place, too; the host raises an error for the query later
     return min(place, float32(BUCKETS - 1)) if place > 0 else float32(0)
 
 
 @card_part
 def part_of(score: Number, buckets: Buckets) -> Number:
-    """Return the number of the part in which a score falls; higher scores never fall in later
-    parts, whatever is rounded. A bucket is cut into parts of equal width (`divide`).
+    """Return the number of the part of a score. A bucket is cut into parts of equal width. However
+    numbers are rounded, a higher score never gets a later part.
     """
-    # unsigned places, here and below: numba then adds no code for indices from the end (−1)
+    # unsigned places, here and below, so that numba adds no code for negative indices
     place = place_of(score, buckets)
     bucket = uint32(place)
     first = buckets.firsts[bucket]
@@ -241,17 +247,18 @@ def part_of(score: Number, buckets: Buckets) -> Number:
 
 @card_part
 def start_of(part: Number, buckets: Buckets) -> Number:
-    """The first slot of a part: where the part before ends, for the table holds the ends of the
-    parts by now (`sort_positives`)."""
+    """The first slot of a part, which is the end of the part before. Called after `sort_positives`,
+    which leaves the ends of the parts in the table."""
     return uint32(buckets.table[part - uint32(1)] if part > 0 else int32(0))
 
 
 @card_part
 def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
-    """Divide the buckets, which cut the scores into equal widths, into parts, the more, the more
-    positives a bucket holds, so that a part holds few; return the number of parts.
-    `buckets.firsts` (BUCKETS + 1,) holds three things of each bucket, one after the other: how many
-    positives it has, how many parts, and at last the number of its first part.
+    """Divide the buckets into parts, and return the number of parts. The more positives a bucket
+    has, the more parts it gets, so that each part has few positives.
+
+    `buckets.firsts` (BUCKETS + 1,) is filled three times: with the number of positives in each
+    bucket, then with its number of parts, and finally with the number of its first part.
     """
     firsts = buckets.firsts
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
@@ -264,8 +271,8 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
             cuda.atomic.add(firsts, uint32(place_of(score, buckets)), 1)
     cuda.syncthreads()
 
-    # each bucket has one part, and shares in these by its positives; so few that the table fits in
-    # any case
+    # each bucket gets one part, and a share of the `wanted` parts by its positives; the total never
+    # exceeds the table
     wanted = min(positives // PER_PART, POOL - FIRSTS - 1)
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
         firsts[bucket] = 1 + int64(firsts[bucket]) * wanted // max(positives, int32(1))
@@ -276,11 +283,12 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
 
 @card_part
 def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
-    """Write the scores and codes of the positives, best first, and where each part ends.
+    """Write the scores and codes of the positives to `slots`, best first, and the ends of the parts
+    to `buckets.table`.
 
-    Scores fall into buckets of equal width, and a full bucket is cut into several parts: `firsts`
-    (BUCKETS + 1,) has the first part of each, and their number at its end. `table` (parts,) holds
-    the sizes of the parts, then their starts, then their ends.
+    `table` (parts,) is filled three times: with the sizes of the parts, then with their starts, and
+    finally with their ends. `firsts` (BUCKETS + 1,) has the first part of each bucket, and the
+    number of all parts at its end.
     """
     table = buckets.table
     parts = buckets.firsts[BUCKETS]
@@ -297,7 +305,7 @@ def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
     cuda.syncthreads()
     sum_up_before(table, parts, row.sums)
 
-    # the start of each part moves on to its end
+    # each positive goes to the next slot of its part: the start of the part advances to its end
     scores = slots.unsorted_scores[row.query]
     codes = slots.unsorted_codes[row.query]
     for column in range(row.begin + thread, row.end, threads):
@@ -314,15 +322,14 @@ def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
 
 @card_part
 def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
-    """Write the positives of a query best first. They lie part by part (scores near each other)
-    but unsorted: in a short part each positive counts how many come before it, and a long one is
-    sorted by one thread, that of its first slot."""
+    """Sort the positives of a query within their parts. In a short part, a thread per positive
+    counts how many positives come before its own. A long part is sorted by a single thread, that of
+    its first slot."""
     keys = row.ranges.keys
     query = row.query
     unsorted = Slotted(slots.unsorted_scores[query], slots.unsorted_codes[query], keys)
     ordered = Slotted(slots.scores[query], slots.codes[query], keys)
-    # table[p] is by now the end of part p, and firsts[BUCKETS] the number of parts: the end of the
-    # last one is the number of positives
+    # the number of positives is the end of the last part; firsts[BUCKETS] is the number of parts
     size = buckets.table[buckets.firsts[BUCKETS] - 1]
     for each in range(cuda.threadIdx.x, size, cuda.blockDim.x):
         slot = uint32(each)
@@ -339,23 +346,23 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
 
 @card_part
 def code_of(ranges: CardRanges, query: Number, column: Number) -> Number:
-    """The code of the item in a column, for a query: the number, from 1, of the last of the ranges
-    in which it lies, since each is written over those before; 0 for a distractor."""
+    """The code of the item in a column, for a query: the number, from 1, of the last range that
+    holds the column; 0 for a distractor, which is in no range."""
     code = uint8(0)
     for each in range(ranges.lowest - 1, ranges.starts.shape[1]):
         if ranges.starts[query, each] <= column < ranges.ends[query, each]:
             code = uint8(each + 1)
-        elif ranges.nested:  # what lies outside of one lies outside of all later ones
+        elif ranges.nested:  # a column outside of one range is outside of all later ones
             break
     return code
 
 
 @card_part
 def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Number:
-    """Add every distractor that comes before some positive to `listed.above`, at the first positive
-    behind it; return how many of the items this thread looked at are left out of the list.
+    """Count every distractor that comes before some positive, in `listed.above` at the first
+    positive behind it. Return how many of this thread's items are left out of the list.
 
-    Also marks the query where a distractor ties with a positive, or a score overflows.
+    Also mark the query if a distractor ties with a positive, or if a score overflows.
     """
     left_out = int32(0)
     size = uint32(listed.size)
@@ -368,9 +375,9 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
         if score >= listed.low:
             if score == INFINITY:
                 row.found.overflows[row.query] = 1
-            # the first positive that comes behind it; `size` where none does
+            # the first positive behind the distractor, `size` if there is none
             slot = slot_of(score, buckets, listed, pessimistic)
-            # the nearest positive on the side where one of its score would be
+            # positives with the same score are behind the distractor if `pessimistic`, else before
             if pessimistic:
                 is_tied = slot < size and listed.scores[slot] == score
             else:
@@ -388,10 +395,9 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
 
 @card_part
 def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) -> Number:
-    """The slot, its place among the sorted positives, of the first positive that a distractor of
-    this score comes before: found by halving the bucket of this score, which ends among the sorted
-    positives where `buckets.table` (buckets,) says. At equal scores the distractor
-    comes first if `pessimistic`."""
+    """The slot of the first positive behind a distractor with this score, found by bisection in the
+    part of the score. If `pessimistic`, the distractor comes before positives with the same score.
+    """
     part = part_of(score, buckets)
     low = start_of(part, buckets)
     high = uint32(buckets.table[part])
@@ -407,17 +413,17 @@ def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) 
 
 @card_part
 def add_up(row: RankedQuery, listed: Sorted, ranks: Int32s) -> None:
-    """Write the rank, from 1, of every positive of one query: the positives and distractors before
-    it, the latter summed up over `listed.above`. Also write the code of the item at rank 1, and
-    whether positives of different codes tie."""
-    # the best positive is at rank 1 where no distractor comes before it
+    """Write the rank, from 1, of each positive of one query: one more than the positives and
+    distractors before it. Also write the code of the item at rank 1, and whether positives of
+    different codes tie."""
+    # the best positive is at rank 1 if no distractor comes before it
     if cuda.threadIdx.x == 0:
         is_first = listed.size > 0 and listed.above[0] == 0
         row.found.first[row.query] = listed.codes[0] if is_first else uint8(0)
 
     done = int32(0)  # distractors before `start`
     for start in range(0, listed.size, at_once()):
-        # each thread sums up some neighbours, and learns the sum of the threads before it
+        # each thread sums up some neighbours, and gets the sum of the threads before it
         span = span_from(start, listed.size)
         own = int32(0)
         for slot in range(span.begin, span.end):

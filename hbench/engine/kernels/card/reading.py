@@ -1,4 +1,4 @@
-"""The kernel: ranked codes of partial labels are read as ranks and levels, the twin of
+"""The kernel that turns ranked codes of partial labels into ranks and levels, the twin of
 rank_positives.leave_out.
 """
 
@@ -22,8 +22,9 @@ THREADS = sizes(256, 2)
 
 
 class Listed(NamedTuple):
-    """Ranked positives of n queries: `ranks`, `levels` (n, P), of query q the first `sizes[q]`; the
-    level of the item ranked `first` (n,), 0 where it is no positive."""
+    """Ranked positives of n queries. `ranks`, `levels` (n, P): those of query q are the first
+    `sizes[q]` of its row. `first` (n,): the level of the item ranked first, 0 if it is no positive.
+    """
 
     ranks: Int32s
     levels: Uint8s
@@ -32,22 +33,23 @@ class Listed(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What the codes of a reading mean: whether an item `stays` in the list, 1 or 0, and its
-    `levels`, by code."""
+    """What codes mean in a reading: for each code, whether an item `stays` in the list (1 or 0),
+    and its level (`levels`)."""
 
     stays: Uint8s
     levels: Uint8s
 
 
 class Counted(NamedTuple):
-    """The items of some that are `removed` from a list, and those that are `listed`."""
+    """How many items are `removed` from a list, and how many are `listed`."""
 
     removed: Number
     listed: Number
 
 
 class ReadItems(NamedTuple):
-    """A query, the items of it that a thread reads, and what was counted before these."""
+    """The items of a query that a thread reads: the query's `number`, the `span` of the items, and
+    what was counted `before` them."""
 
     number: Number
     span: Span
@@ -56,10 +58,11 @@ class ReadItems(NamedTuple):
 
 @card_kernel
 def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
-    """Write the lists of n queries with the levels that codes mean, a block of threads per query.
+    """Write the lists of n queries with levels in place of codes. Each block of threads handles one
+    query.
 
-    An item that does not stay gives its rank up to those behind it; one that stays and is of level
-    0 is a distractor from then on, and is not listed.
+    An item that does not stay is removed, and all items behind it move up by one rank. An item that
+    stays at level 0 becomes a distractor: it keeps its rank but is not listed.
     """
     sums = cuda.shared.array(THREADS, int64)
     query = cuda.blockIdx.x
@@ -68,8 +71,8 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
     cuda.syncthreads()
 
     size = coded.sizes[query]
-    # `done`: how many items before `start` were removed, and how many were listed. Each thread
-    # takes some neighbours; running sums tell it both numbers of the threads before it
+    # `done`: how many items before `start` were removed, and how many are listed. Each thread takes
+    # some neighbouring items, and gets both numbers of the threads before it from running sums.
     done = Counted(int64(0), int64(0))
     for start in range(0, size, at_once()):
         span = span_from(start, size)
@@ -99,11 +102,10 @@ def count_read(codes: Uint8s, span: Span, meaning: Meaning) -> Counted:
 
 @card_part
 def write_listed(coded: Listed, query: ReadItems, meaning: Meaning, out: Listed) -> None:
-    """Write the ranks and levels of the items that are listed, where the codes mean this. An item
-    that does not stay leaves its rank to those behind it, so every rank falls by the number of
-    items removed before.
+    """Write the ranks and levels of a thread's items that are listed. Each rank is lowered by the
+    number of items that were removed before.
     """
-    # the threads before this one have removed and listed so many
+    # how many items were removed and listed before those of this thread
     removed = query.before.removed
     place = query.before.listed
     for item in range(query.span.begin, query.span.end):

@@ -1,9 +1,10 @@
-"""The kernel: all sums over the ranks of the queries' positives, the twin of rank_sums.sum_up; a
-block of threads per query.
+"""The kernel that computes all sums over the ranks of the queries' positives, the twin of
+rank_sums.sum_up. Each block of threads handles one query.
 
-The list is passed once per level, each thread with some neighbouring positives, and a running sum
-over the threads tells each how many of the level come before its own; what is of higher levels is
-written to a shorter list for the next. Up to each cut the list is passed once more.
+The list is read once per level. Each thread takes some neighbouring positives, and a running sum
+over the threads gives it the number of the level's positives before its own. The positives of
+higher levels are written to a shorter list for the next level. For each cut, the list is read once
+more, up to the cut.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ from hbench.engine.kernels.rank_sums import threshold_of as threshold_on_process
 
 THREADS = sizes(256, 2)
 COLUMNS = 6  # sums that are added up over the threads at once
-# the processor's own, in the words of both
+# the function of the processor's kernel, compiled for the card
 threshold_of = card_part(cast(Compiled, threshold_on_processor).function)
 
 
 class CardRequest(NamedTuple):
-    """A SumRequest of n queries on the card: `counts` (n, L + 1); `cuts` (C,); `relevance`,
-    `weight` (n, H, L + 1), of which there are `graded`; `discount`, `harmonic` by rank."""
+    """A SumRequest of n queries on the card. `counts` (n, L + 1); `cuts` (C,); `relevance`,
+    `weight` (n, H, L + 1), of which the first `graded` sums are used; `discount`, `harmonic` by
+    rank. The other members are those of SumRequest."""
 
     counts: Int64s
     cuts: Int64s
@@ -62,7 +64,7 @@ class CardRequest(NamedTuple):
 
 
 class CardSums(NamedTuple):
-    """The Sums of n queries, hits as float64, too."""
+    """The Sums of n queries. All are float64 here, also the hits."""
 
     hits: Float64s
     precision: Float64s
@@ -72,23 +74,24 @@ class CardSums(NamedTuple):
 
 
 class Spare(NamedTuple):
-    """Room for the positives of n queries that are of higher levels, in turns: `ranks` and `levels`
-    (2, n, P)."""
+    """Two buffers, which are used in turns, for the positives of n queries that are of higher
+    levels: `ranks` and `levels` (2, n, P)."""
 
     ranks: Int32s
     levels: Uint8s
 
 
 class Shared(NamedTuple):
-    """A place per thread for running counts, and for sums (T, COLUMNS)."""
+    """Memory that the T threads of a block share: for running `counts` (T,), and for `sums`
+    (T, COLUMNS)."""
 
     counts: Int64s
     sums: Float64s
 
 
 class SummedQuery(NamedTuple):
-    """The positives of one query from some level on: its number, how many are listed in `all`; the
-    `size`, `ranks` and `levels` of these."""
+    """The positives of one query from some level on: their number, `size`, and their `ranks` and
+    `levels`. `number`: of the query; `all`: how many positives it has from the lowest level on."""
 
     number: Number
     all: Number
@@ -98,8 +101,9 @@ class SummedQuery(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is asked, where it is written, and the memory that a block shares: apart from the
-    positives, which change, so that the compiler keeps in mind which memory this is."""
+    """What stays the same while a block handles its query: the request, the output, and shared
+    memory. The positives, which change, are kept apart, so that the compiler knows in which memory
+    each of these arrays is."""
 
     request: CardRequest
     out: CardSums
@@ -107,8 +111,9 @@ class Work(NamedTuple):
 
 
 class LevelSums(NamedTuple):
-    """The sums of one thread's items of a level: the whole list's `precision`, what of it is
-    `within` R, the `hits` there, the `gain`, and the intersections of the `binary` labels."""
+    """The sums of one thread's items at a level. `precision`: over the whole list; `within`: the
+    part of it up to rank R; `hits`: the number of items up to R; `gain`; `binary`: the ASI of the
+    level's binary labels."""
 
     precision: Number
     within: Number
@@ -118,8 +123,8 @@ class LevelSums(NamedTuple):
 
 
 class Splitting(NamedTuple):
-    """Items of a thread that are split: those of `level` and those above; how many before these are
-    `exactly` of it."""
+    """A thread's items that are split into those of `level` and those of higher levels. `exactly`:
+    how many items before them are of exactly this level."""
 
     level: Number
     span: Span
@@ -127,8 +132,8 @@ class Splitting(NamedTuple):
 
 
 class Graded(NamedTuple):
-    """One part of a graded sum: the number of the sum, the lowest level of the part, and that
-    level's precision sum of the whole list."""
+    """One part of a graded sum: the `number` of the sum, the `lowest` level of the part, and the
+    precision sum at that level over the `whole` list."""
 
     number: Number
     lowest: Number
@@ -136,7 +141,8 @@ class Graded(NamedTuple):
 
 
 class Higher(NamedTuple):
-    """Where the positives of higher levels are written: `ranks` and `levels` (P,)."""
+    """Where the positives of one query that are of higher levels are written: `ranks` and `levels`
+    (P,)."""
 
     ranks: Int32s
     levels: Uint8s
@@ -144,23 +150,23 @@ class Higher(NamedTuple):
 
 @card_kernel
 def sum_lists(lists: Listed, spare: Spare, request: CardRequest, out: CardSums) -> None:
-    """Take all sums of n queries, each by a block of threads of its own; `spare` has room for the
-    positives of the levels above, which are taken out of a list level by level.
+    """Compute all sums of n queries. Each block of threads handles one query. `spare`: memory for
+    the shorter lists of the positives above each level.
     """
-    # on lines of their own, by which the simulator tells them apart
+    # on separate lines, by which the simulator distinguishes shared arrays
     counts = cuda.shared.array(THREADS, int64)
     sums = cuda.shared.array((THREADS, COLUMNS), float64)
     number = cuda.blockIdx.x
     listed = lists.sizes[number]
-    # at the lowest level the positives are all that are listed
+    # at the lowest level, all listed positives count
     query = SummedQuery(number, listed, listed, lists.ranks[number], lists.levels[number])
     sum_query(query, spare, Work(request, out, Shared(counts, sums)))
 
 
 @card_part
 def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
-    """Write all sums of one query, level after level, and leave in its list only the positives of
-    the levels above. The higher ones go to two buffers in turns, since one is read meanwhile."""
+    """Write all sums of one query, level by level. Each level leaves a list of the positives of
+    higher levels, which are written to two buffers in turns, since the other one is being read."""
     number = query.number
     for level in range(work.request.lowest, work.request.counts.shape[1]):
         if query.size == 0:
@@ -172,26 +178,25 @@ def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
         whole = sum_level(query, level, higher, work)
         for each in range(work.request.graded):
             add_graded(query, Graded(each, level, whole), work)
-        # all positives above this level are listed, so their number is that of the counts
+        # all positives above this level are listed, so the counts give their number
         size = int32(counted(work.request.counts, number, level + 1))
         query = SummedQuery(number, query.all, size, higher.ranks, higher.levels)
 
 
 @card_part
 def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> None:
-    """Write hits, precision and gain of one level up to a cut. Precision is a sum here, not yet
-    divided.
+    """Write hits, the sum of precisions, and gain at one level up to a cut.
 
-    `query`: its ranks, ascending, are those of the positives of this level alone, so that the loop
-    ends at the first one beyond the cut. `level`: from 1; it says where the sums are written.
-    `column`: the number of the cut, from 0, in the request and in the output.
+    `query`: the positives of this level or finer, with ascending ranks, so that the loop may end at
+    the first rank beyond the cut. `level`: from 1; tells where the sums are written. `column`: the
+    number of the cut, from 0, in the request and in the output.
     """
     cut = work.request.cuts[column]
     own = work.shared.sums[cuda.threadIdx.x]  # precision, gain, hits of this thread
     own[:3] = 0
     start = 0
     while start < query.size and query.ranks[start] <= cut:
-        # the threads of the block share a stretch of `at_once` positives; this is one's own part
+        # the threads of the block share `at_once` positives, of which this thread takes a span
         span = span_from(start, query.size)
         for item in range(span.begin, span.end):
             rank = query.ranks[item]
@@ -206,17 +211,17 @@ def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> 
         work.out.precision[query.number, level - 1, column] = own[0]
         work.out.gain[query.number, level - 1, column] = own[1]
         work.out.hits[query.number, level - 1, column] = own[2]
-    cuda.syncthreads()  # the sums are shared, and used again
+    cuda.syncthreads()  # the shared memory of the sums is used again
 
 
 @card_part
 def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> Number:
-    """Write the sums of one level: over the whole list, up to R, the number of its positives, and
-    of the intersections of the first k items with the ideal ones, for ASI; list the positives of
-    upper levels. Returns the precision sum of the whole list."""
+    """Write the sums of one level over the whole list and up to R, the number of its positives, and
+    the intersections for ASI. Also list the positives of higher levels in `upper`. Return the
+    precision sum of the whole list."""
     # precision, within, hits, gain, binary
     sums = LevelSums(0.0, 0.0, 0, 0.0, 0.0)
-    overlap = 0.0  # of the graded labels, of which `split` also lists the positives above
+    overlap = 0.0  # what the items of exactly this level add to the ASI of all levels
     done = int64(0)  # the items before `start` that are exactly of this level
     for start in range(0, query.size, at_once()):
         span = span_from(start, query.size)
@@ -237,25 +242,25 @@ def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> N
     own[3] = sums.gain
     own[4] = sums.binary
     own[5] = overlap
-    # the sums of all threads come to stand in the first thread's row
+    # afterwards, the sums of all threads are in the first thread's row
     add_up_columns(work.shared.sums)
     whole = work.shared.sums[0, 0]
     if cuda.threadIdx.x == 0:
         write_sums(query, level, own, work.out)
-    # the shared memory is written again for the next level: only when every thread has read it
+    # the next level overwrites the shared memory, so every thread must have read it
     cuda.syncthreads()
     return whole
 
 
 @card_part
 def with_items(sums: LevelSums, query: SummedQuery, span: Span, request: CardRequest) -> LevelSums:
-    """Return the sums of a level with those of the items in a span added.
+    """Return the sums of a level, with those of the items in a span added.
 
-    `span`: of the query's positives by rank, so that item k, from 0, has precision (k + 1)/rank:
-    `precision` sums it, `within` and `hits` sum and count it up to rank R, `query.size`. `gain`
-    sums the discounts. `binary` is ASI's overlap for a relevance of yes or no: an item at a rank of
-    R at most lies in the heads of all lengths from there to R, each of which divides by its length;
-    `harmonic` is Σ 1/n by rank.
+    The query's positives are sorted by rank, so item k (from 0) has the precision (k + 1)/rank.
+    `precision` is the sum of these, `within` the sum up to rank R, which is `query.size`, and
+    `hits` the number of items up to R. `gain` is the sum of the discounts. `binary` is ASI with
+    binary relevance: an item at a rank up to R is among the first n items for each n from its rank
+    to R, and adds 1/n for each of these; `harmonic` has Σ 1/n by rank.
     """
     precision, within, hits, gain, binary = sums
     for item in range(span.begin, span.end):
@@ -274,20 +279,20 @@ def with_items(sums: LevelSums, query: SummedQuery, span: Span, request: CardReq
 
 @card_part
 def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequest) -> Number:
-    """Write the items of upper levels to their list; return what the others, exactly of this level,
-    add to the ASI, the mean overlap of ranking and ideal order."""
+    """Write the items of higher levels to the list `upper`. Return what the other items, of exactly
+    this level, add to the ASI, the mean overlap of the ranking with the ideal order."""
     overlap = 0.0
     exactly = items.exactly
     above = counted(request.counts, query.number, items.level + 1)
     for item in range(items.span.begin, items.span.end):
         if query.levels[item] > items.level:
-            # `item` − `exactly`: how many of the upper levels come before it
+            # `item` − `exactly` items of higher levels come before this one
             upper.ranks[item - exactly] = query.ranks[item]
             upper.levels[item - exactly] = query.levels[item]
         else:
             exactly += 1
-            # the overlap counts it in every first-n list with n ≥ position, where both orders have
-            # it: Σ_{n ≥ position} 1/n
+            # the item is among the first n items of both orders for each n ≥ position, and adds
+            # 1/n for each of these n up to `query.all`
             position = max(int64(query.ranks[item]), above + exactly)
             if request.overlap and position <= query.all:
                 overlap += request.harmonic[query.all] - request.harmonic[position - 1]
@@ -296,11 +301,11 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
 
 @card_part
 def write_sums(query: SummedQuery, level: Number, sums: Float64s, out: CardSums) -> None:
-    """Write what was added up of one level, from 1: the sums at R, the number of positives, and of
-    the whole list, and the intersections. The gain at R is NaN, for no metric takes it.
+    """Write the sums of one level (from 1): those up to R, the number of positives, those of the
+    whole list, and the intersections. The gain up to R is NaN, as no metric needs it.
 
-    `sums` (6,): precision of the whole list, precision and hits within R, gain, intersection of the
-    level's binary labels, and the overlap of all levels.
+    `sums` (6,): precision of the whole list, precision and hits up to R, gain, ASI of the level's
+    binary labels, and what the level adds to the ASI of all levels.
     """
     at_r = out.hits.shape[2] - 2
     out.hits[query.number, level - 1, at_r] = sums[2]
@@ -315,7 +320,7 @@ def write_sums(query: SummedQuery, level: Number, sums: Float64s, out: CardSums)
 
 @card_part
 def counted(counts: Int64s, query: Number, level: Number) -> Number:
-    """How many items of a query are of this level or a higher one; `counts` (n, L + 1) by level."""
+    """How many items of a query are of this level or finer; `counts` (n, L + 1) by level."""
     number = int64(0)
     for each in range(level, counts.shape[1]):
         number += counts[query, each]
@@ -324,10 +329,11 @@ def counted(counts: Int64s, query: Number, level: Number) -> Number:
 
 @card_part
 def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
-    """Add to one graded sum (t − t')·(precision of {relevance ≥ t}) for the relevances t whose set
-    has the part's lowest level as its lowest; t' is the next smaller relevance.
+    """Add to one graded sum (t − t')·(precision sum of the items of relevance ≥ t), for the
+    relevances t for which the lowest level of these items is that of the part; t' is the next
+    smaller relevance.
 
-    Other sets are added at their own lowest level: only the items from there on are in the list.
+    Other relevances are added at another lowest level, when the list has exactly their items.
     """
     counts = work.request.counts[query.number]
     relevance = work.request.relevance[query.number, part.number]
@@ -341,7 +347,7 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
             continue
         previous, is_term, is_whole = threshold_of(level, part.lowest, grades)
         if is_term:
-            # where the set is the whole list, its precision sum is known
+            # if all items of the list reach t, the precision sum is known
             precision = part.whole
             if not is_whole:
                 precision = sum_threshold(query, relevance[level], part.number, work)
@@ -352,12 +358,12 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
 
 @card_part
 def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: Work) -> Number:
-    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold, by
-    the relevance and weight (L + 1,) of one `graded` metric, its number among those asked for."""
+    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold.
+    `graded`: the number of the graded sum whose relevance and weight are used."""
     relevance = work.request.relevance[query.number, graded]
     weight = work.request.weight[query.number, graded]
     part = 0.0
-    done = int64(0)  # the weight of all spans before this one
+    done = int64(0)  # the weight of all items before `start`
     for start in range(0, query.size, at_once()):
         span = span_from(start, query.size)
         own = int64(0)
@@ -367,7 +373,7 @@ def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: W
         # the weight of the threads before this one, and of all
         before, of_all = running(own, work.shared.counts)
 
-        # r_k of the formula is the rank; items of a span follow those of the threads before
+        # r_k in the formula is the rank; the items of this span follow those of the threads before
         before += done
         for item in range(span.begin, span.end):
             if relevance[query.levels[item]] >= threshold:
