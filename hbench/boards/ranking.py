@@ -1,8 +1,8 @@
-"""Ranks and places the rows of a leaderboard: a method's scores with where they come from, the
-table of a paper or a run.
+"""Ranks the rows of a leaderboard, and finds the place of a new score among them. A row has the
+scores of a method and their source, the table of a paper or a run.
 
-Scores are percent, digit for digit as printed or as a run gave them, all under the leaderboard's
-one protocol.
+Scores are in percent, with the digits that the paper printed or the run gave, and all under the
+leaderboard's one protocol.
 
 >>> from hbench.boards import Paper, read_board
 >>> row = Row(method="mine", scores={"R@1": 81}, paper=Paper(citation="Me, 2026", table="Tab. 1"))
@@ -44,12 +44,11 @@ if TYPE_CHECKING:
 
 
 class Citation(BaseModel):
-    """A source in full; `later`: beyond the four papers, transcribed from public pages, not checked
-    in their texts.
-    """
+    """The full text of a source."""
 
     model_config = STRICT
     text: Text
+    # whether scores were transcribed from public pages and not checked in the paper's text
     later: bool = False
 
 
@@ -58,18 +57,19 @@ class Leaderboard(BoardHead):
 
     Attributes:
         dataset: its name.
-        version: that of the dataset.
-        protocol: "paper", the papers' equations, or "official", the evaluator released for the
-            dataset (see its SPEC).
-        ties: the order of equal scores of all rows, as a signature names it.
-        relevance: of all rows, as a signature names it.
-        levels: the level names, coarse to fine, that metrics may name.
-        averaged: the tests a score is the mean of, where there are several.
-        metric: the one that rows are ranked by at first.
-        notes: what readers must know, as Markdown.
-        foreign_metrics: those of published tables that hbench does not compute, and what they are.
+        version: of the dataset.
+        protocol: "paper" for the papers' equations, or "official" for the evaluator that was
+            released with the dataset (see its SPEC).
+        ties: the order of equal scores in all rows, as in a signature.
+        relevance: of all rows, as in a signature.
+        levels: the names of levels, coarse to fine, that metrics may contain.
+        averaged: the tests over which a score is averaged, if there are several.
+        metric: the metric by which rows are ranked by default.
+        notes: notes for readers, as Markdown.
+        foreign_metrics: metrics of published tables that hbench does not compute, each with an
+            explanation.
         citations: the sources of rows, by short name.
-        rows: published and own.
+        rows: published rows and the user's own.
     """
 
     model_config = ConfigDict(**STRICT, validate_by_name=True, validate_by_alias=True)
@@ -81,8 +81,8 @@ class Leaderboard(BoardHead):
 
     @model_validator(mode="after")
     def _consistent(self) -> Leaderboard:
-        """Raise ValueError for what types cannot say, such as two rows of one run; pydantic calls
-        this, and makes an error of the file of it."""
+        """Raise ValueError for problems that types cannot express, such as two rows of one run.
+        pydantic calls this."""
         problems = list(_problems(self))
         if problems:
             raise ValueError("; ".join(problems[: schema.SHOWN_PROBLEMS]))
@@ -90,8 +90,8 @@ class Leaderboard(BoardHead):
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Every metric that some row has, the leaderboard's own first, then by the number of rows
-        that have it. Metrics of as many rows stay in the order in which they come first."""
+        """Every metric that some row has: the leaderboard's own first, then in order of the number
+        of rows that have it; equal numbers in order of first appearance."""
         counts: dict[str, int] = {}
         for key in (key for row in self.rows for key in row.scores):
             counts[key] = counts.get(key, 0) + 1
@@ -99,14 +99,15 @@ class Leaderboard(BoardHead):
 
     @property
     def levels_of_one_test(self) -> tuple[str, ...]:
-        """The levels, where all are scored on one test, so that their scores compare."""
+        """The levels if all are scored on one test, so that their scores can be compared; else
+        empty."""
         return () if self.averaged else self.levels
 
     def __repr__(self) -> str:
         about = f"{len(self.rows)} rows, ranked by {self.metric}, {self.protocol} protocol"
         return f"<Leaderboard {self.dataset}@{self.version}: {about}>"
 
-    def __str__(self) -> str:  # pydantic would print every row
+    def __str__(self) -> str:  # by default, pydantic would print every row
         return repr(self)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -127,11 +128,11 @@ class Leaderboard(BoardHead):
         )
 
     def place(self, report: Report | str | Path) -> BoardPlace:
-        """Find where a `report`, or that in a file, would stand by this leaderboard's metric, under
-        its protocol.
+        """Find the place that a report, or a report's file, would have by this leaderboard's metric
+        and under its protocol.
 
-        Raises SubmissionError for a report of another dataset, or under other ties or relevance
-        than the rows.
+        Raises SubmissionError for a report of another dataset, or with other ties or relevance than
+        the rows.
         """
         from hbench.boards.reported import rankable_scores
         from hbench.records.report import document_of
@@ -145,8 +146,8 @@ class Leaderboard(BoardHead):
 
     @checked
     def compares(self, row: Row, *, by_name: bool = False) -> bool:
-        """Whether a row was made under the leaderboard's conditions, so that its scores can be
-        ranked among the others: those whose queries are items, or, `by_name`, names.
+        """Whether a row was made under the leaderboard's conditions, so that it can be ranked among
+        the rows whose queries are items, or, if `by_name`, among those whose queries are names.
         """
         if (row.setup.queries is not None) != by_name:
             return False
@@ -154,20 +155,20 @@ class Leaderboard(BoardHead):
             return True
 
         found = row.run.conditions
-        # another program's, as that of object detection: it may have scores that hbench does not
-        # compute, but none that would stand among hbench's own
+        # a row of another program, such as object detection, may only have metrics that hbench does
+        # not compute, so that its scores are not ranked among hbench's own
         if found is None:
             return row.scores.keys() <= self.foreign_metrics.keys()
 
         words = found.words
-        # there are two kinds of protocol: the paper's, and any other name for the official one
+        # any protocol that is not the paper's is a name of the official one
         same_protocol = (words.protocol == "paper") == (self.protocol == "paper")
         scale = (self.ties, canonical_relevance(self.relevance))
         same_scale = (words.ties, words.relevance) == scale
         of_this = (
             found.dataset == f"{self.dataset}@{self.version}"
-            and not words.left_out  # without items that were hard to read scores are higher
-            and not found.tree  # by another tree than the dataset's own
+            and not words.left_out  # leaving out difficult items would raise the scores
+            and not found.tree  # set only if the tree is not the dataset's own
             and found.asks_by_name == by_name
         )
 
@@ -175,10 +176,10 @@ class Leaderboard(BoardHead):
 
     @checked
     def computes(self, metric: str) -> bool:
-        """Whether hbench knows a metric, whatever the head says, and whatever case and dashes it is
-        written with.
+        """Whether hbench computes a metric, with any case and dashes in its name. The leaderboard's
+        `foreign_metrics` are not considered.
         """
-        # "h-ap" is a spelling of H-AP; "recall", an alias of R@1, may be a paper's own metric
+        # "h-ap" is a spelling of H-AP, but "recall", an alias of R@1, may be a paper's own metric
         meant = meant_by(metric)
         if meant is not None and _letters(meant) == _letters(metric):
             return True
@@ -190,17 +191,17 @@ class Leaderboard(BoardHead):
 
     @checked
     def key(self, metric: str) -> str:
-        """The spelling under which rows keep a metric (AP of the finest level is AP); raises
-        UnknownName. `foreign_metrics`, and what it `lacks`, metrics of packages that are not here,
-        stay as they are written."""
+        """The canonical name of a metric in rows: AP of the finest level is AP. `foreign_metrics`,
+        and metrics of packages that are not installed (`lacks`), keep their name. Raises
+        UnknownName for any other unknown metric."""
         if metric in self.foreign_metrics or self.lacks(metric):
             return metric
         return str(MetricName.parse(metric).at(self.levels))
 
     @checked
     def lacks(self, metric: str) -> bool:
-        """Whether a run has a metric that no package here brings: its scores are shown as they
-        are, and nothing else of the leaderboard waits for it.
+        """Whether a run has a metric of a package that is not installed. Its scores are shown as
+        they are, so that the leaderboard can be read all the same.
         """
         return not _is_known(metric) and any(
             row.run is not None and metric in row.scores for row in self.rows
@@ -208,35 +209,31 @@ class Leaderboard(BoardHead):
 
 
 class Standing(NamedTuple):
-    """A place of the ranking, 1 … or None for no comparable score, and the rows that print this
-    result of a method.
-    """
+    """A result of a method in the ranking."""
 
-    place: int | None
+    place: int | None  # from 1; None without a comparable score
     score: Decimal | None
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...]  # the rows that print this result
 
 
 class BoardPlace(NamedTuple):
-    """The place of a score among `of` ranked results: its place (ties share one) and its
-    neighbours.
-    """
+    """The place of a new score among the ranked results of a leaderboard."""
 
-    place: int
-    of: int
-    better: Standing | None
+    place: int  # equal scores share a place
+    of: int  # the number of ranked results
+    better: Standing | None  # the nearest result above, and the nearest below
     worse: Standing | None
 
 
 def rank(
     board: Leaderboard, metric: str, rows: Iterable[Row] | None = None, *, by_name: bool = False
 ) -> list[Standing]:
-    """The rows (all by default) by `metric`, best first; equal scores share a place, rows without
-    one come last. Rows whose queries are names have places `by_name` alone.
+    """Rank rows, by default all, by a metric, best first. Equal scores share a place.
 
-    A score that its row calls not comparable, or that was made under other conditions than the
-    leaderboard's, counts as none. Rows that print the same result are one standing (`joined`).
-    Raises UnknownName for the metric.
+    Results without a comparable score come last and have no place: their row lacks the metric,
+    calls it not comparable, or was made under other conditions than the leaderboard's. Rows whose
+    queries are names have a place only if `by_name`, and the other rows only if not. Rows that
+    print the same result are one standing (`joined`). Raises UnknownName for the metric.
     """
     key = board.key(metric)
     ranked: dict[Decimal, list[Standing]] = {}
@@ -249,7 +246,7 @@ def rank(
         else:
             unranked.append(Standing(None, row.scores.get(key), result))
     standings: list[Standing] = []
-    # equal scores share the first of their places, and the next one comes after all of them
+    # equal scores share the first of their places; the next score comes after all of them
     for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
         shared = len(standings) + 1
         standings += [standing._replace(place=shared) for standing in ranked[score]]
@@ -257,8 +254,8 @@ def rank(
 
 
 def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
-    """Join the rows that print the same result: those of papers, of one method, backbone and
-    dimension, that share a metric and agree in all that they share."""
+    """Group the rows of papers that print the same result: the same method, backbone and dimension,
+    at least one common metric, and equal scores of all common metrics."""
     results: list[list[Row]] = []
     for row in rows:
         same = next((result for result in results if _reprints(row, result)), None)
@@ -270,10 +267,9 @@ def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
 
 
 def as_one(result: Sequence[Row]) -> Row:
-    """The first row of a result with the scores of all, as of the year when the first of them was
-    printed. The rows agree in all scores that they share (`joined` sees to it), so which of them a
-    score is taken from does not matter.
-    """
+    """Merge the rows of one result: the first row, with the scores of all rows and the earliest
+    year. Rows from `joined` agree in their common scores, so it does not matter from which row a
+    score is taken."""
     if len(result) == 1:
         return result[0]
     years = [row.year for row in result if row.year is not None]
@@ -285,15 +281,17 @@ def as_one(result: Sequence[Row]) -> Row:
 
 
 def place(board: Leaderboard, metric: str, score: float, *, by_name: bool = False) -> BoardPlace:
-    """Find where a score would stand by `metric`: a fraction, as in a report, under the
-    leaderboard's protocol; `by_name`: among the rows whose queries are names.
+    """Find the place that a score would have on a leaderboard.
 
-    It is compared to each row at the precision that the row prints, and shares a place with rows
-    that it equals. Rows without a score that is comparable are not counted.
+    The score is compared with each row at the precision that the row prints, and shares a place
+    with equal rows. Rows without a comparable score are not counted.
 
-    Raises UnknownName for the metric.
+    Args:
+        metric: its name; raises UnknownName if it is not known.
+        score: a fraction, as in a report, under the leaderboard's protocol.
+        by_name: whether to compare with the rows whose queries are names.
     """
-    printed = Decimal(factor_of(board.key(metric)) * score)  # as rows have it, most often percent
+    printed = Decimal(factor_of(board.key(metric)) * score)  # in the unit of rows, usually percent
     ranked = [
         standing
         for standing in rank(board, metric, by_name=by_name)
@@ -319,8 +317,7 @@ def place(board: Leaderboard, metric: str, score: float, *, by_name: bool = Fals
 
 
 def leader(board: Leaderboard) -> tuple[str, str]:
-    """The best method by the leaderboard's own metric, and its score; dashes where no row has
-    one."""
+    """The best method by the leaderboard's own metric, and its score; dashes if no row has one."""
     best = next(
         (standing for standing in rank(board, board.metric) if standing.place is not None), None
     )
@@ -328,15 +325,14 @@ def leader(board: Leaderboard) -> tuple[str, str]:
 
 
 def _reprints(row: Row, result: list[Row]) -> bool:
-    """Whether a published row repeats a result of other papers' rows: the same method, backbone and
-    dimension, at least one metric that both have, and equal scores of all such metrics."""
+    """Whether a row prints the same result as the rows `result`, as `joined` defines it."""
     first = result[0]
-    if row.run or first.run:  # two runs of equal scores are two results
+    if row.run or first.run:  # runs with equal scores are still two results
         return False
     if (row.method, row.backbone, row.dim) != (first.method, first.backbone, first.dim):
         return False
     shared = [(key, other) for other in result for key in row.scores.keys() & other.scores.keys()]
-    # a score that one of them calls not comparable is not the same result
+    # rows that disagree on whether a score is comparable do not print the same result
     return bool(shared) and all(
         row.scores[key] == other.scores[key] and (key in row.unranked) == (key in other.unranked)
         for key, other in shared
@@ -344,12 +340,12 @@ def _reprints(row: Row, result: list[Row]) -> bool:
 
 
 def _problems(board: Leaderboard) -> Iterator[str]:
-    """Yield what is wrong with a leaderboard beyond its types, in a sentence each: names of
-    metrics, citations, rows that stand there twice."""
+    """Yield a sentence for each problem of a leaderboard that types cannot express: names of
+    metrics, missing citations, duplicate rows."""
     yield from _spelling(board, board.metric, "metric")
     if len(set(board.levels)) < len(board.levels):
         yield f"levels: {', '.join(board.levels)} are not different"
-    # else a score of that name could be either
+    # a foreign metric must not have the name of one of hbench's own
     for key in filter(board.computes, board.foreign_metrics):
         yield f"foreign_metrics: hbench computes {key!r} itself"
     for number, row in enumerate(board.rows, start=1):
@@ -361,8 +357,8 @@ def _problems(board: Leaderboard) -> Iterator[str]:
         if row.paper and row.paper.citation not in board.citations:
             yield f"{where}: citation {row.paper.citation!r} is not in [citations]"
 
-    # sorted, so that equal ones are neighbours; as texts, since identities of papers and of runs
-    # cannot be compared
+    # groupby needs equal identities to be adjacent; they are sorted as texts, since an identity of
+    # a paper cannot be compared with one of a run
     numbered = sorted(enumerate(board.rows, start=1), key=lambda pair: repr(pair[1].identity))
     for _, group in groupby(numbered, key=lambda pair: pair[1].identity):
         same = list(group)
@@ -374,26 +370,26 @@ def _problems(board: Leaderboard) -> Iterator[str]:
 
 
 def _is_known(metric: str) -> bool:
-    """Whether hbench, or a package with it, has a metric of this name, whatever its level."""
+    """Whether hbench, or an installed package, has a metric of this name, at any level."""
     try:
         MetricName.parse(metric)
     except UnknownName:
         return False
     except HBenchError:
-        return True  # misspelt, which is said elsewhere
+        return True  # known but misspelt, which `_spelling` reports
     return True
 
 
 def _letters(metric: str) -> str:
-    """A metric's name in small letters, without what is easily overlooked, such as dashes: "H-AP"
-    and "h ap" are one."""
+    """A metric's name in lower case and without dashes, blanks and the like, so that "H-AP" and
+    "h ap" are equal."""
     folded = unicodedata.normalize("NFKC", metric).casefold()
     return "".join(char for char in folded if char.isalnum() or char in "@/")
 
 
 def _spelling(board: Leaderboard, metric: str, where: str) -> Iterator[str]:
-    """Yield what is wrong with the name of a metric, if anything: nobody knows it, or rows keep it
-    under another spelling. `where`: the place in the file, such as "row 3 ('mine')"."""
+    """Yield a sentence if the name of a metric is unknown, or not its canonical name. `where` is
+    the place in the file, such as "row 3 ('mine')"."""
     try:
         key = board.key(metric)
     except HBenchError as error:

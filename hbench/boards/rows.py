@@ -1,5 +1,5 @@
-"""Defines a row of a leaderboard: a method's scores with exactly one source, the table of a paper
-or a run.
+"""Defines a row of a leaderboard: a method's scores with exactly one source, either the table of a
+paper or a run.
 
 >>> run = RunProvenance(
 ...     content="0" * 64,
@@ -34,36 +34,35 @@ from hbench.core.schema import STRICT
 from hbench.engine.settings import ALPHA, Signature
 
 ONE_LINE = r"^[^\x00-\x1f\x7f]+$"
-# hbench's, such as 0.1.0 and 0.2.dev3+g1a2b3c
+# versions of hbench, such as 0.1.0 and 0.2.dev3+g1a2b3c
 VERSION = r"^[0-9]{1,4}(\.[0-9]{1,6}){0,3}([.+-]?[a-z0-9]{1,20}){0,4}$"
-NUMBER = re.compile(r"[^a-z]*[0-9].*")  # of a similarity
-UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}  # letters that show nothing, or turn the others round
-# fillers, joiners, blanks and selectors of variants: seen by their category, and yet by nobody
+NUMBER = re.compile(r"[^a-z]*[0-9].*")  # the number in a similarity, such as a curvature
+UNSEEN = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}  # categories of invisible or reversing characters
+# fillers, joiners, blanks and variation selectors: invisible, although their category is visible
 FILLERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
 )
-LONGEST = 4_000  # letters of a line, such as a command
-MOST = 10**15  # of a whole number: parameters of a net, seconds
-PLACES = 3  # of a percentage: finer than the noise of float32 similarities
+LONGEST = 4_000  # characters of a line, such as a command
+MOST = 10**15  # largest integer, such as the parameters of a net
+PLACES = 3  # decimal places of a percentage, finer than the noise of float32 similarities
 PLAIN = re.compile(rf"[0-9]{{1,3}}\.[0-9]{{1,{PLACES}}}", re.ASCII)
 
 
 def decimal_of(text: str) -> Decimal:
-    """The number that a TOML file writes with a point; not a number where it is no plain decimal,
-    such as 1e2 or +5.0.
-    """
+    """The number of a TOML file that is written with a point. NaN if it is no plain decimal, such
+    as 1e2 or +5.0."""
     return Decimal(text if PLAIN.fullmatch(text) else "NaN")
 
 
 def _exact(value: Any) -> Any:
-    """Return a number as a Decimal, digit for digit as it is written; raises ValueError where it is
-    no plain decimal of at most PLACES places. What is no number is left to pydantic, which calls
-    this first."""
+    """Return a number as a Decimal with exactly the digits that were written. Raises ValueError if
+    it is no plain decimal of at most PLACES places. pydantic calls this first, and itself refuses
+    values that are no numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
-    exact = Decimal(str(value))  # of 59.4 as it is read, not of the float nearest to it
-    exponent = exact.as_tuple().exponent  # no integer for NaN and infinity; above 0 for 5e1
+    exact = Decimal(str(value))  # str, since Decimal(59.4) would be the float nearest to 59.4
+    exponent = exact.as_tuple().exponent  # a text for NaN and infinity; above 0 for 5e1
     if not isinstance(exponent, int) or not -PLACES <= exponent <= 0 or exact.is_signed():
         raise ValueError(f"expected a plain decimal of at most {PLACES} places, such as 59.4")
     return exact
@@ -73,9 +72,9 @@ Percent = Annotated[Decimal, BeforeValidator(_exact), Field(ge=0, le=100)]
 
 
 def _visible(text: str) -> str:
-    """Return a text as it is; raises ValueError for letters that are not seen, by which two texts
-    could look alike."""
-    letters = text.replace("\n", "").replace("\t", "")  # of the texts that may have lines
+    """Return the text unchanged. Raises ValueError for invisible characters, with which different
+    texts could look alike."""
+    letters = text.replace("\n", "").replace("\t", "")  # both are allowed in texts of several lines
     unseen = next(
         (c for c in letters if unicodedata.category(c) in UNSEEN or FILLERS.match(c)), None
     )
@@ -85,15 +84,15 @@ def _visible(text: str) -> str:
 
 
 def _trimmed(text: str) -> str:
-    """Return a text as it is; raises ValueError for blanks around it, since such texts look
-    alike."""
+    """Return the text unchanged. Raises ValueError for surrounding blanks, with which different
+    texts could look alike."""
     if text != text.strip():
         raise ValueError(f"expected letters, and no blanks around them, found {text!r:.60}")
     return text
 
 
 def _day(text: str) -> str:
-    """Return a day, YEAR-MONTH-DAY, as it is; raises ValueError for one that no calendar has."""
+    """Return the day, YEAR-MONTH-DAY, unchanged. Raises ValueError if it is not in the calendar."""
     date.fromisoformat(text)
     return text
 
@@ -104,54 +103,49 @@ Name = Annotated[Line, Field(max_length=200)]
 Count = Annotated[int, Field(gt=0, le=MOST)]
 OptionalCount = Annotated[int | None, Field(gt=0, le=MOST)]
 Date = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
-# what `mark` writes
+# as `hbench.boards.proof.fetched.mark` writes it
 VERIFIED = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}, hbench {VERSION.removeprefix('^')}"
 
 
 class Setup(BaseModel):
-    """The training of a method, as far as the source says; `trained_on`: if not the dataset's own
-    training set. `parameters`: how many the net has; `licence`, `revision`: of its published
-    weights. `queries`: "nodes" where names of the tree were asked for in place of items."""
+    """The training of a method, as far as the source states it."""
 
     model_config = STRICT
     family: Line | None = None
     loss: Line | None = None
     pretraining: Line | None = None
-    trained_on: Line | None = None
+    trained_on: Line | None = None  # None: the dataset's own training set
     batch_size: OptionalCount = None
     resolution: OptionalCount = None
-    parameters: OptionalCount = None
-    licence: Line | None = None
-    revision: Line | None = None
-    queries: Literal["nodes"] | None = None
+    parameters: OptionalCount = None  # their number
+    licence: Line | None = None  # of the published weights
+    revision: Line | None = None  # of the published weights
+    queries: Literal["nodes"] | None = None  # "nodes" if names of the tree were the queries
 
     @property
     def text(self) -> str:
-        """All that is known, in a line: "loss happier, batch size 128"."""
+        """All known fields in one line: "loss happier, batch size 128"."""
         return ", ".join(
             f"{key.replace('_', ' ')} {value}" for key, value in self if value is not None
         )
 
 
 class Paper(BaseModel):
-    """The paper that prints a row: a key of the file's citations, and the table; `doubt`: what
-    speaks against a value.
-    """
+    """The paper that prints a row. `doubt` is a sentence on a value that seems to be wrong."""
 
     model_config = STRICT
-    citation: Text
+    citation: Text  # a key of the leaderboard's citations
     table: Text
     note: Text | None = None
     doubt: Text | None = None
 
 
 def canonical_relevance(text: str) -> str | None:
-    """Write a relevance, as a signature names it, in one way, so that "alpha=1" and "alpha=1.0" are
-    the same; None for an exponent that is no number. Other relevances have no exponent, and are
-    written one way alone.
+    """The canonical spelling of a relevance in a signature, so that "alpha=1" and "alpha=1.0" are
+    equal. None for an exponent that is no number.
     """
     name, _, exponent = text.strip().partition("=")
-    if name != ALPHA:
+    if name != ALPHA:  # any other relevance has no exponent, and a single spelling
         return text.strip()
     try:
         alpha = float(exponent or 1)
@@ -161,15 +155,23 @@ def canonical_relevance(text: str) -> str | None:
 
 
 class RunProvenance(BaseModel):
-    """The evaluation a row comes from: enough to score it again, and to see that embedding and
-    dataset are the same. `content`: the sha256 of the file's ids and vectors
-    (hbench.submissions.content), whatever container they lie in; rows of former versions, and of
-    other programs, have that of the file, `sha256`, instead. `doubt`: what the evaluation found to
-    speak against it (hbench.submissions.embeddings.doubts). `url`: where the file can be had;
-    `verified`: when, and by which version, `hbench leaderboard verify --fetch` got the same scores.
-    `names`: the content of the vectors of names, where these are the queries. `made`: the command
-    that makes the file again, the `seconds` it took and the `device`. `between_seeds`: by metric,
-    the standard deviation over the `seeds` of the method, in points."""
+    """The evaluation from which a row comes: enough to score the file again, and to check that file
+    and dataset are the same.
+
+    Attributes:
+        content: the sha256 of the file's ids and vectors (hbench.submissions.content).
+        sha256: the sha256 of the file, which rows of old versions and other programs have instead.
+        queries: the number of queries.
+        names: the content of the vectors of names, if names are the queries.
+        url: the address of the file.
+        verified: when, and by which version, `hbench leaderboard verify --fetch` got equal scores.
+        made: the command that makes the file.
+        seconds: the time that this command took.
+        device: the device on which it ran.
+        seeds: the number of seeds with which the method was run.
+        between_seeds: the standard deviation over the seeds by metric, in points.
+        doubt: signs against the submission (hbench.submissions.embeddings.doubts).
+    """
 
     model_config = STRICT
     content: str | None = Field(None, pattern="^[0-9a-f]{64}$")
@@ -193,9 +195,8 @@ class RunProvenance(BaseModel):
 
     @model_validator(mode="after")
     def _one_identity(self) -> RunProvenance:
-        """Raise ValueError for a run without a file, for one whose file is said twice, and for
-        seeds without their deviations; pydantic calls this."""
-        # former versions named the file's bytes, now its content is named: either, not both
+        """Raise ValueError unless the run has exactly one digest, and both seeds and deviations or
+        neither. pydantic calls this."""
         if (self.content is None) == (self.sha256 is None):
             raise ValueError(
                 "expected exactly one of content and sha256, found "
@@ -207,24 +208,24 @@ class RunProvenance(BaseModel):
 
     @property
     def digest(self) -> str:
-        """What tells the file from others: its content, or of rows of former versions its bytes."""
+        """The digest that identifies the file: `content`, or `sha256` if the row has no content."""
         return self.content or self.sha256 or ""
 
     def is_of(self, content: str, sha256: str) -> bool:
-        """Whether a file of this content and of this checksum is the row's."""
+        """Whether a file with this content and this sha256 is the file of the row."""
         return self.content == content if self.content else self.sha256 == sha256
 
     @cached_property
     def conditions(self) -> Signature | None:
-        """The conditions that the signature states, freed of how it is written and of hbench's
-        version: two signatures of the same conditions are equal here. None where it is none of an
-        evaluation."""
+        """The conditions in the signature, in a canonical form without hbench's version, so that
+        signatures of the same conditions become equal. None if no evaluation writes such a
+        signature."""
         try:
             found = Signature.parse(self.signature)
         except UsageError:
             return None
         relevance = canonical_relevance(found.words.relevance)
-        if relevance is None:  # no evaluation has an exponent that is no number
+        if relevance is None:  # its exponent is no number
             return None
         return Signature(
             dataset=found.dataset.strip(),
@@ -236,9 +237,8 @@ class RunProvenance(BaseModel):
 
 
 class Row(BaseModel):
-    """One method's scores in percent and its provenance; `unranked`: metric → why this score is not
-    comparable.
-    """
+    """The scores of one method, in percent, and their provenance. `unranked` has, by metric, the
+    reason why a score is not comparable with the others."""
 
     model_config = STRICT
     method: Name
@@ -253,8 +253,8 @@ class Row(BaseModel):
 
     @model_validator(mode="after")
     def _one_provenance(self) -> Row:
-        """Raise ValueError for a row that is neither of a paper nor of a run, or of both, and for a
-        spread over seeds of a metric that has no score; pydantic calls this."""
+        """Raise ValueError unless the row has exactly one source, a paper or a run, and a score for
+        each metric with a deviation over seeds. pydantic calls this."""
         if (self.paper is None) == (self.run is None):
             raise ValueError(
                 "expected exactly one of paper and run, found "
@@ -267,7 +267,7 @@ class Row(BaseModel):
 
     @property
     def source(self) -> str:
-        """The table, or the run, in a few words."""
+        """The paper's table, or the run, in a few words."""
         if self.run:
             return f"run {self.run.digest[:8]}, {self.run.date}"
         assert self.paper
@@ -275,15 +275,16 @@ class Row(BaseModel):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values that no two rows of a leaderboard may share: of a run, its content and the
-        conditions of its scores, whatever number a similarity has, such as a curvature.
+        """The values that no two rows of a leaderboard may share. For a run, these are its files
+        and the conditions of its scores.
         """
         if self.run:
             files = (self.run.digest, self.run.names)
             found = self.run.conditions
-            if found is None:  # of another program, whose signature nobody reads
+            if found is None:  # the signature of another program, which cannot be parsed
                 return (*files, self.run.signature)
-            # else one file could get many rows, by trying numbers until the score is best
+            # Without the number in a similarity, such as a curvature: else one file could get many
+            # rows, by trying numbers until the score is best.
             similarity = NUMBER.sub("", found.words.similarity)
             return (*files, replace(found, words=replace(found.words, similarity=similarity)))
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

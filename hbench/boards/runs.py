@@ -1,4 +1,4 @@
-"""Own rows of a leaderboard: made from a report and appended to a file."""
+"""Makes the user's own rows of a leaderboard from reports, and appends them to a file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,8 +23,8 @@ from hbench.records.document import Document, SubmittedFile
 
 
 def recorded(row: Row, board: Leaderboard) -> Settings:
-    """The conditions under which `row` is scored again: those of its signature, the dataset's own
-    for a published row.
+    """The settings with which to score a row again: those in the signature of a run, or, for a
+    published row, the defaults under the leaderboard's protocol.
 
     >>> sop = read_board("sop")
     >>> recorded(sop.rows[0], sop).protocol
@@ -46,16 +46,14 @@ def recorded(row: Row, board: Leaderboard) -> Settings:
         ) from None
 
 
-# Formats that hold the ids, too, and are read without torch.
+# formats that store the ids as well and are read without torch
 SINGLE_FILE = (".parquet", ".npz", ".safetensors", ".arrow", ".arrows", ".feather", ".ipc")
 
 
 def refuse_several_files(name: str) -> None:
-    """Refuse embeddings that are not one file, of a format that holds the ids, too: one url could
-    not give them. The `name` of a report on several files joins theirs by ", " or " + ".
-
-    Raises SubmissionError.
-    """
+    """Raise SubmissionError for embeddings that are not one file with its ids, since a row has only
+    one url. `name` is the name of the file in a report."""
+    # a report on several files joins their names by ", " or " + "
     if Path(name).suffix.lower() not in SINGLE_FILE or ", " in name or " + " in name:
         raise SubmissionError(
             f"{name} is not one file of vectors and ids",
@@ -66,20 +64,20 @@ def refuse_several_files(name: str) -> None:
 
 @dataclass(frozen=True)
 class RowDetails:
-    """What a row says beside its scores, as far as it is given: `url`, where the embedding file can
-    be had; `made`, the command that makes it; and the fields of the Row of these names."""
+    """Details of a new row that the user gives; None for all that are not given. The first fields
+    are those of a Row."""
 
     method: str | None = None
     backbone: str | None = None
     dim: int | None = None
     year: int | None = None
     setup: Mapping[str, str | int] = field(default_factory=dict)
-    url: str | None = None
-    made: str | None = None
+    url: str | None = None  # the address of the embedding file
+    made: str | None = None  # the command that makes the embedding file
 
     @property
     def given(self) -> dict[str, Any]:
-        """The fields of the Row that are given."""
+        """The given fields of a Row by name."""
         names = ("method", "backbone", "dim", "year", "setup")
         return {name: value for name in names if (value := getattr(self, name))}
 
@@ -88,9 +86,9 @@ NO_DETAILS = RowDetails()
 
 
 def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETAILS) -> Row:
-    """The row of a report: every score as rows have it, most often percent, and all its provenance;
-    `details`: what else is said of it, in place of what the report says. Raises SubmissionError for
-    a report without a method or a file, or that `recordable_scores` refuses.
+    """Make a row from a report: every score, usually in percent, and its provenance. `details` take
+    precedence over the report. Raises SubmissionError for a report without a method or a file, or
+    one that `recordable_scores` refuses.
     """
     scores = recordable_scores(board, document)
     if not (details.method or document.method):
@@ -99,10 +97,10 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
     source = _file_scored(document, dim=details.dim)
     if details.url:
         refuse_several_files(source.file)
-    # a metric counts the queries that have a positive at its level; the most are had at some level
+    # each metric counts the queries with a positive at its level; the largest count is stored
     queries = max(score.queries for score in scores.values())
     run = _run_of(document, source, board) | {"queries": queries}
-    # what the file itself says of how it was made, unless somebody says it better
+    # the command is read from the file's metadata unless the user gives it
     addresses = {"url": details.url, "made": details.made or source.made}
     run |= {key: value for key, value in addresses.items() if value}
 
@@ -112,7 +110,7 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
         if score.value is not None
     }
     found = {"method": document.method, "year": int(document.date[:4]), "dim": source.dim}
-    known: dict[str, Any] = found | details.given  # what is said goes before what is found
+    known: dict[str, Any] = found | details.given  # details replace what the report says
     if Signature.parse(document.signature).asks_by_name:
         known["setup"] = {**known.get("setup", {}), "queries": "nodes"}
 
@@ -120,9 +118,8 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
 
 
 def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
-    """The file that a report is of; raises SubmissionError for arrays, also of names, UsageError
-    for a `dim` that is not the file's, None where nobody says one.
-    """
+    """The file that a report scored. Raises SubmissionError if the vectors, or those of names, were
+    arrays instead of a file; UsageError if `dim`, given by the user, is not that of the file."""
     source = document.embedding
     if source is None:
         raise SubmissionError(
@@ -134,7 +131,7 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
             "the names of the report are arrays, not a file: its row could not be scored again",
             fix="hbench evaluate FILE --nodes NODES … of the written vectors",
         )
-    if dim and dim != source.dim:  # a ranking has no dimension, so any that is said is refused
+    if dim and dim != source.dim:  # a ranking has no dimension, so that any `dim` is refused
         said = "a ranking, whose dimension nobody can verify"
         if source.dim:
             said = f"{source.dim} dimensions"
@@ -143,10 +140,12 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
 
 
 def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> dict[str, Any]:
-    """Collect where the scores of a report come from, as the fields of a RunProvenance; `source`:
-    the file that was scored. The signature says the leaderboard's protocol, whose scores the row
-    has, also where the report is of another one and has both."""
-    # of the report of a former version, which has no content, the checksum of the file
+    """Collect the fields of the RunProvenance of a report. `source` is the file that was scored.
+
+    A report under the paper's protocol may also have official scores. The row has the scores under
+    the leaderboard's protocol, so its signature states that protocol.
+    """
+    # a report of an old version has no content, but the checksum of the file
     identity = {"content": source.content} if source.content else {"sha256": source.sha256}
     run: dict[str, Any] = {
         **identity,
@@ -168,16 +167,17 @@ def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> di
 def carried_row(
     path: Path, name: str, details: RowDetails = NO_DETAILS
 ) -> tuple[Leaderboard, Row] | None:
-    """The row that the report of another program carries, as that of `hbench detect` does, and the
-    leaderboard of this name; None for a report of `hbench evaluate`.
+    """The row that a report of another program contains, such as `hbench detect`, and the
+    leaderboard `name`. None for a report of `hbench evaluate`, which contains no row.
 
-    `details`: in place of the row's. Raises SubmissionError for a row of another dataset,
-    ConfigError for a damaged one, UsageError for a setup or url, which the report states itself.
+    `details` replace fields of the row. Raises SubmissionError for a row of another dataset,
+    ConfigError for a damaged row, UsageError for a setup, url or command in `details`, since the
+    report states these itself.
     """
     try:
         content = read_json(path)
     except (OSError, ValueError):
-        return None  # not JSON: the report reader raises the error
+        return None  # not JSON; the reader of reports raises the error later
 
     if not (isinstance(content, dict) and isinstance(content.get("row"), dict)):
         return None
@@ -197,7 +197,7 @@ def carried_row(
 
 
 def empty_board(document: Document) -> Leaderboard:
-    """A leaderboard without rows for the dataset of a report, under its conditions."""
+    """A leaderboard without rows, for the dataset and the conditions of a report."""
     signature = Signature.parse(document.signature)
     return Leaderboard(
         dataset=document.dataset,
@@ -207,15 +207,15 @@ def empty_board(document: Document) -> Leaderboard:
         relevance=signature.words.relevance,
         levels=document.levels,
         averaged=document.tests if len(document.tests) > 1 else (),
-        # the papers' own metric, where the report has it
+        # H-AP is the main metric of the papers
         metric="H-AP" if "H-AP" in document.scores else next(iter(document.scores)),
         row=(),
     )
 
 
 def target(name: str) -> Path:
-    """The file own rows go to: a path as it is, else ./leaderboards/NAME.toml if that exists, else
-    the user's file.
+    """The file to which own rows are written: `name` itself if it is a path, else
+    ./leaderboards/NAME.toml if that exists, else the user's file.
     """
     if name.endswith(".toml") or "/" in name:
         return Path(name)
@@ -224,15 +224,20 @@ def target(name: str) -> Path:
 
 
 def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> list[Row]:
-    """Append `row` of `board` to the file at `path`, whose other text stays as it is; the file is
-    written whole or not at all. `board` may have rows of other files, too: a run is added once.
+    """Append a row to a leaderboard's file, and return the rows that were replaced. The other text
+    stays unchanged; the file is written completely or not at all.
 
-    `replace`: remove the file's rows of runs of the same method, or of the same run, and return
-    them. A new file begins with the leaderboard's head. Raises ConfigError for a run that is there
-    already, or a metric the leaderboard does not know.
+    Raises ConfigError for a run that is there already, or a metric that the leaderboard does not
+    know.
+
+    Args:
+        board: the leaderboard, which may have rows of other files as well. The run must not be in
+            any of them.
+        path: the file. A new one begins with the leaderboard's head.
+        replace: whether to remove the file's rows of runs of the same method, or of the same run.
     """
     if path.is_file():
-        read_board_file(path)  # a file that is no leaderboard is refused before anything is written
+        read_board_file(path)  # raises for a file that is no leaderboard, before writing to it
     with locked(path):
         text = path.read_text(encoding="utf-8") if path.is_file() else head(board)
         rows = read_board_file(path).rows if path.is_file() else ()
@@ -246,21 +251,26 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
         others = tuple(each for each in board.rows if each not in gone)
         schema.build(Leaderboard, dict(board) | {"rows": (*others, row)}, source=source)
         text = without_rows(path, text, old).rstrip("\n") + "\n\n" + block(row)
-        parse_board(text, f"{path} with the new row")  # what is written can be read again
+        parse_board(text, f"{path} with the new row")  # raises if the text could not be read again
         write_text(path, text)
 
     return gone
 
 
 def _is_of(old: Row, new: Row) -> bool:
-    """Whether a new row replaces an old one: of the same method, or of the same run."""
+    """Whether a new row replaces an old one, which has the same method or the same run."""
     return old.method == new.method or old.identity == new.identity
 
 
 def _refuse_again(row: Row, same: Row, path: Path, *, is_in_file: bool) -> None:
-    """Raise ConfigError for the new `row`, to be added to the file `path`, as its run is there
-    already as the row `same`: in that file (`is_in_file`) or in another one of the leaderboard. A
-    row without a run has nothing that could be there twice, and is let through."""
+    """Raise ConfigError for a new row whose run is already on the leaderboard.
+
+    Args:
+        row: the new row. Without a run, nothing is raised here.
+        same: the row of the same run.
+        path: the file to which the row was to be added.
+        is_in_file: whether `same` is in that file, and not in another one of the leaderboard.
+    """
     if row.run is None:
         return
     fix = "--to FILE.toml adds it to a file of its own"
@@ -314,8 +324,8 @@ def block(row: Row) -> str:
 
 
 def _inline(table: Mapping[str, Any]) -> str:
-    """Write a table of TOML, and the tables in it, in one line, `{ key = value }`; tomli_w writes a
-    line per key, and tables under heads of their own."""
+    """Write a TOML table, with the tables in it, in one line, `{ key = value }`. tomli_w itself
+    writes a line per key, and inner tables under their own heads."""
     parts = []
     for key, value in table.items():
         if isinstance(value, dict):
@@ -326,6 +336,6 @@ def _inline(table: Mapping[str, Any]) -> str:
 
 
 def _key(key: str) -> str:
-    """Write a key as TOML does, in quotes if it needs them, such as "R@1": what tomli_w writes of
-    the key with a value, before the equals sign."""
+    """Write a TOML key, in quotes if it needs them, such as "R@1"."""
+    # tomli_w only writes keys with a value, so the part before the equals sign is taken
     return tomli_w.dumps({key: 0}).rpartition(" = ")[0]

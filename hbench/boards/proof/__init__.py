@@ -1,1 +1,1 @@
-"""Proves rows: scores their files again, or makes them again, and compares."""
+"""Verifies rows of leaderboards: their files are scored again, or made again, and compared."""

@@ -1,10 +1,10 @@
-"""Fetches files from addresses that strangers name: from servers of the open internet alone, and
-without anybody's passwords.
+"""Fetches files from addresses that strangers name, only from servers on the open internet, and
+without using any passwords.
 
-Rows of leaderboards come from pull requests. An address that leads into the network of whoever
-verifies them, also by a redirect or a name, is refused before a byte is sent, and no password of
-~/.netrc or proxy of the environment is used. HBENCH_TRUSTED_SERVERS=host:port, several separated by
-commas, names servers that are asked all the same.
+Rows of leaderboards come from pull requests. An address that leads into the network of the machine
+that verifies them is refused before a byte is sent, even if it does so by a redirect or a host
+name. Passwords in ~/.netrc and proxies of the environment are not used. Servers that are named in
+HBENCH_TRUSTED_SERVERS, as host:port, several separated by commas, are allowed anyway.
 
 >>> [
 ...     is_open(text)
@@ -35,20 +35,19 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from hbench.core.errors import SourceError
 from hbench.datasets.download import Patience, Requester, session
 
-# for one file: 8 GiB at 5 MB/s; what has come is kept, and resumed by the next run
+# time for one file, 8 GiB at 5 MB/s; a later run resumes an unfinished download
 SECONDS = 1800.0
 TRUSTED = "HBENCH_TRUSTED_SERVERS"
 
 
 def strangers_requester() -> Requester:
-    """Return what sends requests to the addresses of rows."""
+    """Return the requester for the addresses in rows."""
     return Requester(strangers_session(), Patience(total=SECONDS))
 
 
 def strangers_session() -> requests.Session:
-    """Make a session that reaches addresses of the open internet alone, and takes nothing from the
-    environment.
-    """
+    """Make a session that only connects to addresses on the open internet, and uses neither
+    passwords nor proxies of the environment."""
     made = session()
     made.trust_env = False
     made.max_redirects = 5
@@ -58,8 +57,8 @@ def strangers_session() -> requests.Session:
 
 
 def is_open(address: str) -> bool:
-    """Whether an IP address is one of the open internet. An IPv6 address may only stand for an IPv4
-    one (mapped, 6to4, Teredo, NAT64): then the inner one counts, which may be a private one."""
+    """Whether an IP address is on the open internet. If an IPv6 address embeds an IPv4 address
+    (mapped, 6to4, Teredo, NAT64), the embedded one is tested, since it may be private."""
     found = ipaddress.ip_address(address.partition("%")[0])  # without the name of an interface
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour
@@ -73,9 +72,9 @@ def is_open(address: str) -> bool:
 
 
 def refuse_closed(host: str, port: int, addresses: list[str]) -> None:
-    """Raise SourceError where a host has an address that is not of the open internet, unless the
-    environment names it among trusted servers, as tests and closed networks do. One such address is
-    enough: the connection may take any of them.
+    """Raise SourceError if one of a host's addresses is not on the open internet. One is enough,
+    since the connection may use any of them. Hosts that the environment names as trusted, for tests
+    and closed networks, are allowed.
     """
     if f"{host}:{port}" in os.environ.get(TRUSTED, "").split(","):
         return
@@ -89,20 +88,20 @@ def refuse_closed(host: str, port: int, addresses: list[str]) -> None:
 
 
 class CheckedHost:
-    """What both kinds of connections do before they connect, and after, where the name was resolved
-    once more.
-    """
+    """A mixin for connections that checks a host's addresses before and after connecting."""
 
     def _new_conn(self: Any) -> socket.socket:
-        """Connect to a public address. It is looked at once more after connecting, since a name may
-        lead elsewhere when it is looked up again. urllib3 calls this, and looks the name up itself.
+        """Connect to a public address. urllib3 calls this.
+
+        urllib3 resolves the host name itself when it connects, and the result may differ from the
+        one that was checked before. So the address is checked again after connecting.
         """
-        host = self._dns_host.strip("[]")  # the brackets of an IPv6 address are an URL's
+        host = self._dns_host.strip("[]")  # an IPv6 address has brackets in a URL
         port = self.port
         try:
             resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
-            resolved = []  # the connection fails, and says why
+            resolved = []  # connecting fails below, with a better error
         refuse_closed(host, port, [str(entry[4][0]) for entry in resolved])
         connected: socket.socket = super()._new_conn()  # type: ignore[misc]
         try:
@@ -114,31 +113,31 @@ class CheckedHost:
 
 
 class CheckedHTTP(CheckedHost, HTTPConnection):
-    """A connection in the clear."""
+    """An unencrypted connection with checked addresses."""
 
 
 class CheckedHTTPS(CheckedHost, HTTPSConnection):
-    """An encrypted connection."""
+    """An encrypted connection with checked addresses."""
 
 
 class CheckedHTTPPool(HTTPConnectionPool):
-    """Makes connections in the clear that are checked."""
+    """A pool of unencrypted connections with checked addresses."""
 
     ConnectionCls = CheckedHTTP
 
 
 class CheckedHTTPSPool(HTTPSConnectionPool):
-    """Makes encrypted connections that are checked."""
+    """A pool of encrypted connections with checked addresses."""
 
     ConnectionCls = CheckedHTTPS
 
 
 class OpenInternet(HTTPAdapter):
-    """Connects to checked hosts alone; redirects come here, too."""
+    """An adapter that only makes checked connections; redirects use it, too."""
 
     def init_poolmanager(self, *words: Any, **options: Any) -> None:
-        """Let the adapter of requests make its connections by the classes above; it calls this with
-        arguments of its own when it is made."""
+        """Make the adapter use the pools above. requests calls this with its own arguments when the
+        adapter is created."""
         super().init_poolmanager(*words, **options)
         self.poolmanager.pool_classes_by_scheme = {
             "http": CheckedHTTPPool,

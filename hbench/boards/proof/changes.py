@@ -1,5 +1,5 @@
-"""Finds what a branch changes in a leaderboard's file, for those who verify it before they merge
-it.
+"""Finds the changes that a branch makes to a leaderboard's file, so that they can be verified
+before the branch is merged.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ from hbench.core.errors import ConfigError, UsageError, examples
 
 
 class BoardChanges(NamedTuple):
-    """The numbers of the rows that are new or changed, the methods whose rows are gone, the keys of
-    the head that changed, and the rows that new ones take the place of, by the numbers of these.
-    """
+    """The changes of a leaderboard's file since a git revision."""
 
-    rows: tuple[int, ...]
-    gone: tuple[str, ...]
-    head: tuple[str, ...]
-    replaced: Mapping[int, Row] = MappingProxyType({})
+    rows: tuple[int, ...]  # the indices of rows that are new or changed
+    gone: tuple[str, ...]  # the methods of removed rows
+    head: tuple[str, ...]  # the changed keys of the head
+    replaced: Mapping[int, Row] = MappingProxyType({})  # the old row, by the index of the new one
 
 
 def changes_since(revision: str, path: Path) -> BoardChanges:
-    """Compare a leaderboard's file with what it was at a git revision. Raises UsageError for an
-    unknown revision.
+    """Compare a leaderboard's file with the file at a git revision.
 
-    A new file is a leaderboard of its dataset, whose name it must have; a new citation changes no
-    head. Raises ConfigError for a link: what it leads to has no revisions here.
+    Raises UsageError for an unknown revision, ConfigError for a symbolic link, since git does not
+    store the revisions of the file that it links to.
     """
     if path.is_symlink() or path.parent.is_symlink():
         raise ConfigError(
@@ -40,8 +37,9 @@ def changes_since(revision: str, path: Path) -> BoardChanges:
 
 
 def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> BoardChanges:
-    """Compare a leaderboard, whose file has this name, with what it was; None for a new one, of
-    which all rows are new, and whose head has nothing that it could differ from but its name."""
+    """Compare a leaderboard with an earlier version; `before` is None for a new one. `name` is the
+    name of its file, without the suffix."""
+    # in a new leaderboard all rows are new, and its file must be named after its dataset
     if before is None:
         is_misnamed = name != after.dataset
         head = ("dataset, which the file is not named by",) if is_misnamed else ()
@@ -52,9 +50,9 @@ def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> Board
 
 
 def deleted_since(revision: str) -> list[str]:
-    """Return the names of the leaderboards of this folder that are there at a git revision, and no
-    longer. Raises UsageError for an unknown revision. A leaderboard that is gone is a change that
-    nobody would see among the files that are there."""
+    """Return the names of leaderboards that exist at a git revision, but no longer in the current
+    folder. Comparing the existing files would not reveal these. Raises UsageError for an unknown
+    revision."""
     _refuse_unknown(Path(), revision)
     listed = _git(Path(), "ls-tree", "--name-only", revision, f"{FOLDER}/").stdout.decode(
         errors="replace"
@@ -64,9 +62,8 @@ def deleted_since(revision: str) -> list[str]:
 
 
 def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int, Row]]:
-    """Find the rows of `before` that are no longer in `after`: the methods of those that are gone,
-    and, by the number of a new row, the row that it takes the place of: of the same method, and
-    also of a run, or of a paper. A new row takes the place of one.
+    """Find the rows of `before` that are no longer in `after`. Return the methods of removed rows,
+    and the replaced rows by the index of the new row. Each new row replaces at most one.
     """
     new = [number for number, row in enumerate(after.rows) if row not in before.rows]
     gone = []
@@ -78,14 +75,14 @@ def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int,
         if successor is None:
             gone.append(row.method)
         else:
-            new.remove(successor)  # no other row gives way to it
+            new.remove(successor)  # it cannot replace another row as well
             replaced[successor] = row
     return gone, replaced
 
 
 def in_place_of(new: Row, old: Row) -> str:
-    """Say what a `new` row takes the place of, the `old` one, and how its scores change: those that
-    both have and that differ, and those that the new one lacks."""
+    """A sentence on the `old` row that a `new` row replaces: which scores change, and which the new
+    row lacks."""
     changes = [
         f"{metric} {old.scores[metric]} → {score}"
         for metric, score in new.scores.items()
@@ -98,14 +95,14 @@ def in_place_of(new: Row, old: Row) -> str:
 
 
 def _succeeds(new: Row, old: Row) -> bool:
-    """Whether a new row may take the place of an old one: of the same method, and both of runs, or
+    """Whether a new row replaces an old one: both have the same method, and both are of runs, or
     both of papers."""
     return new.method == old.method and (new.run is None) == (old.run is None)
 
 
 def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
-    """List the keys of a leaderboard's head, which is all but its rows, that changed; citations
-    that were added change nothing that was said before."""
+    """The keys of a leaderboard's head that changed. The head is all but the rows. New citations
+    are no change, since existing rows do not use them."""
     fields = [field for field in Leaderboard.model_fields if field not in {"rows", "citations"}]
     changed = [field for field in fields if getattr(before, field) != getattr(after, field)]
     kept = {key: after.citations.get(key) for key in before.citations}
@@ -115,10 +112,10 @@ def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
 
 
 def _at(revision: str, path: Path) -> Leaderboard | None:
-    """Read a leaderboard's file as it was at a git revision; None where it did not exist. Raises
-    UsageError for an unknown revision, which is asked for first, since git says the same of a
-    missing file."""
+    """Read a leaderboard's file at a git revision; None if it did not exist. Raises UsageError for
+    an unknown revision."""
     folder = path.resolve().parent
+    # `git show` fails in the same way for an unknown revision and a missing file
     _refuse_unknown(folder, revision)
     shown = subprocess.run(
         ["git", "show", f"{revision}:./{path.name}"], cwd=folder, capture_output=True, check=False
@@ -127,13 +124,14 @@ def _at(revision: str, path: Path) -> Leaderboard | None:
 
 
 def _refuse_unknown(folder: Path, revision: str) -> None:
-    """Raise UsageError unless git knows this revision in a folder; a text that git would take for
-    an option is none."""
+    """Raise UsageError unless git knows this revision in a folder."""
+    # --end-of-options: a revision that begins with a dash must not act as an option
     _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder; the last argument is the revision that an error quotes."""
+    """Run git in a folder. Raises UsageError if git fails, and quotes the last argument as the
+    unknown revision."""
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""Verifies rows of runs without their authors: fetches the embedding file that a row names, checks
-it, and scores it again.
+"""Verifies rows of runs without their authors: the embedding file that a row names is fetched,
+checked, and scored again.
 
-A row of a run may say where its file is (`url`). The file must have the row's content, be scored
-on the row's dataset, and give the row in every field (hbench.boards.proof.verification).
-Only annotations are needed, no pictures.
+A row of a run may state the address of its file (`url`). The file must have the row's content, be
+scored on the row's dataset, and reproduce the row in every field
+(hbench.boards.proof.verification). This needs the dataset's annotations, but no pictures.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ BY_HAND = "its queries are names: verify it with --embeddings FILE --nodes NODES
 
 
 class RowVerdict(NamedTuple):
-    """The outcome for one row: `verdict` is "verified", "differs" or "cannot be had", `detail`
-    gives the reason.
-    """
+    """The outcome for one row. `verdict` is "verified", "differs" or "cannot be had"; `detail` is
+    the reason."""
 
     leaderboard: str
     method: str
@@ -48,12 +47,12 @@ class RowVerdict(NamedTuple):
 def verdict_on(
     row: Row, board: Leaderboard, requester: Requester, *, on_progress: Callable[[int], None]
 ) -> RowVerdict:
-    """Fetch the file of a row of a run, and verify the row by it.
+    """Fetch the file of a row of a run, and verify the row with it.
 
-    The file is kept in hbench's cache by its digest, and an interrupted download is resumed.
-    `on_progress` is called with each number of new bytes. A row that says it was verified differs
-    where its file cannot be had. Another file at the address differs at once, and any other error
-    of fetching leaves the row unproven.
+    The file is stored in hbench's cache by its digest, and an interrupted download is resumed.
+    `on_progress` is called with the number of new bytes. The verdict is "differs" if there is
+    another file at the address, or if a row that claims to be verified has no file. Any other error
+    of fetching gives "cannot be had".
     """
     assert row.run is not None
     if row.setup.queries is not None:
@@ -69,8 +68,8 @@ def verdict_on(
 
 
 def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> RowVerdict:
-    """The verdict on a row that nothing proves, for a reason `why`: its file cannot be had; but a
-    row that says it was verified differs, since its word is not to be trusted."""
+    """The verdict on a row whose file cannot be had, for the reason `why`. A row that claims to be
+    verified gets "differs", since this claim cannot be trusted."""
     if run.verified:
         said = f"the row says that it was verified: {why}"
         return RowVerdict(board.dataset, row.method, DIFFERS, said)
@@ -80,9 +79,11 @@ def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> Row
 def verdict_by(
     row: Row, board: Leaderboard, read: Callable[[], Submission], data: Dataset
 ) -> RowVerdict:
-    """Verify a row of a run by its file on a dataset. `read`: reads the file, so that an error of
-    reading is an outcome, too: the row differs. One file cannot show the spread over seeds, and a
-    doubt is the author's own: both are said with the verdict, and change nothing of it."""
+    """Verify a row of a run with its file, which `read` returns; if reading fails, the row differs.
+
+    A spread over seeds cannot be verified with one file, and a doubt is the author's own statement.
+    Both are mentioned in the detail and do not change the verdict.
+    """
     assert row.run is not None
     try:
         checked(row, board, read(), data)
@@ -97,25 +98,27 @@ def verdict_by(
 
 
 def contents_in(folder: Path) -> dict[str, Path]:
-    """Find the files of vectors below a folder: the path of each, by the sha256 of its content and
-    by that of its bytes, since rows of former versions have the latter. Of equal files the last
-    path counts, in the order of names."""
+    """Find the embedding files below a folder. The result has the path of each file by the sha256
+    of its content, and by that of the file itself, which rows of old versions name. If files are
+    equal, the last path in order of names is kept."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() not in SINGLE_FILE or not path.is_file():  # none that a row may name
+        # rows only name files of these formats
+        if path.suffix.lower() not in SINGLE_FILE or not path.is_file():
             continue
         try:
             given = identity_of(submission.read(path))
         except HBenchError:
-            continue  # values by query, and other tables
+            continue  # per-query values, and other tables that are no embeddings
         found |= {given.content: path, given.sha256: path}
     return found
 
 
 def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> RowVerdict:
-    """Verify a row of a run by that of some files, `kept`, which it is of; their paths by what
-    tells them apart (`contents_in`). Where that cannot be done, as without the file, without the
-    dataset, or for queries that are names, the row is not proven, which is not that it differs."""
+    """Verify a row of a run with its file, if it is among the files `kept` (from `contents_in`).
+
+    The verdict is "cannot be had" if the file or the dataset is missing, or the queries are names.
+    """
     assert row.run is not None
     if row.run.digest not in kept:
         missing = f"no file there has its content, {row.run.digest[:12]}…"
@@ -130,8 +133,8 @@ def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> Row
 
 
 def _dataset(name: str) -> Dataset:
-    """Load the dataset of this name, a published one or one built here. A path is refused: a branch
-    could bring the labels of its rows itself then.
+    """Load a dataset by its name, one that hbench ships or one built on this machine. A path is
+    refused, since a pull request could then bring its own labels.
     """
     if "/" in name or Path(name).suffix or name not in {*specs, *own_names()}:
         raise SourceError(f"no dataset is called {name}", fix="hbench list shows their names")
@@ -139,25 +142,24 @@ def _dataset(name: str) -> Dataset:
 
 
 def _read(path: Path, run: RunProvenance) -> Submission:
-    """Read a run's file from the cache. Where it is not the run's, it is removed, so that the next
-    call fetches it again; the verdict on this one says so.
-    """
+    """Read the file of a run from the cache."""
     given = submission.read(path)
+    # another file is removed, so that the next call fetches it again; this call's verdict says so
     if not run.is_of(*identity_of(given)):
         path.unlink(missing_ok=True)
     return given
 
 
 def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[int], None]) -> Path:
-    """Return the embedding file of a row, fetched unless it is in the cache; its reader checks that
-    it is the row's, as of rows with a content alone no checksum of the bytes is known.
+    """Return the path of a row's embedding file, which is fetched unless it is in the cache.
 
-    Raises SourceError where it cannot be had, IntegrityError for another file.
+    Raises SourceError if it cannot be fetched, IntegrityError if its sha256 is not that of the row.
+    Most rows have a `content` instead of a sha256, which is checked when the file is read.
     """
     if run.url is None:
         raise SourceError("the row does not say where its file is", expected="url in the row's run")
     refuse_several_files(run.file)
-    # by its digest, so that rows of one file share it, and no row gets the file of another
+    # stored by digest, so that rows of one file share it, and no row gets the file of another
     path = cache_home() / "rows" / f"{run.digest}{Path(run.file).suffix.lower()}"
     if not path.is_file():
         source = RemoteFile(path.name, (run.url,), sha256=run.sha256, most=LARGEST)
@@ -166,11 +168,11 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
 
 
 def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
-    """Write into a leaderboard's file when, and by which version, rows were verified, and return
-    how many were marked: those that are verified, and still there as they were.
+    """Mark rows in a leaderboard's file as verified, with the date and hbench's version. Return the
+    number of marked rows.
 
-    `verified`: rows as they were verified, and whether they are; the mark of one that is not is
-    taken away.
+    `verified` has each row as it was read, and whether it is verified; if it is not, its mark is
+    removed. A row that has changed in the file meanwhile is not marked.
     """
     stamp = f"{datetime.now(UTC).date()}, hbench {__version__}"
     marks = {True: stamp, False: None}
@@ -183,11 +185,11 @@ def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
 
 
 def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -> list[bool]:
-    """Change fields of the runs of rows in a leaderboard's file, and say of each row whether it was
-    found. `changes`: each row as it was read, with the new values by the names of fields.
+    """Change fields of runs in a leaderboard's file. Return, for each row, whether it was found.
 
-    A row that another process has changed since then is not found, wherever it stands. The rest of
-    the text stays as it is; a row whose text was not written by hbench is not found.
+    `changes` has each row as it was read, with the new values by field. A row is not found if
+    another process has changed it meanwhile, or if its text was not written by hbench. The rest of
+    the file stays unchanged.
     """
     found = []
     with locked(path):
@@ -195,7 +197,7 @@ def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -
         text = path.read_text(encoding="utf-8")
         for row, fields in changes:
             old = block(row)
-            # written once: else it is not known which of two is meant
+            # the text must occur exactly once, or it is not clear which occurrence is the row
             found.append(row in rows and text.count(old) == 1)
             if found[-1]:
                 assert row.run is not None
@@ -207,8 +209,8 @@ def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -
 
 
 def one_line(error: HBenchError) -> str:
-    """Write what an error says in one line: the problem, what was expected and what was found. The
-    fix is left out: it is for who runs a command, and this stands in a table of verdicts."""
+    """An error in one line: the problem, what was expected and what was found. The fix is left out,
+    since it addresses the user of a command, and this line is for a table of verdicts."""
     parts = [error.problem]
     parts += [
         f"{word} {text}"

@@ -1,9 +1,9 @@
-"""Makes a row's file again by the command that the row names, and compares the two.
+"""Makes a row's file again with the command that the row names, and compares the two.
 
-The command is one of hbench's own that reads no program and no recipe of a stranger; it is never
-given to a shell. Where the vectors come out bit by bit, the content is the row's; another make of
-processor rounds otherwise, and training carries that far: then the scores are compared with what
-another seed would move them by, where the row says so.
+Only hbench's own commands are run, without programs or recipes of a stranger, and never in a shell.
+If the new vectors are equal bit by bit, the content is that of the row. Another type of processor
+rounds differently, and training amplifies this. Then the scores are compared: they may differ as
+much as those of another seed, if the row states its deviation between seeds.
 
 >>> command_of("hbench train glyphs-happier --set seed=1", Path("out"), "test.parquet")
 ['train', 'glyphs-happier', '--set', 'seed=1', '--out', 'out']
@@ -26,7 +26,7 @@ from hbench.boards import Row, RunProvenance
 from hbench.boards.proof.verification import CONTENT, ROUNDING, Check, is_within
 from hbench.core.errors import HBenchError, UsageError
 
-OPTIONS = {  # of each verb, those that a row may name
+OPTIONS = {  # the options of each command that a row may use
     "train": {"--set", "--threads"},
     "embed": {
         "-d",
@@ -44,8 +44,8 @@ OPTIONS = {  # of each verb, those that a row may name
     },
     "demo": {"--dim"},
 }
-STRANGE = (".py", "://")  # parts of words that lead to programs, or elsewhere
-SURE = 0.95  # of all metrics of a further seed together
+STRANGE = (".py", "://")  # parts of words that name programs, or addresses
+SURE = 0.95  # the chance that all metrics of a further seed are within their limits
 SAME = "the same content"
 EQUAL = "another content, equal scores"
 WITHIN = "another content, scores within what another {} gives"
@@ -53,14 +53,19 @@ BEYOND = "another content, scores beyond what another {} gives"
 
 
 def command_of(made: str, out: Path, file: str) -> list[str]:
-    """Return the words of the command that a row names, `made`, but for "hbench", with the place
-    for what it makes: the folder `out`, or in it a file of this name. Raises UsageError for a
-    command that is not run for a stranger: a row may be anybody's, so that its verb, and every
-    option, must be one of those that run nothing but hbench's own code.
+    """Return the words of a row's command, without "hbench", and with an option for the output.
+
+    A row may come from anybody. So the verb and every option must be among those that run nothing
+    but hbench's own code. Raises UsageError for any other command.
+
+    Args:
+        made: the command in the row.
+        out: the folder for the output.
+        file: the name of the output file in this folder, for verbs that write a file.
     """
     try:
         words = shlex.split(made)
-    except ValueError:  # an open quote: no command
+    except ValueError:  # an unclosed quote
         words = []
     verb = words[1] if len(words) > 1 and words[0] == "hbench" else ""
     if verb not in OPTIONS:
@@ -71,8 +76,8 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
         )
 
     for before, word in pairwise(words[1:]):
-        option = word.partition("=")[0]  # of --size=224; its value may also be the next word
-        # a recipe in a file may name programs; hbench's own recipes have plain names
+        option = word.partition("=")[0]  # --size for --size=224
+        # a recipe in a file may name programs, while hbench's own recipes have plain names
         is_value = before == "--set"
         is_recipe = verb == "train" and not is_value and ("/" in word or word.endswith(".toml"))
         is_strange = is_recipe or any(part in word for part in STRANGE)
@@ -87,17 +92,18 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
 
 
 def typed(run: RunProvenance) -> str:
-    """The command of a row of a run that says one, as one types it: embed asks for the name of its
-    file, of which a row's command says nothing."""
+    """The command of a run as a user types it. `embed` needs the name of its output file, which the
+    command in a row does not contain."""
     assert run.made is not None
     verb = "".join(run.made.split()[1:2])
     return f"{run.made} --out {shlex.quote(Path(run.file).name)}" if verb == "embed" else run.made
 
 
 def make(row: Row, out: Path) -> Path:
-    """Run the command of a row of a run, and return the file that it made in the folder `out`.
+    """Run the command of a row, and return the file that it made in the folder `out`.
 
-    Raises UsageError where the row names no command that is run again, HBenchError where it fails.
+    Raises UsageError if the row has no command, or one that is not run; HBenchError if the command
+    fails.
     """
     if row.run is None or row.run.made is None:
         raise UsageError(
@@ -107,7 +113,8 @@ def make(row: Row, out: Path) -> Path:
             "yours",
         )
 
-    words = command_of(row.run.made, out, Path(row.run.file).name)  # nothing of a row's folders
+    # only the name of the row's file, so that the row cannot choose a folder
+    words = command_of(row.run.made, out, Path(row.run.file).name)
     code = _exit_code_of([sys.executable, "-m", "hbench", *words])
     made = out / Path(row.run.file).name
     if code or not made.exists():
@@ -117,20 +124,20 @@ def make(row: Row, out: Path) -> Path:
             found=shlex.join(["hbench", *words]),
             fix=f"it says above what it lacks; files that it names lie in this folder{note}",
         )
-        error.exit_code = code or error.exit_code  # as if it had been typed
+        error.exit_code = code or error.exit_code  # the same as of the command itself
         raise error
     return made
 
 
 def _exit_code_of(command: Sequence[str]) -> int:
-    """Run a command to its end, and return its exit code. What it prints to stdout is not shown,
-    so that it is told apart from what is found. SIGTERM ends the command first and then this
-    process, as `sys.exit` does, also while the command is being started."""
+    """Run a command to its end, and return its exit code. Its stdout is not shown, since this
+    process prints its own results there. On SIGTERM, the command is ended first, and then this
+    process by `sys.exit`."""
     signals: list[int] = []
     started: list[subprocess.Popen[bytes]] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
-        """Pass the signal on to the command, and note it for this process."""
+        """Pass the signal on to the command, and remember it for this process."""
         signals.append(number)
         for process in started:
             process.terminate()
@@ -139,10 +146,10 @@ def _exit_code_of(command: Sequence[str]) -> int:
     try:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         started.append(process)
-        if signals:  # it came before there was a process to end
+        if signals:  # the signal came while the process was being started
             process.terminate()
         code = process.wait()
-    except BaseException:  # an interrupt, which the command got from the terminal, too
+    except BaseException:  # such as an interrupt by the user
         for process in started:
             process.kill()
             process.wait()
@@ -150,23 +157,25 @@ def _exit_code_of(command: Sequence[str]) -> int:
     finally:
         signal.signal(signal.SIGTERM, former)
     if signals:
-        sys.exit(128 + signals[0])  # the code that a shell gives a process ended by a signal
+        sys.exit(128 + signals[0])  # the exit code of a process that a signal ended, as in a shell
     return code
 
 
 def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
-    """Say in words what the comparison of a row with its remade file came to, and whether the row
-    stands: the content is the same, or its scores are as near as another run's would be: another
-    seed's where the row says how far these are apart, else another processor's."""
+    """The outcome of comparing a row with its remade file, in words, and whether the row holds.
+
+    It holds if the content is the same, or if the scores are as close as those of another run: of
+    another seed, if the row states the deviation between seeds, else of another processor.
+    """
     wrong = [check for check in checks if check.differs]
     if not wrong:
         return SAME, True
-    # a check of the content is there only where it differs: the vectors are the row's, bit by bit
+    # there is a check of the content only if it differs; here the vectors are equal bit by bit
     if not any(check.field in CONTENT for check in wrong):
-        # equal vectors, whose products another processor rounds otherwise
+        # even then, another processor may round their products differently
         far = [check for check in wrong if _is_far(check, None)]
         return f"{SAME}, {'other scores' if far else 'scores within rounding'}", not far
-    if len(wrong) == 1:  # the content alone
+    if len(wrong) == 1:  # only the content differs
         return EQUAL, True
     assert row.run is not None
     allowed = allowed_of(row.run)
@@ -176,29 +185,31 @@ def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
 
 
 def allowed_of(run: RunProvenance) -> dict[str, Decimal] | None:
-    """How far a further run may be from one of n seeds, by metric, in points: √2 t s, s their
-    standard deviation and t of Student's distribution with n − 1 degrees of freedom, all metrics
-    together; None where there are no seeds.
+    """How far the scores of a further seed may be from those of a row with n seeds, by metric, in
+    points; None if the row states no seeds.
+
+    The limit is √2 t s, where s is the standard deviation between the seeds, and t a quantile of
+    Student's distribution with n − 1 degrees of freedom.
     """
     from scipy.stats import t
 
     if run.seeds is None:
         return None
-    # √2: both the row and the new run vary; two-sided, and divided by the number of metrics
-    # (Bonferroni), so that SURE is of all together
+    # two-sided, and divided by the number of metrics (Bonferroni), so that SURE holds for all
+    # metrics together; √2, since both the row and the new run vary
     quantile = t.ppf(1 - (1 - SURE) / 2 / len(run.between_seeds), run.seeds - 1)
     factor = Decimal(math.sqrt(2) * float(quantile))
     return {metric: factor * s for metric, s in run.between_seeds.items()}
 
 
 def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
-    """Whether a score is further from the row's than another run may move it, by metric `allowed`
-    points, or, None, than another processor's rounding may. Where seeds are known, metrics without
-    a deviation are not judged, so they are not far; a missing score always is.
+    """Whether a score is farther from the row's than another run explains. A missing score always
+    is. `allowed` has the limits for another seed, by metric, in points; None stands for the
+    rounding of another processor.
     """
     if allowed is None:
         return not is_within(check, ROUNDING)
-    if check.field not in allowed:
+    if check.field not in allowed:  # without a deviation between seeds, a score is not judged
         return not isinstance(check.rescored, Decimal)
     # at least ROUNDING: the seed may run on another processor
     return not is_within(check, max(allowed[check.field], ROUNDING))

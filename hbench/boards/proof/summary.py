@@ -1,5 +1,5 @@
-"""Writes verdicts as a Markdown table for the summary of a pull request; no text of a row or a
-server is taken as markup.
+"""Writes verdicts as a Markdown table for the summary of a pull request. Texts of rows and servers
+are escaped, so that they cannot act as markup.
 
 >>> escaped("a | b <img> ##[error] ::error:: R@1 super_class")
 'a &#124; b &#60;img&#62; &#35;&#35;&#91;error&#93; &#58;:error&#58;: R@1 super_class'
@@ -22,8 +22,8 @@ MARKUP = re.compile(
 
 
 def escaped(text: str) -> str:
-    """Return a text of anybody's in one line in which Markdown and GitHub's log find nothing but
-    text; its end is cut off where it is longer than a cell of a table should be.
+    """Escape a text from an untrusted source, so that Markdown and GitHub's log show it as plain
+    text in one line. A text that is too long for a cell is cut off.
     """
     # control characters (C) and all kinds of blanks (Z) become a space
     visible = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)

@@ -1,9 +1,9 @@
-"""Verifies rows: scores their file again, builds the row anew from that report, and compares the
-two field by field.
+"""Verifies a row: its file is scored again, a new row is built from that report, and the two rows
+are compared field by field.
 
-The row that is built anew meets all that `leaderboard add` asks for: no items left out, the
-leaderboard's protocol, ties and relevance. What no file can tell, such as a method's name, year,
-backbone and setup, is the author's word.
+The new row is built as by `leaderboard add`, which refuses left-out items, and another protocol,
+ties or relevance than the leaderboard's. Fields that no file can prove, such as the method's name,
+year, backbone and setup, are not verified.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ from hbench.evaluation.submission import Submission
 from hbench.metrics.names import factor_of
 from hbench.records.document import Document, SubmittedFile
 
-CONTENT = ("content", "sha256")  # the fields that tell a file from others
-NOISE = Decimal("0.0005")  # percent: what another block size may move a mean by
-ROUNDING = Decimal("0.05")  # points by which other processors' rounding may move a net's scores
+CONTENT = ("content", "sha256")  # the fields that identify a file
+NOISE = Decimal("0.0005")  # percent by which another block size may change a mean
+ROUNDING = Decimal("0.05")  # points by which another processor's rounding may change a net's scores
 
 
 class GivenFile(NamedTuple):
-    """What tells a file from others: the sha256 of its content, and of its bytes."""
+    """The identity of a file: the sha256 of its content, and that of the file itself."""
 
     content: str
     sha256: str
 
 
 class Check(NamedTuple):
-    """A recorded score, in percent, or another field, and the same made again; `differs`: by more
-    than the recorded precision.
-    """
+    """The comparison of one field of a row, such as a score, with the same field made again."""
 
-    source: str
-    field: str
-    recorded: Decimal | str
-    rescored: Decimal | str | None
-    differs: bool
+    source: str  # of the row
+    field: str  # its name, or the metric
+    recorded: Decimal | str  # scores are decimals in percent
+    rescored: Decimal | str | None  # None: missing now
+    differs: bool  # for a score, by more than the recorded precision
 
 
 def rescored(
     row: Row, board: Leaderboard, given: Submission, data: Dataset, nodes: Path | None = None
 ) -> Document:
-    """Score a row's file, which is read as `given`, again, under the conditions and by the metrics
-    of the row, and return the report; `nodes`: the vectors of the names, where these are its
-    queries.
+    """Score the file of a row again, under the conditions and with the metrics of the row. Return
+    the document of the report.
 
-    Raises UsageError where names are needed, or not.
+    Args:
+        given: the content of the row's file.
+        nodes: the file with the vectors of names, if the row's queries are names. Raises UsageError
+            if it is missing then, or given for other queries.
     """
     asks_by_name = row.setup.queries is not None
     if asks_by_name and nodes is None:
@@ -82,15 +82,16 @@ def rescored(
     if nodes is None:
         return report_on(examine(given, data, replace(settings, metrics=metrics))).document
 
-    # names have metrics of their own, which items may not have: so the items are examined by any
+    # the metrics of names may not exist for items, so the items are examined with any metric
     examined = examine(given, data, replace(settings, metrics="H-AP"))
     return report_on_nodes(examined, read_nodes(nodes, data.levels), metrics=metrics).document
 
 
 def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
-    """Return the metrics of a row that hbench computes. Raises ComparisonError where there is none,
-    or a run has others, too: the table of a paper may have metrics of its own, while every score of
-    a run is to be had from its file.
+    """Return the metrics of a row that hbench computes. Raises ComparisonError if there are none.
+
+    The table of a paper may have other metrics, too. A run must not, since each of its scores must
+    be reproducible from its file.
     """
     metrics = [
         metric
@@ -111,19 +112,20 @@ def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
 
 
 def identity_of(given: Submission) -> GivenFile:
-    """Return what tells a submission's file from others: the sha256 of its content and bytes."""
+    """Return the identity of a submission's file."""
     return GivenFile(given.content, given.source.sha256)
 
 
 def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> list[Check]:
-    """Compare a row of a run with its file, which is read as `given`, scored again.
+    """Score the file of a run again, and compare the row with the result. `given` is the content of
+    the file.
 
-    Raises ComparisonError where the file, a score or another field differs, SubmissionError where
-    the file cannot be scored, or a leaderboard does not take its report.
+    Raises ComparisonError if the file, a score or another field differs; SubmissionError if the
+    file cannot be scored, or the leaderboard does not accept its report.
     """
     assert row.run is not None
     _refuse_second_row(row, board, identity_of(given))
-    # so that no other row of this method, or of this file, is compared in its place
+    # only this row, so that `verify` does not choose another row of this method or file
     alone = board.model_copy(update={"rows": (row,)})
     checks = verify(
         alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
@@ -135,15 +137,21 @@ def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> l
 def verify(
     board: Leaderboard, method: str, given: GivenFile, rescore: Callable[[Row], Document]
 ) -> list[Check]:
-    """Compare every row of `method` with an embedding file, which `rescore` evaluates for a row.
+    """Compare the rows of a method with an embedding file.
 
-    Which rows are compared: those of this very file; where there are none, all rows of runs, whose
-    content then differs; where there are none of these either, the published ones, by their scores
-    alone. `given`: the checksums of the file's content and of its bytes. A score is equal when it
-    rounds to the recorded digits, up to the noise of float32 similarities.
+    The compared rows are those of this very file. If there are none, they are all rows of runs, so
+    that their content differs; if there are none of these either, the published rows, by their
+    scores only. A score is equal if it rounds to the recorded digits, up to the noise of float32
+    similarities.
 
-    Raises UnknownName for the method, ComparisonError where nothing can be compared,
-    SubmissionError where a leaderboard does not take the report.
+    Args:
+        given: the identity of the file.
+        rescore: scores the file again under the conditions of a row.
+
+    Raises:
+        UnknownName: a method without rows.
+        ComparisonError: nothing can be compared.
+        SubmissionError: the leaderboard does not accept the report.
     """
     rows = rows_of(board, method)
     same_file = [row for row in rows if row.run and row.run.is_of(*given)]
@@ -156,7 +164,7 @@ def verify(
 
 
 def rows_of(board: Leaderboard, method: str) -> list[Row]:
-    """The rows of a method; raises UnknownName where there are none."""
+    """The rows of a method. Raises UnknownName if there are none."""
     rows = [row for row in board.rows if row.method == method]
     if not rows:
         raise UnknownName("method", method, dict.fromkeys(row.method for row in board.rows))
@@ -164,15 +172,15 @@ def rows_of(board: Leaderboard, method: str) -> list[Row]:
 
 
 def refuse_differences(checks: Sequence[Check]) -> None:
-    """Raise ComparisonError when the content differs, a score by more than its recorded precision,
-    or another field at all.
+    """Raise ComparisonError if the content or another field differs, or a score does so by more
+    than its recorded precision.
     """
     wrong = [check for check in checks if check.differs]
-    if any(check.field in CONTENT for check in wrong):  # of another file all scores may differ
+    if any(check.field in CONTENT for check in wrong):  # then the scores may differ as well
         raise _of_another_file(checks)
     if wrong:
         problem, fix = "the row is not the one that its file gives", None
-        # scores are decimals as they were printed; other fields are texts and numbers
+        # only scores are decimals; other fields are texts
         if all(isinstance(check.recorded, Decimal) for check in wrong):
             problem = f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
             if all(is_within(check, ROUNDING) for check in wrong):
@@ -189,24 +197,24 @@ def refuse_differences(checks: Sequence[Check]) -> None:
 
 
 def is_within(check: Check, points: Decimal) -> bool:
-    """Whether a score, made again, is at most so many points from the recorded one; not where it is
-    missing, or for a field that is no score."""
+    """Whether a new score is at most `points` from the recorded one. False if the score is missing,
+    or the field is no score."""
     if not isinstance(check.rescored, Decimal) or not isinstance(check.recorded, Decimal):
         return False
     return abs(check.rescored - check.recorded) <= points
 
 
 def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
-    """Make the error for a file that is not the row's: it says how many of its scores are equal,
-    and how far the others are apart. `checks`: of the content or the bytes, one of which differs,
-    and of every score."""
+    """The error for a file that is not the row's. It states how many scores are equal, and by how
+    much the others differ. `checks` has a check of the content or the sha256, which differs, and
+    one of every score."""
     scores = [check for check in checks if check.field not in CONTENT]
     equal = sum(not check.differs for check in scores)
     apart = [f"{check.field} by {_distance(check)}" for check in scores if check.differs]
     content = next(check for check in checks if check.field in CONTENT)
     differing = f"; {examples(apart)} differ" if apart else ""
     fix = None
-    # rows of former versions name the bytes: perhaps the same vectors in another container
+    # the sha256, which rows of old versions have, also differs for equal vectors in another format
     if content.field == "sha256" and not apart:
         fix = (
             "hbench leaderboard add … --replace records the content in place of the file's checksum"
@@ -220,8 +228,8 @@ def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
 
 
 def _distance(check: Check) -> str:
-    """Write how far a score is from the recorded one, in points, with the recorded digits; "no
-    value" where one of them is missing."""
+    """How far a score is from the recorded one, in points, with the recorded digits; "no value" if
+    the score is missing."""
     if not (isinstance(check.recorded, Decimal) and isinstance(check.rescored, Decimal)):
         return "no value"
     return str(abs(check.rescored - check.recorded).quantize(check.recorded))
@@ -230,9 +238,9 @@ def _distance(check: Check) -> str:
 def _checks(
     board: Leaderboard, row: Row, given: GivenFile, rescore: Callable[[Row], Document]
 ) -> Iterator[Check]:
-    """Yield a check for every score of a row, and for every other field of it that differs; of
-    another file than the row's, that is its content alone. `given`: the file's checksums;
-    `rescore`: evaluates it for a row. Raises ComparisonError where the dataset has changed.
+    """Yield a check for every score of a row, and for every other field that differs. If the file
+    is not the row's, the only such field is its content. The arguments are those of `verify`.
+    Raises ComparisonError if the dataset has changed since the row was made.
     """
     metrics = computed_metrics(row, board)
     document = rescore(row)
@@ -243,9 +251,9 @@ def _checks(
             found=f"digest {document.dataset_digest}",
         )
 
-    if row.run:  # the head: levels and tests that the leaderboard states for all of its rows
+    if row.run:
         _refuse_other_head(board, document)
-    # of another file the fields would differ for that reason alone
+    # for another file, only its content is reported, since other fields may differ just as well
     if row.run and not row.run.is_of(*given):
         found = given.content if row.run.content else given.sha256
         field = CONTENT[0] if row.run.content else CONTENT[1]
@@ -260,26 +268,26 @@ def _checks(
 
 
 def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
-    """Raise ComparisonError for a row that names its file by its bytes' checksum, as former
-    versions did, where another row has the same file by its content, under the same conditions."""
-    # the identity of a row of a run is its digest, which differs here, its names and its conditions
+    """Raise ComparisonError if two rows have the same file and the same conditions, but one names
+    the file by its sha256, as old versions did, and the other by its content."""
+    # a run's identity is its digest, which differs here, its names, and its conditions
     _digest, *beside = row.identity
     others = [
         each.method
         for each in board.rows
         if each.run and each.run.content == given.content and [*each.identity[1:]] == beside
     ]
-    if row.run and row.run.sha256 and others:  # two rows by content are found by their identity
+    if row.run and row.run.sha256 and others:  # `Leaderboard` finds two rows with equal contents
         raise ComparisonError(
             "one file is two rows", expected="one row", found=examples([*others, row.method])
         )
 
 
 def _refuse_other_head(board: Leaderboard, document: Document) -> None:
-    """Raise ComparisonError for a leaderboard whose head says other levels or tests than those that
-    its scores are of."""
-    tests = document.tests if len(document.tests) > 1 else ()  # of one test nothing is averaged
-    # a head may leave the levels out, but not say others
+    """Raise ComparisonError if the head of a leaderboard states other levels or tests than those of
+    the scores."""
+    tests = document.tests if len(document.tests) > 1 else ()  # one test is not averaged
+    # a head may omit the levels, but not state others
     said = (board.levels or document.levels, set(board.averaged))
     if said != (document.levels, set(tests)):
         raise ComparisonError(
@@ -293,12 +301,12 @@ def _refuse_other_head(board: Leaderboard, document: Document) -> None:
 def _checked_fields(
     row: Row, run: RunProvenance, board: Leaderboard, document: Document
 ) -> Iterator[Check]:
-    """Yield a check for every field of a row, but for its scores, that its file gives otherwise:
-    the row is built anew from `document`, the report on the file. Raises SubmissionError where the
-    row hides what speaks against its file."""
+    """Yield a check for every field of a row, except its scores, that differs from the new row
+    built from `document`, the new report on the file. Raises SubmissionError if the row omits a
+    doubt of the report."""
     anew = row_of(document, board, RowDetails(method=row.method))
-    # a row may say more against its file than the report does, but not less
     assert anew.run is not None
+    # a row may state more doubts than the report does, but not fewer
     hidden = [doubt for doubt in document.doubts if doubt not in (run.doubt or "")]
     if hidden:
         raise SubmissionError(
@@ -313,11 +321,16 @@ def _checked_fields(
 
 
 def _checked_score(row: Row, metric: str, value: float | None, factor: float) -> Check:
-    """Compare a recorded score with `value`, the same as it is now, None without one; `factor`: by
-    which that becomes what is printed, most often 100. They may differ by half of the last recorded
-    digit, and by the noise of float32."""
+    """Compare a recorded score with the new one.
+
+    They may differ by half a unit of the last recorded digit, and by the noise of float32.
+
+    Args:
+        value: the new score as a fraction; None if there is none.
+        factor: from the fraction to the recorded unit, usually 100.
+    """
     score = row.scores[metric]
-    # twice the digits that rows have: what is cut is the tail of a float alone
+    # rounded to twice the digits of rows, which only cuts off the noise of floats
     again = None if value is None else round(Decimal(factor * value), 2 * PLACES)
     allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
     differs = again is None or abs(again - score) > allowed
@@ -325,7 +338,7 @@ def _checked_score(row: Row, metric: str, value: float | None, factor: float) ->
 
 
 class _OtherField(NamedTuple):
-    """A field of a row as it is, and as it should be."""
+    """A field of a row with its value, and the value that it should have."""
 
     field: str
     found: object
@@ -333,9 +346,8 @@ class _OtherField(NamedTuple):
 
 
 def _differing(row: Row, anew: Row) -> Iterator[_OtherField]:
-    """Yield the fields of a row that are not those of the row built anew. `anew`: made of the file
-    that is verified, and so never left out of the ranking (`unranked`); the row may be older than
-    its check."""
+    """Yield the fields of a row that contradict the row `anew`, which was built from the same file.
+    The row may be older, and none of its scores may be excluded from the ranking (`unranked`)."""
     if row.dim != anew.dim:
         yield _OtherField("dim", row.dim, anew.dim)
     if row.unranked:
@@ -345,29 +357,29 @@ def _differing(row: Row, anew: Row) -> Iterator[_OtherField]:
 
 
 def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterator[_OtherField]:
-    """Yield the vectors of names where they are not the row's; rows of former versions have the
-    checksum of their file.
-    """
+    """Yield the field `names` if the vectors of names are not those of the row."""
+    # rows of old versions have the sha256 of the file instead of the content
     of_file = (None,) if names is None else (names.content, names.sha256)
     if run.names not in of_file:
         yield _OtherField("names", run.names, of_file[0])
 
 
 def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_OtherField]:
-    """Yield the fields of a run that are not those of the run made anew. A row may be older than
-    its check, so days and versions may be earlier, but not later; and it may say more doubts."""
-    if run.queries != anew.queries:  # how many there were
+    """Yield the fields of a run that contradict the run `anew`, which was made just now. Dates and
+    versions of the row may be earlier, but not later, and it may have more doubts."""
+    if run.queries != anew.queries:
         yield _OtherField("queries", run.queries, anew.queries)
     if run.date > anew.date:
         yield _OtherField("date", run.date, f"{anew.date} or before")
-    if (run.verified or "").partition(",")[0] > anew.date:  # the mark begins with its day
+    if (run.verified or "").partition(",")[0] > anew.date:  # the mark begins with its date
         yield _OtherField("verified", run.verified, f"{anew.date} or before")
     if not (run.doubt or "").startswith(anew.doubt or ""):
         yield _OtherField("doubt", run.doubt, anew.doubt)
-    # the version that made the row counts, if it is none that is yet to come
+    # the signature contains hbench's version, which may be older in the row
     version = Signature.parse(run.signature).version
     made = str(replace(Signature.parse(anew.signature), version=version))
-    if run.signature != made:  # letter by letter: one file is one row
+    # compared literally, so that one file cannot get several rows by other spellings
+    if run.signature != made:
         yield _OtherField("signature", run.signature, made)
     if version != ".".join(run.hbench.split(".")[:2]):
         yield _OtherField("hbench", run.hbench, f"{version}.…, as in the signature")
@@ -376,5 +388,5 @@ def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_Othe
 
 
 def _numbers(version: str) -> list[int]:
-    """The numbers in a version, by which versions are ordered: 0.10 is after 0.9."""
+    """The numbers in a version, so that versions can be compared: 0.10 is after 0.9."""
     return [int(number) for number in re.findall(r"[0-9]{1,9}", version)]
