@@ -1,10 +1,10 @@
-"""Makes batches of image tensors for training and embedding: files decoded in worker processes, or
-images in memory.
+"""Makes batches of image tensors for training and embedding, from files that worker processes
+decode, or from images in memory.
 
-A batch is (images (B, C, H, W), rows int64 (B,) of the manifest). Images from files are uint8,
-others float32 and normalised. Every image is varied by a seed of its own, so that neither the
-number of workers nor a resumed epoch changes it. Workers make pieces of batches, and live as long
-as the training; a GPU gets the pieces through pinned memory while it computes.
+A batch is (images (B, C, H, W), rows int64 (B,) of the manifest). Images from files are uint8;
+images in memory are float32 and normalised. Every image is varied with its own seed, so that
+neither the number of workers nor resuming an epoch changes it. Workers make pieces of batches, and
+live as long as the training. A GPU receives the pieces through pinned memory while it computes.
 """
 
 import dataclasses
@@ -34,34 +34,34 @@ from hbench.train.images.transforms import (
 from hbench.train.recipes.recipe import Images
 
 Batch = tuple[Tensor, Tensor]  # images and their rows, as above
-Unreadable = dict[str, DataError]  # by item
-Keys = list[tuple[int, int]]  # row and seed of every image of a batch
+Unreadable = dict[str, DataError]  # {item: error}
+Keys = list[tuple[int, int]]  # (row, seed) of every image of a batch
 NONE = "none"
 SHIFTED = "shifted"
 CPU = torch.device("cpu")
 MOST_NAMED = 100  # unreadable images that an error names
-MOST_HELD = 2**31  # bytes of pixels that `shifted` holds
-# images that a worker makes at once, which bounds its memory and the queue for any size of batch
+MOST_HELD = 2**31  # bytes of pixels that the augmentation `shifted` keeps in memory
+# images that a worker makes at once; it limits the memory of workers and queue for large batches
 PIECE = 256
 
-# images that are held in memory, by dataset and side in pixels: what makes them, (N, H, W)
+# {(dataset, side in pixels): function that makes its images (N, H, W) in memory}
 HELD: dict[tuple[str, int], Callable[[Manifest], NDArray[np.uint8]]] = {
     ("glyphs", glyphs.SIDE): glyphs.images
 }
 
 
 class Files(Dataset[Batch]):
-    """The images of a manifest, opened a whole batch at a time; instead of a batch with unreadable
-    images, their errors.
+    """The images of a manifest, opened from files. A batch with unreadable images is replaced by
+    {item: error}.
 
-    `skips`: unreadable images are left out, so that a batch may have fewer images than requested,
-    or none.
+    `skips`: leave unreadable images out instead, so that a batch may have fewer images, or none.
     """
 
     skips = False
 
     def __init__(self, manifest: Manifest, prepare: Prepare) -> None:
-        """`prepare`: makes of a picture the tensor (C, H, W) that the net takes."""
+        """Keep the items of the manifest. `prepare`: converts a picture to the tensor (C, H, W) for
+        the net. Raises DataError if the images are not on this disk."""
         if manifest.picture is None:
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)
@@ -70,11 +70,12 @@ class Files(Dataset[Batch]):
         self.prepare = prepare
 
     def __getitems__(self, keys: Keys) -> Batch | Unreadable:
-        """Open and prepare the pictures of a batch, by their rows of the manifest; return (images,
-        rows), or the errors by item. Torch's loader calls this with all keys of a batch at once.
+        """Open and prepare the pictures of a batch. Return (images, rows), or {item: error}.
+        torch's loader calls this with all keys of a batch at once.
 
-        What is random in a picture is seeded by its own draw, so depends on no worker and no
-        order."""
+        Random numbers for a picture are drawn with its own seed, so that they do not depend on the
+        worker or on the order of pictures.
+        """
         images = []
         rows = []
         problems = {}
@@ -82,12 +83,12 @@ class Files(Dataset[Batch]):
             try:
                 image = self.open(self.items[row])
                 with torch.random.fork_rng(devices=[]):
-                    # torch.manual_seed would also seed GPUs, for every image
+                    # unlike torch.manual_seed this does not also seed the GPUs, for every image
                     torch.default_generator.manual_seed(draw)
                     images.append(self.prepare(image))
                 rows.append(row)
             except DataError as error:
-                # returned, since a loader turns errors raised in workers into tracebacks
+                # not raised here: the loader would turn an error in a worker into a traceback
                 problems[str(self.items[row])] = error
 
         if problems and not self.skips:
@@ -98,11 +99,10 @@ class Files(Dataset[Batch]):
 
 
 class Held(Dataset[Batch]):
-    """Images held in memory, uint8 (N, H, W) or (N, H, W, C); they are varied unless `scale`, the
-    smallest and the largest factor of their size, is None.
+    """Images that are kept in memory, and varied by `shift_images` unless `scale` is None.
 
-    `outside`: what a variation shows beyond an image's edge, black ("zeros") or the pixel at the
-    edge ("border").
+    `scale`: the smallest and the largest factor by which an image is scaled. `outside`: what is
+    shown beyond the edge of a shifted image, black ("zeros") or the pixel at the edge ("border").
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Held(Dataset[Batch]):
         scale: tuple[float, float] | None,
         outside: Outside = "zeros",
     ) -> None:
-        """`pixels`: (N, H, W, C), or (N, H, W) if grey; `scale`: by which factors a shifted image
-        is scaled, None for images that are not varied; `outside`: what lies beyond its border."""
+        """Keep the images. `pixels`: uint8 (N, H, W, C), or (N, H, W) if grey. `settings`: have the
+        mean and deviation of each colour, for normalising."""
         channels_last = pixels if pixels.ndim == 4 else pixels[..., None]  # grey: one channel
         self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)  # (N, C, H, W)
         self.mean = torch.tensor(settings.mean)[:, None, None]
@@ -122,10 +122,9 @@ class Held(Dataset[Batch]):
         self.outside = outside
 
     def __getitems__(self, keys: Keys) -> Batch:
-        """Return (images float32 (B, C, H, W), normalised, rows (B,)) of the keys of a batch, rows
-        and seeds; each image is varied by its own seed. Torch's loader calls this with all keys of
-        a batch at once. `pixels` (N, C, H, W) uint8: all images, in memory; `scale`: None where
-        images are not varied."""
+        """Return a batch, (normalised images float32 (B, C, H, W), rows (B,)), for its keys. Each
+        image is varied with its own seed. torch's loader calls this with all keys of a batch at
+        once."""
         rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:
@@ -134,11 +133,11 @@ class Held(Dataset[Batch]):
 
 
 def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
-    """Make the images of a manifest of the dataset `name`, varied for training, or fixed for
-    embedding: held in memory where the dataset's are drawn there (HELD) or `shifted` asks for it,
-    else opened from files."""
+    """Make the images of a manifest of the dataset `name`. They are kept in memory if the dataset
+    generates them there (HELD), or for the augmentation `shifted`; others are opened from files.
+    `vary`: whether to vary them, as for training."""
     chosen = settings.augment if vary else NONE
-    # what draws the images of this dataset at this size, if any does: there are no files of them
+    # the function that generates this dataset's images at this size, if there is one
     held = HELD.get((name, settings.size))
     if held is not None:
         if chosen not in (NONE, SHIFTED):
@@ -150,23 +149,23 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
 
 
 def decode_images(manifest: Manifest, settings: Images) -> NDArray[np.uint8]:
-    """Decode all images of a manifest as they are embedded, uint8 (N, H, W, C), so that small ones
-    are decoded once a run.
+    """Decode all images of a manifest into memory, uint8 (N, H, W, C), without augmentation. So
+    small images are decoded only once in a run.
 
     Raises ConfigError for more bytes than MOST_HELD, DataError that names unreadable images.
     """
     refuse_too_large(len(manifest), settings)
     files = Files(manifest, augmentations[NONE](settings))
     rows = np.arange(len(manifest))
-    # without workers: what they make would be copied from process to process
+    # without workers, since their images would have to be copied between processes
     pieces = [images.numpy() for images, _ in in_order(files, rows, batch=PIECE, workers=0)]
     return np.concatenate(pieces).transpose(0, 2, 3, 1)
 
 
 def refuse_too_large(images: int, settings: Images) -> None:
-    """Raise ConfigError where `shifted` would hold more bytes of pixels than MOST_HELD, of this
-    number of images."""
-    needed = images * settings.size**2 * len(settings.mean)  # a byte for each of C colours
+    """Raise ConfigError if the augmentation `shifted` would keep more than MOST_HELD bytes of
+    pixels in memory. `images`: their number."""
+    needed = images * settings.size**2 * len(settings.mean)  # one byte for each colour of a pixel
     if settings.augment == SHIFTED and needed > MOST_HELD:
         raise ConfigError(
             f"{SHIFTED} images are held in memory",
@@ -177,8 +176,8 @@ def refuse_too_large(images: int, settings: Images) -> None:
 
 
 def workers_for(images: Dataset[Batch], settings: Images) -> int:
-    """Return the number of processes that decode: the recipe's, or one per processor, at most 10; 0
-    for images in memory.
+    """Return the number of processes that decode images: that of the recipe or, by default, one per
+    processor, at most 10, and 0 for images in memory.
     """
     if settings.workers is not None:
         return settings.workers
@@ -188,34 +187,35 @@ def workers_for(images: Dataset[Batch], settings: Images) -> int:
 
 
 class Batches:
-    """Makes batches on a device, epoch after epoch, with the same worker processes."""
+    """Makes batches on a device, for one epoch after another, with the same worker processes."""
 
     def __init__(self, images: Dataset[Batch], *, workers: int, device: torch.device = CPU) -> None:
-        """`workers`: processes that decode, 0 for this one; `device`: where batches are copied."""
+        """Make the loader. `workers`: number of processes that decode; 0: decode in this process.
+        `device`: where batches are copied to."""
         self.device = device
-        # of the next epoch; the loader holds this very list, which is filled anew for each
+        # the pieces of the next epoch: the loader refers to this list, which `of` refills
         self._pieces: list[Keys] = []
-        # A separate generator: by default a loader draws from torch's, which would change a resumed
-        # run.
+        # The loader gets its own generator. By default it would draw from torch's generator, which
+        # would change the random numbers of a resumed run.
         self._loader: DataLoader[Any] = DataLoader(
             images,
             batch_sampler=self._pieces,
             num_workers=workers,
             persistent_workers=workers > 0,
-            collate_fn=_as_it_is,  # a dataset gives whole pieces already
+            collate_fn=_as_it_is,  # the dataset returns whole pieces already
             generator=torch.Generator(),
             pin_memory=device.type == "cuda",
         )
 
     def of(self, batches: Iterable[Keys]) -> Iterator[Batch]:
-        """Yield the batches of an epoch, whose keys these are, in order; raises DataError that
-        names the unreadable images of a batch.
+        """Yield the batches of an epoch in order, given their keys. Raises DataError that names the
+        unreadable images of a batch.
 
-        The loader is asked for pieces of a batch, since a worker makes a whole piece before it
-        begins another; the pieces of a batch are joined on the device.
+        The workers make pieces of batches, so that they share the work on a large batch. The pieces
+        of a batch are joined on the device.
         """
         pieces_of_batches = [_in_pieces(keys) for keys in batches]
-        # in place: the loader holds this very list, and goes through it when `iter` is called
+        # refilled in place: the loader has a reference to this list, and iterates over it
         self._pieces[:] = itertools.chain.from_iterable(pieces_of_batches)
         loader = iter(self._loader)
         for pieces in pieces_of_batches:
@@ -226,7 +226,7 @@ class Batches:
                     problems |= piece
             if problems:
                 raise _unreadable(problems)
-            # A piece without images is of floats, which would make the others floats.
+            # drop pieces without images: they are float tensors, and joining would convert the rest
             loaded = [piece for piece in loaded if len(piece[1])] or loaded[:1]
             parts = [self._on_device(*piece) for piece in loaded]
             if len(parts) == 1:
@@ -234,10 +234,10 @@ class Batches:
             else:
                 images, rows = zip(*parts, strict=True)
                 yield torch.cat(images), torch.cat(rows)
-        next(loader, None)  # lets the workers end their epoch
+        next(loader, None)  # exhaust the loader, so that the workers end their epoch
 
     def _on_device(self, images: Tensor, rows: Tensor) -> Batch:
-        """Send a batch to the device; it may still be on its way, as the host does not wait."""
+        """Copy a batch to the device without waiting: the copy may not be finished on return."""
         return (
             images.to(self.device, non_blocking=True),
             rows.to(self.device, non_blocking=True),
@@ -245,7 +245,7 @@ class Batches:
 
 
 def _in_pieces(keys: Keys) -> list[Keys]:
-    """Cut the keys of a batch into pieces of PIECE images, of which the last may have fewer."""
+    """Split the keys of a batch into pieces of PIECE images; the last piece may have fewer."""
     return [keys[start : start + PIECE] for start in range(0, len(keys), PIECE)]
 
 
@@ -263,37 +263,39 @@ def in_order(
     workers: int,
     device: torch.device = CPU,
 ) -> Iterator[Batch]:
-    """Yield the images of these rows (n,) of a manifest with their rows, `batch` at a time."""
-    keys = [(int(row), 0) for row in rows]  # of one seed, since nothing in them is random
+    """Yield batches of `batch` images for these rows (n,) of a manifest, in this order."""
+    keys = [(int(row), 0) for row in rows]  # any seed will do: nothing is random here
     batches = (keys[start : start + batch] for start in range(0, len(keys), batch))
     return Batches(images, workers=workers, device=device).of(batches)
 
 
 def all_tests(dataset: datasets.Dataset) -> Manifest:
-    """Join the items of all tests, each once, in the order of the first test that has them."""
+    """Join the items of all tests into one manifest. An item of several tests is there once, where
+    the first of them has it."""
     tests = list(dataset.tests.values())
     if len(tests) == 1:
         return tests[0]
     items = np.concatenate([test.items for test in tests])
-    # np.unique orders by name: the places at which each item comes first, put back in order
+    # np.unique sorts by name: sort the positions of the first occurrences to restore the order
     _, places = np.unique(items.astype(str), return_index=True)
     first = np.sort(places)
     columns: dict[str, Any] = {}
     for name in ("labels", "query", "gallery"):
         joined = np.concatenate([getattr(test, name) for test in tests])
         columns[name] = joined[first]
-    # `ignore`, what each query leaves out of its ranking, belongs to a single test
+    # ignore groups belong to a single test, so they are dropped
     return dataclasses.replace(tests[0], items=items[first], ignore=None, **columns)
 
 
 def _as_it_is(batch: Any) -> Any:
-    """Return the argument; a function of the module, which workers can be sent, unlike a lambda."""
+    """Return the argument. It is a function of the module since lambdas cannot be pickled, which
+    sending it to workers requires."""
     return batch
 
 
 def _unreadable(problems: Unreadable) -> DataError:
-    """Make one error of all unreadable images of a batch, at least one: that of the image itself
-    if there is one, else one that names the images and the first one's reason."""
+    """Combine the errors of the unreadable images of a batch. A single error is returned itself;
+    for several, the error names the images and the reason of the first one."""
     first = next(iter(problems.values()))
     if len(problems) == 1:
         return first

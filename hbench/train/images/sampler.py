@@ -1,10 +1,10 @@
-"""Composes the batches of an epoch: each sampler is a pure function of labels, settings and a
-seeded generator.
+"""Composes the batches of an epoch. A sampler is a pure function of labels, settings and a seeded
+generator.
 
-    sampler(labels (N, L), settings, rng) -> rows int64 (S, B): S steps of batches of B images
+    sampler(labels (N, L), settings, rng) -> rows int64 (S, B): S steps with batches of B images
 
-S depends on the labels and settings alone, so that all epochs have the same number of steps. `plan`
-returns the batches of (seed, epoch); processes take disjoint slices of every batch.
+S depends only on labels and settings, so that all epochs have the same number of steps. `plan`
+returns the batches for a seed and an epoch. Several processes take disjoint slices of every batch.
 """
 
 from __future__ import annotations
@@ -24,41 +24,44 @@ from hbench.train.recipes.recipe import Sampler
 Rows = NDArray[np.int64]
 Compose = Callable[[NDArray[np.int32], Sampler, np.random.Generator], Rows]
 
-GROUPS = 2  # coarse classes in a batch of `hierarchical`
+GROUPS = 2  # coarse classes in a batch of the sampler `hierarchical`
 samplers: Registry[Compose] = Registry("sampler")
 
 
 class EpochBatches(NamedTuple):
-    """The batches of an epoch: `rows` (S, B) of the manifest, and `draws` (S, B), the seed of an
-    image's variation.
+    """The batches of an epoch. `rows` (S, B): rows of the manifest. `draws` (S, B): the seed with
+    which each image is varied.
     """
 
     rows: Rows
     draws: Rows
 
     def share(self, rank: int, world: int) -> EpochBatches:
-        """Return the columns, images of each batch, that the process `rank` of `world` embeds;
-        those of all processes, in order of rank, make the batch. `world` divides B.
+        """Return the part of each batch that the process `rank` embeds. The parts of all `world`
+        processes, in order of rank, are the batch. `world` must divide B.
         """
         size = self.rows.shape[1] // world
         part = slice(rank * size, (rank + 1) * size)
         return EpochBatches(self.rows[:, part], self.draws[:, part])
 
     def after(self, step: int) -> EpochBatches:
-        """Return the rest of the epoch after its first `step` batches, for a resumed run."""
+        """Return the rest of the epoch, without its first `step` batches, for a resumed run."""
         return EpochBatches(self.rows[step:], self.draws[step:])
 
 
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """Compose the batches of an epoch from labels (N, L), coarse to fine. By `seed` and `epoch`, a
-    number from 0, they are the same on every machine. `steps`: only so many, the first ones; None:
-    all. Raises ConfigError for too few classes.
+    """Compose the batches of an epoch. For the same arguments they are the same on every machine.
+    Raises ConfigError for too few classes.
+
+    `labels` (N, L): coarse to fine. `epoch`: from 0. `steps`: return only this number of first
+    batches; None: all.
     """
     rng = np.random.default_rng([seed, epoch])
     rows = samplers[settings.name](labels, settings, rng)[:steps]
-    # an image is augmented alike whichever process loads it, and unlike itself in another batch
+    # a seed for each use of an image: the process that loads it does not matter, and the next use
+    # of the same image gets another variation
     seeds = rng.integers(2**63, size=rows.shape)
     return EpochBatches(rows, seeds)
 
@@ -78,16 +81,16 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     width = settings.batch // m
     _require_classes(len(classes), width, "in all", largest=m * len(classes), each=m)
     groups = [ceil(len(items) / m) for items in classes]
-    # room for all groups, and as many batches as the largest class has groups, one in each; `free`:
-    # places for groups in each batch, `taken` (batches, classes): which have which class
+    # enough batches for all groups, and at least as many as the largest class has groups, since a
+    # batch takes one group of a class
     batches = max(ceil(sum(groups) / width), max(groups))
-    free = np.full(batches, width)
-    taken = np.zeros((batches, len(classes)), dtype=bool)
+    free = np.full(batches, width)  # (batches,): places for further groups
+    taken = np.zeros((batches, len(classes)), dtype=bool)  # whether a batch has a class
     parts: list[list[Rows]] = [[] for _ in range(batches)]
 
-    # large classes first: they need most batches without their class; equal ones in any order
+    # large classes first, since they need the most batches; equally large ones in random order
     for label in sorted(rng.permutation(len(classes)), key=lambda label: -groups[label]):
-        # the emptiest batches, at random among equals: lexsort sorts by its last key first
+        # choose the emptiest batches, at random among equals (lexsort sorts by its last key first)
         chosen = np.lexsort((rng.random(batches), -free))[: groups[label]]
         of_class = _groups(classes[label], m, groups[label], rng)
         for batch, group in zip(chosen, of_class, strict=True):
@@ -95,7 +98,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
         free[chosen] -= 1
         taken[chosen, label] = True
 
-    # free places: further groups of classes that the batch does not have
+    # fill free places with further groups of classes that the batch does not have
     for batch in np.flatnonzero(free):
         for label in rng.permutation(np.flatnonzero(~taken[batch]))[: free[batch]]:
             parts[batch] += _groups(classes[label], m, 1, rng)
@@ -106,8 +109,8 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
 def _classes_of_epoch(
     labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator
 ) -> list[Rows]:
-    """Return for each fine class of labels (N, L) that is large enough the rows of its items, at
-    most `per_epoch` of them, drawn anew for the epoch (0: all)."""
+    """Return the rows of the items of each fine class that has at least `smallest` items. From
+    larger classes at most `per_epoch` items are drawn for the epoch (0: all)."""
     most = settings.per_epoch
     chosen = []
     for items in _members(labels[:, -1]):
@@ -122,11 +125,12 @@ def _classes_of_epoch(
 
 @samplers.register("hierarchical")
 def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
-    """Compose batches of classes in equal parts from two coarse classes; `batches_per_group`
-    batches of every such pair.
+    """Compose batches with equal parts from two coarse classes: `batches_per_group` batches for
+    every pair of coarse classes.
 
-    In the batches of a pair a class is repeated only after all others of its coarse class (Cakir et
-    al. 2019; HAPPIER samples SOP so: pairs of the 12 kinds, 5 batches of each).
+    In the batches of a pair a fine class is repeated only after all others of its coarse class
+    (Cakir et al. 2019). HAPPIER samples SOP in this way: pairs of its 12 coarse classes, 5 batches
+    for each.
     """
     classes = _members(labels[:, -1])
     m = settings.per_class
@@ -138,19 +142,22 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
 
     rows = []
     for chosen in combinations(_wide_enough(_by_coarse(labels, classes), width, m), GROUPS):
-        # of each coarse class of the pair, for each batch: the places of its fine classes
+        # for each coarse class of the pair, and each batch: the indices of fine classes
         hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
         for hand in zip(*hands, strict=True):
-            taken = np.concatenate(hand)  # of one batch
+            taken = np.concatenate(hand)  # the fine classes of one batch
             rows.append(np.concatenate([_groups(classes[label], m, 1, rng)[0] for label in taken]))
     return np.stack(rows)[rng.permutation(len(rows))]
 
 
 def _wide_enough(coarse: Sequence[Rows], width: int, m: int) -> list[Rows]:
-    """The coarse classes, each the places of its fine ones, that have at least the `width` of half
-    a batch. Raises ConfigError for fewer than GROUPS of them; `m`: images of each fine class."""
+    """Select the coarse classes with at least `width` fine ones, as many as half a batch needs.
+    Raises ConfigError for fewer than GROUPS of them.
+
+    `coarse`: for each coarse class the indices of its fine classes. `m`: images of each fine class.
+    """
     large = [members for members in coarse if len(members) >= width]
-    # both halves are as wide as the second largest coarse class is at most
+    # the largest possible half is limited by the second largest coarse class
     sizes = sorted((len(members) for members in coarse), reverse=True)
     _require_classes(
         len(large),
@@ -163,31 +170,32 @@ def _wide_enough(coarse: Sequence[Rows], width: int, m: int) -> list[Rows]:
 
 
 def _by_coarse(labels: NDArray[np.int32], classes: Sequence[Rows]) -> list[Rows]:
-    """Return, for each coarse class, the places of its fine ones in `classes`, which has the rows
-    of each fine class into `labels` (N, L); any item says the coarsest label of its class."""
+    """Return, for each coarse class, the indices of its fine classes in `classes`. `labels` (N, L).
+    `classes`: the rows of the items of each fine class."""
+    # any item of a fine class has its coarse label
     coarse = np.array([labels[items[0], 0] for items in classes])
     return [np.flatnonzero(coarse == label) for label in np.unique(coarse)]
 
 
 def _members(fine: NDArray[np.int32]) -> list[Rows]:
-    """Return the rows of every fine class, of the fine labels (N,)."""
-    order = np.argsort(fine, kind="stable")  # the items of a class side by side
-    begins = np.flatnonzero(np.diff(fine[order])) + 1  # where another class than the one before is
+    """Return the rows of the items of every fine class. `fine` (N,): the fine labels."""
+    order = np.argsort(fine, kind="stable")  # groups the items of a class
+    begins = np.flatnonzero(np.diff(fine[order])) + 1  # positions at which the next class begins
     return np.split(order, begins)
 
 
 def _groups(items: Rows, m: int, number: int, rng: np.random.Generator) -> list[Rows]:
-    """Make `number` groups of m items of a class, rows (n,): in random order, and repeated from the
-    start where the class is too short."""
+    """Make `number` groups of m items of a class, in random order. If the class has too few items
+    they are repeated from the start. `items` (n,): the rows of the class."""
     shuffled = rng.permutation(items)
-    # np.resize fills a table of groups (rows, m) line by line, and starts over where items end
+    # np.resize fills an array of groups (rows, m) line by line, and starts over at the end of items
     rows = max(number, ceil(len(items) / m))
     return list(np.resize(shuffled, (rows, m))[:number])
 
 
 def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> list[Rows]:
-    """Deal `number` hands of `width` different members (at most as many as there are), like cards;
-    all members are dealt before any is repeated. `members`: places of classes.
+    """Deal `number` hands of `width` different classes, like cards: all classes are dealt before
+    any is repeated. `members`: indices of classes, at least `width`.
     """
     deck = rng.permutation(members)
     hands = []
@@ -195,7 +203,8 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
         hand = deck[:width]
         deck = deck[width:]
         if len(hand) < width:
-            # a new deck, with the members of this hand at its end: none is twice in a hand
+            # shuffle a new deck, with the classes of this hand at its end, so that the hand gets no
+            # class twice
             fresh = rng.permutation(members)
             held = np.isin(fresh, hand)
             deck = np.concatenate([fresh[~held], fresh[held]])
@@ -207,9 +216,15 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
 
 
 def _require_classes(number: int, needed: int, which: str, *, largest: int, each: int) -> None:
-    """Raise ConfigError where `number` classes are fewer than the `needed` ones of a batch; `which`
-    ends the sentence "expected: 32 …", such as "in all". `largest`: the images of the largest batch
-    that can be filled by `each` images of a class, 0 where none can."""
+    """Raise ConfigError if there are fewer than `needed` classes for a batch.
+
+    Args:
+        number: of classes.
+        needed: the number of classes that a batch needs.
+        which: the end of the sentence "expected: 32 …", such as "in all".
+        largest: the size of the largest batch that could be filled; 0: none could.
+        each: the number of images of each class in a batch.
+    """
     if number < needed:
         smaller = f"--set sampler.batch={largest}, the largest that fits with {each} of a class"
         raise ConfigError(

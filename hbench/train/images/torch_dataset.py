@@ -1,5 +1,5 @@
-"""Offers manifests as torch datasets: with the labels of all levels, or like torchvision's, with a
-root and a split.
+"""Wraps manifests as torch datasets: with the labels of all levels, or like those of torchvision,
+with a root and a split.
 
 >>> import hbench
 >>> images = torch_dataset(hbench.load("glyphs").train)
@@ -76,8 +76,8 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
     """Items of a manifest as (image, labels int64 (L,) coarse to fine, index)."""
 
     def __init__(self, manifest: Manifest, transform: Transform) -> None:
-        """`transform`: gets the image in RGB. Raises DataError for images that are not on this
-        disk."""
+        """Keep the items of the manifest. `transform`: gets an image in RGB. Raises DataError if
+        the images are not on this disk."""
         if manifest.picture is None:
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)
@@ -90,8 +90,8 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
         return len(self.items)
 
     def __getitem__(self, index: int) -> tuple[Any, torch.Tensor, int]:
-        # TypeError for what is no whole number, such as 1.5 or a slice; the same for numpy's int64
-        """The image of an item as its transform leaves it, its labels (L,), and its place."""
+        """Return the transformed image of an item, its labels (L,), and its index."""
+        # accepts numpy's integers; TypeError for anything else, such as 1.5 or a slice
         index = operator.index(index)
         return (
             self.transform(self.picture(self.items[index]).convert("RGB")),
@@ -105,8 +105,8 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
     """One split of a published dataset as (image, fine class), with the attributes of torchvision's
     datasets.
 
-    `split` is "train" or a test. `classes`: the names of the fine classes; `targets`: their ids, by
-    item; `labels`: those of all levels, coarse to fine.
+    `split` is "train" or a test. `classes`: the names of the fine classes. `targets`: the number of
+    each item's fine class. `labels` (N, L): of all levels, coarse to fine.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         *,
         name: str,
     ) -> None:
-        """The arguments are those of torchvision's datasets; `name`: of the published dataset that
-        is read in `root`, or built there from raw files, fetched first with `download`."""
+        """Read or build the published dataset `name` in `root`. The other arguments are those of
+        torchvision's datasets; `download`: fetch the raw files first."""
         super().__init__(root, transform=transform, target_transform=target_transform)
         dataset = _dataset(name, Path(root), download=download)
         splits = dataset.tests | ({"train": dataset.train} if dataset.train is not None else {})
@@ -144,7 +144,7 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         return len(self.targets)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return (image, fine class) of an item, each as its transform, if any, leaves it."""
+        """Return (image, fine class) of an item, after the transforms, if there are any."""
         assert self.manifest.picture is not None  # __init__ refuses a manifest without pictures
         image: Any = self.manifest.picture(self.manifest.items[index]).convert("RGB")
         target: Any = self.targets[index]
@@ -153,8 +153,8 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
 
 
 def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
-    """Read the published dataset `name` that was built in `root`, or build it from its raw files
-    there, which `download` fetches first. Raises DataError for files that are missing."""
+    """Read the published dataset `name` in `root`, or build it from the raw files there, which
+    `download` fetches first. Raises DataError for missing files."""
     if (root / "dataset.json").exists():
         return read(root)
     spec = specs[name]

@@ -1,8 +1,9 @@
-"""Crops and flips training images anew each time they are used, each by a separate seed.
+"""Augments training images: each use of an image is cropped, flipped or otherwise varied with its
+own seed.
 
-`augmentations` are for image files, by torchvision. They return uint8 (C, H, W), a fourth of the
-bytes that floats would take on their way to a GPU, where `Normalise` converts them. Images held in
-memory, which are small, are varied by `shifted`.
+`augmentations` are for image files, and use torchvision. They return uint8 (C, H, W), which takes a
+fourth of the bytes of floats on the way to a GPU, where `Normalise` converts them. Small images in
+memory are varied by `shift_images`.
 """
 
 from collections.abc import Callable
@@ -21,17 +22,17 @@ from hbench.core.registry import Registry
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Images
 
-Prepare = Callable[[Image.Image], Tensor]  # (C, H, W), of bytes, or of normalised floats
+Prepare = Callable[[Image.Image], Tensor]  # returns (C, H, W), uint8 or normalised floats
 Outside = Literal["zeros", "border"]
-SIDES = (3 / 4, 4 / 3)  # width by height of a random part, from – to
+SIDES = (3 / 4, 4 / 3)  # the range of width / height of a random part
 
 augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
 
 @augmentations.register("resized_crop")
 def resized_crop(settings: Images) -> Prepare:
-    """Fit, crop a random part of `scale` of the area, resize it to `size`, and flip (HAPPIER, rank
-    losses).
+    """Fit, crop a random part whose share of the area is within `scale`, resize it to `size`, and
+    flip (HAPPIER, rank losses).
     """
     from torchvision.transforms import v2
 
@@ -66,7 +67,7 @@ def crop(settings: Images) -> Prepare:
 
 @augmentations.register("none")
 def centre_crop(settings: Images) -> Prepare:
-    """Fit and crop the centre, as images are embedded."""
+    """Fit and crop the centre, without any variation, as for embedding."""
     from torchvision.transforms import v2
 
     return _pipeline(
@@ -75,30 +76,30 @@ def centre_crop(settings: Images) -> Prepare:
 
 
 class Normalise(nn.Module):
-    """forward(images (B, C, H, W)) -> (images / 255 − mean) / std, float32, for uint8; floats,
-    which are normalised, pass.
+    """forward(images (B, C, H, W)) -> (images / 255 − mean) / std, float32, for uint8. Floats are
+    normalised already, and are returned unchanged.
     """
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, settings: Images) -> None:
-        """Mean and deviation of each colour, (C, 1, 1), as buffers: they move with the net, and are
-        in no checkpoint, since the settings have them."""
+        """Keep the mean and deviation of each colour, (C, 1, 1), as buffers, so that they move to a
+        device with the net. Checkpoints do not have them: they are in the recipe."""
         super().__init__()
         self.register_buffer("mean", torch.tensor(settings.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(settings.std)[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Bytes (B, C, H, W) as floats in the scale that the net expects; floats are so already."""
-        if images.is_floating_point():  # of a source's own transform, or held in memory
+        """Convert bytes (B, C, H, W) to normalised floats; floats are returned unchanged."""
+        if images.is_floating_point():  # from a user's own transform, or from images in memory
             return images
         return (images.float() / 255 - self.mean) / self.std
 
 
 def side_before_crop(size: int) -> int:
-    """The side to which images are resized before their middle of this size is cropped, both in
-    pixels: 256 for 224, as is usual for nets of ImageNet.
+    """Return the side in pixels to which images are resized before their centre of `size` pixels is
+    cropped: 256 for 224, as is usual for ImageNet.
 
     >>> side_before_crop(224)
     256
@@ -107,48 +108,48 @@ def side_before_crop(size: int) -> int:
 
 
 def resize_steps(settings: Images, fit: str) -> list[torch.nn.Module]:
-    """Return the step that resizes an image before the crop, in a list, which is empty for none.
-    `fit`: "none"; "square", both sides to `settings.resize` pixels; else the shorter side."""
+    """Return a list with the step that resizes an image before the crop, empty for `fit` "none".
+    "square" resizes both sides to `settings.resize` pixels, any other value the shorter side."""
     from torchvision.transforms import v2
 
     if fit == "none":
         return []
-    size = [settings.resize]  # of the shorter side, as torchvision takes a list of one
+    size = [settings.resize]  # for torchvision a list of one is the size of the shorter side
     if fit == "square":
         size = [settings.resize, settings.resize]
     return [v2.Resize(size, v2.InterpolationMode(settings.interpolation), antialias=True)]
 
 
 def _varied(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
-    """Make the variation of these steps, which cut a part of an image, and of the changes that
-    follow any of them by chance: mirrored, other colours, a part erased."""
+    """Make the augmentation of `steps`, which crop an image, followed by the random changes that
+    all augmentations share: flip, change colours, erase a part."""
     from torchvision.transforms import v2
 
     changes: list[torch.nn.Module] = [v2.RandomHorizontalFlip(settings.flip)]
     if settings.jitter:
         changes.append(v2.ColorJitter(settings.jitter, settings.jitter, settings.jitter))
     if settings.erase:
-        changes += [v2.ToImage(), v2.RandomErasing(settings.erase)]  # erases tensors alone
+        changes += [v2.ToImage(), v2.RandomErasing(settings.erase)]  # works on tensors only
     return _pipeline(settings, [*steps, *changes])
 
 
 @dataclass(frozen=True)
 class OwnTransform:
-    """A transform of somebody's own, FILE.py:NAME: a function of an image of Pillow that returns
-    one, or a tensor (C, size, size) of bytes, or of floats that are normalised."""
+    """A user's own transform, FILE.py:NAME: a function that takes a Pillow image, and returns one
+    or a tensor (C, size, size), uint8 or normalised floats."""
 
     code: OwnCode
     settings: Images
 
     def __call__(self, image: Image.Image) -> Tensor:
-        """Apply a transform that somebody brought to a picture; return the tensor (C, size, size).
-        Raises ConfigError where its result does not fit the net."""
+        """Apply the transform to a picture, and return a tensor (C, size, size). Raises ConfigError
+        if the result has another shape."""
         from torchvision.transforms import v2
 
-        # a net of one colour takes grey pictures
+        # a net with a single input channel gets grey pictures
         colours = "L" if len(self.settings.mean) == 1 else "RGB"
         made = self.code.load()(image.convert(colours))
-        # a plain tensor, as torchvision's Image would go through every function of its own
+        # convert torchvision's Image to a plain tensor: it would intercept every torch function
         tensor: Tensor = v2.functional.to_image(made).as_subclass(torch.Tensor)
         expected = (len(self.settings.mean), self.settings.size, self.settings.size)
         if tuple(tensor.shape) != expected:
@@ -162,12 +163,12 @@ class OwnTransform:
 
 
 def variation_of(settings: Images) -> Prepare:
-    """Make the function that varies a training image: a registered augmentation, or one of
-    somebody's own, FILE.py:NAME."""
+    """Return the function that augments a training image: a registered one, or a user's own,
+    FILE.py:NAME."""
     if is_own_code(settings.augment):
         transform = OwnTransform(OwnCode.parse(settings.augment), settings)
-        # tried on a black image here, where what is wrong with it can be said, not in a worker;
-        # what it draws at random must not change what is drawn later
+        # Try it on a black image, so that errors are raised here and not in a worker. The random
+        # state is restored, since the trial must not affect later random numbers.
         with torch.random.fork_rng(devices=[]):
             transform(Image.new("RGB", (settings.resize, settings.resize)))
         return transform
@@ -175,25 +176,25 @@ def variation_of(settings: Images) -> Prepare:
 
 
 def _pipeline(settings: Images, steps: list[torch.nn.Module]) -> Prepare:
-    """Make a function from a picture to a tensor (C, H, W), uint8: by these steps, in as many
-    colours as `settings.mean` has, grey (L) or RGB."""
+    """Make a function that applies `steps` to a picture and returns a tensor (C, H, W), uint8. The
+    picture is grey (L) or RGB, by the number of colours in `settings.mean`."""
     from torchvision.transforms import v2
 
     colours = "L" if len(settings.mean) == 1 else "RGB"
     pipeline = v2.Compose([*steps, v2.ToImage()])
 
     def prepare(image: Image.Image) -> Tensor:
-        """Make of a picture its tensor (C, H, W), uint8."""
+        """Convert a picture to a tensor (C, H, W), uint8."""
         tensor: Tensor = pipeline(image.convert(colours))
-        return tensor.as_subclass(torch.Tensor)  # not torchvision's own class of tensors
+        return tensor.as_subclass(torch.Tensor)  # a plain tensor, not torchvision's subclass
 
     return prepare
 
 
 def uniform_numbers(draws: NDArray[np.int64], number: int) -> NDArray[np.float64]:
-    """Draw `number` uniform numbers in [0, 1) for every seed, (B,) -> (B, number), by SplitMix64
-    (Steele et al. 2014), whose constants these are: an image's numbers depend on its seed alone,
-    whichever images are drawn together.
+    """Draw `number` uniform numbers in [0, 1) for every seed (B,): (B, number). The numbers depend
+    only on the seed, not on the other seeds. Constants and shifts are those of SplitMix64 (Steele
+    et al. 2014).
 
     >>> bool((uniform_numbers(np.array([7, 8]), 2)[1:] == uniform_numbers(np.array([8]), 2)).all())
     True
@@ -204,7 +205,7 @@ def uniform_numbers(draws: NDArray[np.int64], number: int) -> NDArray[np.float64
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         bits = z ^ (z >> np.uint64(31))
-    # the upper 53 bits, as many as a float64 holds exactly
+    # keep the upper 53 bits, the precision of a float64
     uniform: NDArray[np.float64] = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return uniform
 
@@ -212,17 +213,18 @@ def uniform_numbers(draws: NDArray[np.int64], number: int) -> NDArray[np.float64
 def shift_images(
     images: Tensor, draws: NDArray[np.int64], scale: tuple[float, float], outside: Outside = "zeros"
 ) -> Tensor:
-    """Scale images (B, C, H, W) by a factor between the two of `scale`, rotate them by up to 6°,
-    and shift them by up to 2 of 32 pixels, each by its seed in `draws` (B,).
+    """Scale images (B, C, H, W) by a random factor between the two numbers of `scale`, rotate them
+    by up to 6°, and shift them by up to 1/16 of their side. `draws` (B,): a seed for each image.
+    `outside`: fills the area beyond the edge.
     """
-    # (B, 4), in [0, 1): of each image its size, its turn, and its shifts along both sides
+    # (B, 4), in [0, 1): for the factor, the rotation, and the shifts along both sides of each image
     drawn = torch.from_numpy(uniform_numbers(draws, 4)).to(images)
     size = scale[0] + (scale[1] - scale[0]) * drawn[:, 0]
     turn = (2 * drawn[:, 1] - 1) * (6 * torch.pi / 180)  # -6° … 6°, in radians
-    # the map goes from the places of the result to those of the image, so it divides by the size
+    # affine_grid maps positions in the result to positions in the image, so divide by the factor
     cos = torch.cos(turn) / size
     sin = torch.sin(turn) / size
-    move = (2 * drawn[:, 2:] - 1) / 8  # the sides are 2 long: 1/8 is 2 of 32 pixels
+    move = (2 * drawn[:, 2:] - 1) / 8  # coordinates run from −1 to 1: 1/8 is 2 of 32 pixels
     # (B, 2, 3): the affine map of each image
     theta = torch.stack(
         [torch.stack([cos, -sin, move[:, 0]], 1), torch.stack([sin, cos, move[:, 1]], 1)], 1
