@@ -1,23 +1,29 @@
-"""What training knows of a net: its features, and the images that its weights expect."""
+"""Describes a backbone: the net, its features, and the images that its weights expect."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-# the weights that every source of nets can be asked for; else they are read from a file
+# the weights that every source of nets supports; any other value is a file of weights
 PRETRAINED = "pretrained"
 RANDOM = "random"
-COUNTED = 0  # features of a net that nobody has run yet: build_backbone counts them
+COUNTED = 0  # stands for a number of features that build_backbone still has to count
 
 
 class Backbone(NamedTuple):
-    """A net, its number of features, and the images that its weights expect: size, mean, standard
-    deviation, interpolation.
+    """A net without its classifier, and the images that its weights expect.
 
-    `prepare` makes the transform with which its source evaluates it, for images of a given side;
-    None if there is none. `crops`: whether images are a little larger at first, and their middle is
-    taken.
+    Attributes:
+        net: the net.
+        features: their number.
+        size: the side of the images in pixels.
+        mean: of each colour.
+        std: the standard deviation of each colour.
+        prepare: makes the transform with which the net's source evaluates it, for images of a given
+            side; None if there is none.
+        interpolation: of resized images.
+        crops: whether images are resized to a larger side first, and their centre is cropped.
     """
 
     net: nn.Module
@@ -30,6 +36,6 @@ class Backbone(NamedTuple):
     crops: bool = True
 
 
-# Builds the net of a name, after the prefix of its source, with PRETRAINED or RANDOM weights; the
-# bool says whether the net's own pooling is kept.
+# builds a net from its name without the prefix of the source, the weights (PRETRAINED or RANDOM),
+# and whether to keep the net's own pooling
 Source = Callable[[str, str, bool], Backbone]

@@ -1,7 +1,7 @@
-"""Builds backbones, which turn images into features: a map (B, C, H, W), or vectors (B, C) if the
+"""Builds backbones, which compute features of images: maps (B, C, H, W), or vectors (B, C) if the
 backbone pools.
 
-SOURCE:NAME names one:
+A backbone is named SOURCE:NAME:
 
     torchvision:resnet50  timm:deit_small_patch16_224  open_clip:ViT-B-32/laion2b_s34b_b79k
     timm:hf-hub:OWNER/NAME    open_clip:hf-hub:OWNER/NAME    transformers:OWNER/NAME    deit:small
@@ -37,10 +37,18 @@ def build_backbone(
 ) -> Backbone:
     """Build the backbone SOURCE:NAME.
 
-    `weights`: "pretrained", "random", or a file; `pools`: keep its own pooling; `key_map`: a TOML
-    file that renames the keys of a file of weights. Its features are counted by running it. Raises
-    UnknownName for source or name, DataError where the weights cannot be loaded, ConfigError for a
-    net that gives no map of features although its pooling is not kept, or no vector although it is.
+    The net is run once to count its features.
+
+    Args:
+        name: SOURCE:NAME, or FILE.py:NAME.
+        weights: "pretrained", "random", or a file.
+        pools: keep the net's own pooling, so that it returns vectors; else it returns maps.
+        key_map: a TOML file that renames the keys in a file of weights.
+
+    Raises:
+        UnknownName: an unknown source or name.
+        DataError: weights that cannot be loaded.
+        ConfigError: a net that does not return vectors, or maps, as `pools` requires.
     """
     from_file = weights not in {PRETRAINED, RANDOM}
     if is_own_code(name):
@@ -59,8 +67,8 @@ def build_backbone(
             found=f"shape {shape}",
             fix='pool its maps: pooling = "avg" in [model]',
         )
-    # else tokens, vectors, or channels last: square images make square maps, so that maps of
-    # other sides have their channels elsewhere
+    # Otherwise the net returns tokens, vectors, or maps with the channels last. Square images give
+    # square maps, so if the last two sides differ one of them is the channels.
     is_map = len(sides) == 2 and sides[0] == sides[1] > 1
     if not pools and not is_map:
         raise ConfigError(
@@ -74,8 +82,9 @@ def build_backbone(
 
 
 def refuse_unknown_net(name: str) -> None:
-    """Raise what `source_of` raises, and UnknownName where the source of SOURCE:NAME is known to
-    have no net of this name; of other packages, and of hubs, nothing is known without a look."""
+    """Raise UnknownName if SOURCE is unknown or has no net NAME, and ConfigError if `name` is not
+    of this form. Names of other packages' sources and of hubs are not checked, since that would
+    need loading or a connection."""
     source_of(name)
     source, _, rest = name.partition(":")
     if source == "hbench":
@@ -87,8 +96,8 @@ def refuse_unknown_net(name: str) -> None:
 
 
 def source_of(name: str) -> tuple[Source, str]:
-    """Return the function that builds the backbones of the source in SOURCE:NAME, and the NAME;
-    raises ConfigError for a text without one of them, UnknownName for an unknown source."""
+    """Split SOURCE:NAME into the function that builds the source's backbones, and NAME. Raises
+    ConfigError for a text without one of them, UnknownName for an unknown source."""
     source, _, rest = name.partition(":")
     if not rest:
         raise ConfigError(
@@ -100,11 +109,12 @@ def source_of(name: str) -> tuple[Source, str]:
 
 
 def net_of_a_file(code: OwnCode) -> Backbone:
-    """Build a net of somebody's own: what FILE.py calls by a name is called without arguments, and
+    """Build a user's own net: call the class or function in FILE.py, without arguments, which
     returns a module that takes images (B, C, H, W).
 
-    Its attributes `size`, `mean`, `std`, `interpolation` and `prepare` say what images it expects,
-    as Backbone does. Raises ConfigError for what is no module.
+    The module may have attributes `size`, `mean`, `std`, `interpolation` and `prepare`, which are
+    those of Backbone. Raises ConfigError if it is no module, cannot take such images, or returns no
+    tensor.
     """
     made = code.load()
     with blamed_on(code):
@@ -120,11 +130,11 @@ def net_of_a_file(code: OwnCode) -> Backbone:
         for key in ("size", "mean", "std", "interpolation", "prepare")
         if hasattr(net, key)
     }
-    # COUNTED, 0, is the number of features until build_backbone finds it out by running the net
+    # build_backbone replaces COUNTED by the number of features
     backbone = Backbone(net, COUNTED, **described)
     try:
         features = _features(backbone, backbone.size)
-    except (Exception, SystemExit) as error:  # whatever somebody's own program does
+    except (Exception, SystemExit) as error:  # a user's program may raise anything
         raise ConfigError(
             f"{code.file}:{code.name} takes no images of {len(backbone.mean)} colours and "
             f"{backbone.size} × {backbone.size} pixels",
@@ -143,8 +153,8 @@ def net_of_a_file(code: OwnCode) -> Backbone:
 
 
 def _in_words(features: Any) -> str:
-    """Describe what a net returned in place of a tensor, such as "a tuple of 2", or the names of
-    what a mapping holds, among which the right one may be."""
+    """Describe what a net returned in place of a tensor: "a tuple of 2" or, for a mapping, its
+    keys, among which the user may find the right one."""
     kind = type(features).__name__
     if isinstance(features, Mapping):
         return f"a {kind} of {examples(map(str, features))}"
@@ -154,16 +164,16 @@ def _in_words(features: Any) -> str:
 
 
 def shape_of_features(backbone: Backbone, side: int) -> tuple[int, ...]:
-    """The shape of a net's features of one image of this side, in pixels: (1, C, H, W) or (1, C);
-    raises what the net raises for a side that it cannot take.
+    """Return the shape of a net's features for one image of `side` pixels: (1, C, H, W) or (1, C).
+    Raises whatever the net raises if it cannot take such images.
     """
     return tuple(_features(backbone, side).shape)
 
 
 def refuse_unfit_size(name: str, backbone: Backbone, side: int, *, fix: str) -> None:
-    """Raise UsageError, which advises `fix`, where the backbone SOURCE:NAME cannot take images of
-    `side` pixels. It is tried out: some nets, such as transformers, take only their own size or
-    multiples of a patch, and all need a few pixels."""
+    """Raise UsageError, with the advice `fix`, if the backbone `name` cannot take images of `side`
+    pixels. The net is tried: transformers may accept only one size, or multiples of a patch, and
+    every net needs a few pixels."""
     try:
         shape_of_features(backbone, side)
     except (AssertionError, RuntimeError, ValueError) as error:
@@ -173,9 +183,9 @@ def refuse_unfit_size(name: str, backbone: Backbone, side: int, *, fix: str) -> 
 
 
 def _features(backbone: Backbone, side: int) -> Any:
-    """Run a net on one black image (1, C, side, side), and return what it makes of that: a tensor,
-    unless it is somebody's own. In evaluation, so that batch norms do not learn from the image, and
-    back in training, as a new net is."""
+    """Run a net on one black image (1, C, side, side), and return the result, which is a tensor
+    unless it is a user's own net. The net is in evaluation mode, so that batch norms do not learn
+    from the image, and in training mode afterwards, as a new net is."""
     with torch.no_grad():
         features = backbone.net.eval()(torch.zeros(1, len(backbone.mean), side, side))
     backbone.net.train()
@@ -183,8 +193,8 @@ def _features(backbone: Backbone, side: int) -> Any:
 
 
 class OwnNet(NamedTuple):
-    """A net of hbench: what builds it, and the side, in pixels, of its images, with the mean and
-    the standard deviation of each of their colours."""
+    """A net of hbench itself. `build`: its class. `side`: of its images, in pixels. `mean`, `std`:
+    the mean and the standard deviation of each colour."""
 
     build: type[nn.Module]
     side: int
@@ -201,12 +211,11 @@ PIXELS = "pixels"
 
 @sources.register("hbench")
 def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build hbench:small, four convolutions for small grey images, or hbench:small-photo, as many
-    for small colour photographs, neither of which is ever pretrained; or hbench:pixels, the small
-    grey images themselves.
+    """Build a net of hbench: "small", four convolutions for small grey images; "small-photo", four
+    convolutions for small colour photographs; or "pixels", which returns the grey image itself.
 
-    `weights` has nothing to say here; `pools`: whether the net ends in the mean over all places,
-    which the pixels, a vector already, do not need.
+    None of them has pretrained weights, so `weights` is ignored. `pools`: whether the net ends with
+    the mean over all positions; "pixels" returns a vector in any case.
     """
     if name == PIXELS:
         return Backbone(nn.Flatten(), COUNTED, size=32, mean=(0.0,), std=(1.0,), crops=False)
@@ -219,6 +228,6 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def refuse_other_nets(name: str) -> None:
-    """Raise UnknownName for a name that no net of hbench has."""
+    """Raise UnknownName unless hbench has a net of this name."""
     if name not in (*OWN_NETS, PIXELS):
         raise UnknownName("hbench backbone", name, (*OWN_NETS, PIXELS))

@@ -1,4 +1,4 @@
-"""Removes the classifier of a net of torchvision, so that it gives features."""
+"""Removes the classifier of a torchvision net, so that the net returns features."""
 
 from collections import OrderedDict
 
@@ -8,12 +8,12 @@ from hbench.core.errors import ConfigError
 
 
 def without_classifier(net: nn.Module, pools: bool) -> nn.Module:
-    """Remove the last linear layers of a torchvision net, and, from a ResNet, its pooling unless
-    that is kept (`pools`). Raises ConfigError for a net without such layers.
+    """Remove the last linear layers of a torchvision net. The pooling of a ResNet is removed as
+    well unless `pools`. Raises ConfigError for a net without such layers.
     """
     fc = getattr(net, "fc", None)
-    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):  # a ResNet: its parts are in a row
-        # their names stay, so that torchvision's own files fit
+    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):  # a ResNet, whose parts are a sequence
+        # keep the names of the parts, so that torchvision's files of weights still fit
         children = dict(net.named_children())
         del children["fc"]
         children |= {"flat": nn.Flatten()} if pools else {}
@@ -21,11 +21,11 @@ def without_classifier(net: nn.Module, pools: bool) -> nn.Module:
             del children["avgpool"]
         return nn.Sequential(OrderedDict(children))
 
-    for head in ("fc", "classifier", "heads", "head"):  # as torchvision's families call it
+    for head in ("fc", "classifier", "heads", "head"):  # the names that torchvision's nets use
         last = getattr(net, head, None)
         parts = list(last) if isinstance(last, nn.Sequential) else [last]
         linear = next((at for at, part in enumerate(parts) if isinstance(part, nn.Linear)), None)
-        if linear is not None:  # what comes before it, such as a norm or a pooling, stays
+        if linear is not None:  # layers before it, such as a norm or a pooling, are kept
             setattr(net, head, last[:linear] if isinstance(last, nn.Sequential) else nn.Identity())
             return net
 

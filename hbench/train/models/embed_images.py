@@ -1,5 +1,5 @@
-"""Embeds images with a model: in manifest order, shared among processes, at several scales and
-mirrored.
+"""Embeds images with a model: in the order of a manifest, shared among processes, and optionally at
+several scales and mirrored.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,15 +29,17 @@ def embeddings_of_images(
     workers: int,
     device: torch.device,
 ) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-    """Yield rows (≤ batch,) with their embeddings, float32 (≤ batch, D), of these rows (n,) of a
-    manifest, on the host; the model, which embeds in evaluation, is put back in its mode at the
-    end. `workers`: processes that decode.
+    """Embed the images of some rows (n,) of a manifest. Yield rows (≤ batch,) with their
+    embeddings, float32 (≤ batch, D), on the host.
+
+    The model is in evaluation mode meanwhile, and in its former mode afterwards. `workers`: the
+    number of processes that decode.
     """
     mode = model.training
     model.eval()
     try:
         for pixels, places in in_order(images, rows, batch=batch, workers=workers, device=device):
-            if not len(places):  # all images of the batch were unreadable, and left out
+            if not len(places):  # all images of the batch were unreadable and left out
                 continue
             # filled up: the net would be compiled again for another size
             if getattr(model, "is_compiled", False):
@@ -53,8 +55,8 @@ def embeddings_of_images(
 def embed_all(
     model: nn.Module, name: str, manifest: Manifest, recipe: Recipe, processes: Processes
 ) -> Vectors:
-    """Embed all images of a manifest of the dataset `name`, in order, (N, D); W processes embed
-    every W-th image each, and all get all embeddings."""
+    """Embed all images of a manifest of the dataset `name`, in order: (N, D). Each of W processes
+    embeds every W-th image, and all of them get all embeddings."""
     images = images_of(name, manifest, recipe.images, vary=False)
     number = len(manifest)
     rows = np.arange(processes.rank, number, processes.world)
@@ -64,9 +66,9 @@ def embed_all(
     )
     embedded_here = [vectors for _, vectors in pieces]
     parts = gather_objects(np.concatenate(embedded_here) if embedded_here else None, processes)
-    # a process has no part where there are fewer images than processes; some process has one
+    # with fewer images than processes some processes have no part (None), but at least one has
     width = next(part.shape[1] for part in parts if part is not None)
-    # NaN: a row that no process has filled would be seen at once
+    # filled with NaN, so that a row that no process embedded would be noticed
     whole = np.full((number, width), np.nan, dtype=np.float32)
     for rank, part in enumerate(parts):
         if part is not None:
@@ -75,20 +77,20 @@ def embed_all(
 
 
 class Views(nn.Module):
-    """The mean, normalised, of the embeddings of an image at several scales, and, if `flip`, of
+    """Embeds images as the normalised mean over several views: several scales and, if `flip`,
     their mirror images.
     """
 
     def __init__(
         self, model: nn.Module, scales: Sequence[float] = (1.0,), *, flip: bool = False
     ) -> None:
-        """`scales`: by which images are resized, 1 for as they are; `flip`: mirrored ones, too."""
+        """Wrap a model. `scales`: factors of height and width; 1 is the image itself. `flip`: also
+        embed mirrored images."""
         super().__init__()
         self.model, self.scales, self.flip = model, tuple(scales), flip
 
     def forward(self, images: Tensor) -> Tensor:
-        """Embed images (B, C, H, W) as (B, D), of length 1. `scales`: factors of height and width;
-        `flip`: mirrored images, too."""
+        """Embed images (B, C, H, W): (B, D), of length 1."""
         resized = partial(
             functional.interpolate, mode="bilinear", antialias=True, align_corners=False
         )
@@ -96,7 +98,7 @@ class Views(nn.Module):
             images if scale == 1 else resized(images, scale_factor=scale) for scale in self.scales
         ]
         if self.flip:
-            views += [view.flip(-1) for view in views]  # the list is made before it is added
-        # (views, B, D), of length 1, so that every view counts alike
+            views += [view.flip(-1) for view in views]
+        # (views, B, D), of length 1, so that every view has the same weight
         embeddings = torch.stack([functional.normalize(self.model(view)) for view in views])
         return functional.normalize(embeddings.mean(0))

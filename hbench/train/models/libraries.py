@@ -1,9 +1,9 @@
 """Builds nets of other libraries without their classifiers: torchvision, timm, open_clip and
 transformers.
 
-Every library downloads and caches weights in its own way. Those of transformers are read only from
-safetensors, and no code of a model's authors is run. All functions that return a Backbone are a
-`Source`.
+Every library downloads and caches weights in its own way. Weights for transformers are read only
+from safetensors, and code by a model's authors is never run. The functions that return a Backbone
+are of the type `Source`.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from hbench.train.models.weights import refuse_without_hub, with_fetched_weights
 
 
 def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a net of torchvision.models without its classifier; NAME/WEIGHTS chooses weights other
-    than the default. `weights`: PRETRAINED or RANDOM; `pools`: whether the net keeps its own
+    """Build a net of torchvision.models without its classifier. `name`: NAME or, for weights other
+    than the default, NAME/WEIGHTS. `weights`: PRETRAINED or RANDOM. `pools`: keep the net's own
     pooling."""
     from torchvision import models
 
@@ -33,7 +33,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     known = models.get_model_weights(name)
     if which and which not in known.__members__:
         raise UnknownName(f"weights of {name}", which, known.__members__)
-    # images and transform are those of the weights, also where the net begins at random
+    # the description of the weights also tells which images a net with random weights should get
     described = known[which or "DEFAULT"]
     if weights == PRETRAINED:
         where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
@@ -48,8 +48,8 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     resize = transform.resize_size[0]
 
     def prepare(size: int) -> Any:
-        """Make the transform for images of `size` pixels, by torchvision."""
-        # images are enlarged as much beyond the crop as for the side that the weights expect
+        """Make torchvision's transform for images of `size` pixels."""
+        # keep the ratio between the resized side and the crop
         return described.transforms(crop_size=size, resize_size=round(resize * size / side))
 
     mean = tuple(transform.mean)
@@ -58,7 +58,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def refuse_unknown_torchvision(name: str) -> None:
-    """Raise UnknownName for a name that no net of torchvision has."""
+    """Raise UnknownName unless torchvision has a net of this name."""
     from torchvision import models
 
     if name not in models.list_models():
@@ -66,21 +66,21 @@ def refuse_unknown_torchvision(name: str) -> None:
 
 
 def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a net of timm, or of the Hugging Face hub as hf-hub:OWNER/NAME, without its classifier.
-    `weights`: PRETRAINED or RANDOM; `pools`: whether the net keeps its own pooling."""
+    """Build a net of timm, or hf-hub:OWNER/NAME of the Hugging Face hub, without its classifier.
+    `weights`: PRETRAINED or RANDOM. `pools`: keep the net's own pooling."""
     import timm
     from timm.data.config import resolve_model_data_config
     from timm.data.transforms_factory import create_transform
 
     refuse_unknown_timm(name)
-    pooling: dict[str, Any] = {} if pools else {"global_pool": ""}  # "": none
+    pooling: dict[str, Any] = {} if pools else {"global_pool": ""}  # "" means no pooling
 
     def create() -> Any:
-        """Create the net; timm fetches its weights, if they are wanted, and leaves a net for 0
-        classes without a classifier."""
+        """Create the net. timm fetches pretrained weights if necessary, and creates no classifier
+        for 0 classes."""
         return timm.create_model(name, pretrained=weights == PRETRAINED, num_classes=0, **pooling)
 
-    # raises where the hub cannot be reached: its own library would try for a minute
+    # raise at once if the hub cannot be reached: its own library would try for a minute
     if weights == PRETRAINED and (repository := _timm_repository(name)):
         refuse_without_hub(repository, f"timm:{name}")
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
@@ -88,10 +88,10 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     config = resolve_model_data_config(net)
 
     def prepare(size: int) -> Any:
-        """Make the transform of a test for images of `size` pixels, by timm."""
+        """Make timm's transform for testing with images of `size` pixels."""
         return create_transform(**{**config, "input_size": (3, size, size)}, is_training=False)
 
-    # what images the weights expect: height and width are equal
+    # the images that the weights expect; height and width are equal
     side = config["input_size"][-1]
     mean = tuple(config["mean"])
     std = tuple(config["std"])
@@ -99,7 +99,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def refuse_unknown_timm(name: str) -> None:
-    """Raise UnknownName for a name that no net of timm has; what is on a hub is not known here."""
+    """Raise UnknownName unless timm has a net of this name. Names on a hub are not checked."""
     import timm
 
     # NAME.TAG chooses among the weights of one architecture
@@ -108,8 +108,8 @@ def refuse_unknown_timm(name: str) -> None:
 
 
 def _timm_repository(name: str) -> str:
-    """Return the repository of the Hugging Face hub, OWNER/NAME, from which timm takes a net's
-    weights; "" for nets without any there."""
+    """Return the repository OWNER/NAME on the Hugging Face hub from which timm takes a net's
+    weights; "" if they are not on the hub."""
     from timm.models import get_pretrained_cfg
 
     if name.startswith("hf-hub:"):
@@ -119,16 +119,15 @@ def _timm_repository(name: str) -> str:
 
 
 def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
-    """Build a plain DeiT with the weights of the distilled one, without its second token and that
-    token's position.
+    """Build a plain DeiT with the weights of the distilled one, without the distillation token and
+    its position embedding, as the papers' released code does (rank losses, §VII-B).
 
-    The papers' released code starts so (rank losses, §VII-B). `name`: its size, such as "small";
-    `weights`, `pools`: as of `timm_backbone`.
+    `name`: its size, such as "small". `weights`, `pools`: those of `timm_backbone`.
     """
     distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
     plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)
     state = {key: value for key, value in distilled.net.state_dict().items() if key != "dist_token"}
-    # (1, tokens, D): the class token's, the distillation token's, then those of the patches
+    # (1, tokens, D): for the class token, the distillation token, and then the patches
     positions = state["pos_embed"]
     without_distillation = torch.cat([positions[:, :1], positions[:, 2:]], dim=1)
     plain.net.load_state_dict(state | {"pos_embed": without_distillation})
@@ -140,12 +139,12 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     projection. `weights`: PRETRAINED or RANDOM."""
     import open_clip
 
-    # open_clip's image towers pool themselves, so that `pools` has nothing to say
+    # `pools` is ignored: open_clip's image towers always pool
     visual = open_clip_model(name, pretrained=weights == PRETRAINED).visual
     size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
     def prepare(size: int) -> Any:
-        """Make the transform of a test for images of `size` pixels, by open_clip."""
+        """Make open_clip's transform for testing with images of `size` pixels."""
         settings = open_clip.transform.PreprocessCfg(
             **{**visual.preprocess_cfg, "size": (size, size)}
         )
@@ -159,12 +158,12 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def open_clip_model(name: str, *, pretrained: bool) -> Any:
-    """Create the model ARCH/TAG of open_clip, or hf-hub:OWNER/NAME, of both its towers, with the
-    weights of the tag, or with random ones."""
+    """Create the open_clip model ARCH/TAG, or hf-hub:OWNER/NAME, with both towers. `pretrained`:
+    with the weights of the tag; else with random weights."""
     import open_clip
 
     arch, tag = name, ""
-    if not name.startswith("hf-hub:"):  # a repository has one set of weights, and no tags
+    if not name.startswith("hf-hub:"):  # a repository has a single set of weights, without a tag
         arch, _, tag = name.partition("/")
         if arch not in open_clip.list_models():
             raise UnknownName("open_clip model", arch, open_clip.list_models())
@@ -173,10 +172,10 @@ def open_clip_model(name: str, *, pretrained: bool) -> Any:
     chosen = tag if pretrained and tag else None
     described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
     config = {}
-    if chosen is None:  # random weights, or those of a file, get images like those of the tag
+    if chosen is None:  # with random weights, or those of a file: use the tag's image settings
         kept = ("mean", "std", "interpolation", "resize_mode")
         config = {key: described[key] for key in kept if key in described}
-    # the activation of these weights, of which open_clip only warns
+    # weights trained with QuickGELU need it; open_clip would only warn
     gelu = bool(described.get("quick_gelu"))
     return with_fetched_weights(
         lambda: open_clip.create_model(
@@ -192,8 +191,8 @@ def open_clip_model(name: str, *, pretrained: bool) -> Any:
 
 
 def _without_tag(arch: str, tags: list[str]) -> ConfigError:
-    """Make the error of an architecture `arch` whose weights are asked for, but not which: the
-    `tags` name the sets of weights that it has."""
+    """Make the error for an architecture whose weights were requested without a tag. `tags`: the
+    names of the sets of weights that it has."""
     fix = "--weights random, or a file of weights"
     if tags:
         fix = f"one of {', '.join(tags[:5])}"
@@ -206,11 +205,11 @@ def _without_tag(arch: str, tags: list[str]) -> ConfigError:
 
 
 def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
-    """Build the image tower of OWNER/NAME on the Hugging Face hub, or of a folder, with its
-    authors' pooling.
+    """Build the image tower of OWNER/NAME on the Hugging Face hub, or of a folder, with its own
+    pooling.
 
-    `weights`: PRETRAINED or RANDOM; `pools`: whether the recipe leaves pooling to the model
-    (model.pooling = own), which is the only way here.
+    `weights`: PRETRAINED or RANDOM. `pools`: has to be True (model.pooling = own), else ConfigError
+    is raised.
     """
     if not pools:
         raise ConfigError(f"transformers:{name} has its own pooling", fix="--set model.pooling=own")
@@ -218,13 +217,13 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     net = ImageTower(model)
     # {key of the processor: {name of an edge: pixels}}
     sizes = {key: _edges_of(processor, key) for key in ("size", "crop_size")}
-    # the last step of the processor makes the images that the net takes
+    # the last step of the processor, crop or resize, decides the size of the net's images
     decides = "crop_size" if getattr(processor, "do_center_crop", False) else "size"
     side = min(sizes[decides].values())  # pixels
 
     def prepare(size: int) -> Processed:
-        """Make the transform for images of `size` pixels: all edges of the processor grow by the
-        same factor, so that a crop keeps the same part."""
+        """Make the transform for images of `size` pixels. All edges of the processor are scaled by
+        the same factor, so that a crop keeps the same part of an image."""
         scaled = {}
         for key, edges in sizes.items():
             if edges:
@@ -246,10 +245,12 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
 
 def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
-    """Load the image processor and the model of OWNER/NAME or a folder, by transformers; code of
-    its authors is neither run nor asked about. Raises UsageError where transformers is not there,
-    DataError where the files cannot be had, ConfigError for a model that needs such code.
-    `weights`: PRETRAINED or RANDOM."""
+    """Load the image processor and the model of OWNER/NAME or a folder with transformers, without
+    running code by its authors. `weights`: PRETRAINED or RANDOM.
+
+    Raises UsageError if transformers is not installed, DataError if the files cannot be fetched,
+    ConfigError for a model that needs its authors' code.
+    """
     try:
         hub = import_module("transformers")
     except ModuleNotFoundError:
@@ -259,8 +260,8 @@ def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
     where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
 
     def create() -> tuple[Any, Any]:
-        """Create (processor, model); even random weights need the files that describe them."""
-        # without this argument transformers asks on stdin whether to run the code
+        """Create (processor, model). Random weights also need the files that describe the model."""
+        # without this argument transformers would ask on stdin whether to run the code
         plain = {"trust_remote_code": False}
         processor = hub.AutoImageProcessor.from_pretrained(name, **plain)
         if weights == PRETRAINED:
@@ -299,7 +300,7 @@ class ImageTower(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Compute the features (B, D) of images (B, C, H, W)."""
-        embed = getattr(self.model, "get_image_features", self.model)  # of images and texts
+        embed = getattr(self.model, "get_image_features", self.model)  # of a model like CLIP
         output = embed(pixel_values=images)
         if isinstance(output, Tensor):
             return output
@@ -310,17 +311,17 @@ class ImageTower(nn.Module):
 
 @dataclass(frozen=True)
 class Processed:
-    """Makes the tensor (C, H, W) of an image by the processor of a model of transformers.
+    """Converts an image to a tensor (C, H, W) with the processor of a transformers model.
 
-    `sizes`: the edges, in pixels, by the processor's own words: `size` to which it scales, and
-    `crop_size` where it crops.
+    `sizes`: {argument of the processor: {name of an edge: pixels}}; the arguments are `size`, to
+    which it resizes, and `crop_size`, if it crops.
     """
 
     processor: Any
     sizes: dict[str, dict[str, int]]
 
     def __call__(self, image: Image.Image) -> Tensor:
-        """The picture as the net takes it, (C, H, W)."""
+        """Convert a picture to the tensor (C, H, W) that the net takes."""
         pixels: Tensor = self.processor(
             images=image.convert("RGB"), return_tensors="pt", **self.sizes
         )["pixel_values"]

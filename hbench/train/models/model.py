@@ -1,5 +1,5 @@
-"""Builds the model: a backbone, pooling, a LayerNorm without weights, a projection; its embeddings
-have length 1.
+"""Builds the model: a backbone, pooling, a LayerNorm without weights, and a projection. Its
+embeddings have length 1.
 
     embedding = normalise(projection(norm(pooling(backbone(images)))))  # (B, dim)
 
@@ -29,7 +29,7 @@ from hbench.train.models.backbones import build_backbone, refuse_unfit_size
 from hbench.train.recipes.recipe import Images, Model
 
 IMAGES = Images()
-NO_SPREAD = 1e-12  # of the largest variance: less is rounding
+NO_SPREAD = 1e-12  # variances up to this share of the largest one are rounding errors
 
 poolings: Registry[Callable[[], nn.Module]] = Registry("pooling")
 
@@ -48,18 +48,18 @@ def max_pooling() -> nn.Module:
 
 @poolings.register("gem")
 class GeM(nn.Module):
-    """The generalised mean (mean_x max(x, ε)^p)^(1/p) over the map; p is learned, from 3 (Radenović
-    et al., TPAMI 2019).
+    """The generalised mean (mean_x max(x, ε)^p)^(1/p) over the map. p is learned, starting from 3
+    (Radenović et al., TPAMI 2019).
     """
 
     def __init__(self) -> None:
-        """Begin with the exponent 3."""
+        """Start with the exponent 3."""
         super().__init__()
         self.p = nn.Parameter(torch.tensor(3.0))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Pool maps (B, C, H, W) to (B, C). At 0 the gradient of a power is not finite, and
-        negative numbers have no such power: hence the ε."""
+        """Pool maps (B, C, H, W) to (B, C)."""
+        # clamped, since negative numbers have no real power, and at 0 its gradient is not finite
         return features.clamp(min=1e-6).pow(self.p).mean((-2, -1)).pow(1 / self.p)
 
 
@@ -70,23 +70,23 @@ def own_pooling() -> nn.Module:
 
 
 class UnitLength(nn.Module):
-    """x/‖x‖, to normalise GeM's features before whitening (Radenović et al. 2019)."""
+    """x/‖x‖: normalises the features of GeM before whitening (Radenović et al. 2019)."""
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the features (B, D) with length 1 each."""
+        """Scale the features (B, D) to length 1."""
         return functional.normalize(features)
 
 
 class EmbeddingModel(nn.Module):
-    """forward(images) -> embeddings of length 1, float32 (B, D); `describe` stops before the
-    projection, (B, features).
+    """forward(images) -> embeddings of length 1, float32 (B, D). `describe` returns the features
+    before the projection, (B, features).
 
-    `precision`: the net computes in float32, or in bfloat16 or float16 by autocast.
+    `precision`: of the computation: float32, or by autocast bfloat16 or float16.
     """
 
     def __init__(self, backbone: Backbone, settings: Model, images: Images) -> None:
-        """Put the parts together by a recipe's settings; `images` say the mean and the standard
-        deviation of colours. A `dim` of 0 stands for no projection."""
+        """Assemble the parts by a recipe's settings; a `dim` of 0 means no projection. `images`:
+        have the mean and the standard deviation of colours."""
         super().__init__()
         self.normalise = Normalise(images)
         self.backbone = backbone.net
@@ -95,7 +95,7 @@ class EmbeddingModel(nn.Module):
         if settings.l2_norm:
             norms.append(UnitLength())
         if settings.layer_norm:
-            # without weights of its own: it only brings features to mean 0 and variance 1
+            # without weights: it only normalises features to mean 0 and variance 1
             norms.append(nn.LayerNorm(backbone.features, elementwise_affine=False))
         self.norm = nn.Sequential(*norms)
         self.dim = settings.dim or backbone.features  # of the embeddings
@@ -103,32 +103,32 @@ class EmbeddingModel(nn.Module):
             nn.Linear(backbone.features, settings.dim) if settings.dim else nn.Identity()
         )
         self.freeze_batch_norm = settings.freeze_batch_norm
-        # a run may choose others before its first step
+        # a run may change these before its first step
         self.precision = torch.float32
         self.is_compiled = False
 
     def compile_backbone(self) -> None:
-        """Compile the backbone by torch.compile, for batches of one size, which it does best; who
-        embeds fills up the last batch (`is_compiled`)."""
+        """Compile the backbone with torch.compile for batches of a fixed size, which is fastest.
+        `is_compiled` tells callers to fill up the last batch to that size."""
         self.backbone.compile(dynamic=False)
         self.is_compiled = True
 
     def forward(self, images: Tensor) -> Tensor:
-        """Embed images (B, C, H, W), uint8, or floats that are normalised, as float32 (B, dim)."""
+        """Embed images (B, C, H, W), uint8 or normalised floats: float32 (B, dim)."""
         full = self.precision == torch.float32
         with nullcontext() if full else torch.autocast(images.device.type, self.precision):
             projected: Tensor = self.projection(self.describe(images))
-        # in float32 at any precision: in 16 bits the length would be 1 by three digits only
+        # normalised in float32: with 16 bits the length would be accurate to three digits only
         return functional.normalize(projected.float())
 
     def describe(self, images: Tensor) -> Tensor:
-        """Compute what is projected: the pooled and normed features (B, features) of images."""
+        """Compute the pooled and normed features (B, features), the input of the projection."""
         features: Tensor = self.norm(self.pooling(self.backbone(self.normalise(images))))
         return features
 
     def train(self, mode: bool = True) -> EmbeddingModel:
-        """Set the mode as torch does, but leave frozen batch norms as in evaluation: in training
-        they would move their means."""
+        """Set the mode, but keep frozen batch norms in evaluation mode, since in training mode they
+        would update their running means."""
         super().train(mode)
         if self.freeze_batch_norm:
             for part in self.modules():
@@ -147,26 +147,27 @@ class EmbeddingModel(nn.Module):
 
 
 def build_model(settings: Model, images: Images = IMAGES) -> EmbeddingModel:
-    """Build the model of a recipe's settings; raises UnknownName, and DataError where weights
-    cannot be loaded.
+    """Build the model of a recipe's settings. Raises UnknownName, and DataError if weights cannot
+    be loaded.
     """
     key_map = Path(settings.key_map) if settings.key_map else None
     pools = settings.pooling == "own"
     backbone = build_backbone(
         settings.backbone, weights=settings.weights, pools=pools, key_map=key_map
     )
-    if images.size != backbone.size:  # of its own size it has counted its features
+    if images.size != backbone.size:  # with its own size it was run already, to count features
         fix = f"--set images.size={backbone.size}"
         refuse_unfit_size(settings.backbone, backbone, images.size, fix=fix)
     return EmbeddingModel(backbone, settings, images)
 
 
 def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) -> None:
-    """Set the projection to the whitening PCA of the features of `batches` of images, (B, C, H, W)
-    each (Radenović et al. 2019): in its directions the features of these have variance 1.
+    """Set the projection to the whitening PCA of features, so that the projected features have
+    variance 1 in every dimension (Radenović et al. 2019).
 
     W = Λ^(-1/2) Vᵀ, b = −W mean, with the eigenvalues Λ and eigenvectors V of the covariance.
-    Raises DataError for fewer images, features, or directions in which these vary, than dimensions.
+    `batches`: images (B, C, H, W). Raises DataError if there are fewer images, features, or
+    directions in which features vary, than dimensions.
     """
     from sklearn.decomposition import PCA
 
@@ -182,7 +183,7 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
             found=f"{width}",
             fix=f"--set model.dim={width}, or less; or --set model.projection=random",
         )
-    if images <= model.dim:  # around their mean, N images vary in N − 1 directions at most
+    if images <= model.dim:  # N images vary in at most N − 1 directions around their mean
         raise DataError(
             "too few images for a projection that starts from PCA",
             expected=f"more than {model.dim} (model.dim)",

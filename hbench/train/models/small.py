@@ -1,5 +1,5 @@
-"""The nets hbench:small, for small grey images, and hbench:small-photo, for small photographs; they
-are never pretrained.
+"""The nets hbench:small, for small grey images, and hbench:small-photo, for small photographs. They
+have no pretrained weights.
 """
 
 from torch import Tensor, nn
@@ -9,12 +9,11 @@ class Small(nn.Module):
     """Four 3×3 convolutions with batch norm, for small images: (B, 1, 32, 32) -> (B, 128, 4, 4)."""
 
     widths = (16, 32, 64, 128)  # channels after each convolution
-    pools = (2, 2, 2, 1)  # by how much each then lessens the sides: 32 -> 16 -> 8 -> 4
+    pools = (2, 2, 2, 1)  # the pooling after each convolution divides the sides: 32, 16, 8, 4
 
     def __init__(self) -> None:
-        """Build the layers: for each convolution its batch norm, ReLU and, but for the last, max
-        pooling; the first one takes one grey channel. `widths`: the channels behind each
-        convolution; `pools`: by how much each is pooled, 1: not."""
+        """Build the layers: each convolution is followed by batch norm, ReLU and, except for the
+        last one, max pooling. The first convolution takes a single grey channel."""
         super().__init__()
         layers: list[nn.Module] = []
         channels = (1, *self.widths)
@@ -34,18 +33,18 @@ class Small(nn.Module):
 
 
 class SmallPhoto(nn.Module):
-    """A 5×5 convolution of every second pixel, then three of 3×3, with batch norm, for colour
+    """A 5×5 convolution with stride 2, then three 3×3 convolutions, with batch norm, for colour
     photographs: (B, 3, 96, 96) -> (B, 192, 6, 6).
 
-    The first one takes half of each side at once: a net of two cores has no time for the full
-    resolution.
+    The stride halves the resolution at once: on two processors the full resolution would take too
+    long.
     """
 
     widths = (24, 48, 96, 192)
 
     def __init__(self) -> None:
-        """Build the layers; a max pooling before each of the last three convolutions halves the
-        sides: 96 -> 48 by the stride of the first one, then 24, 12 and 6."""
+        """Build the layers. The stride of the first convolution and a max pooling before each of
+        the other three halve the sides: 96, 48, 24, 12, 6."""
         super().__init__()
         first, *others = self.widths
         layers = _convolution(3, first, side=5, stride=2)
@@ -59,9 +58,9 @@ class SmallPhoto(nn.Module):
 
 
 def _convolution(before: int, after: int, *, side: int, stride: int) -> list[nn.Module]:
-    """Make a convolution of side × side pixels, batch norm and ReLU, from `before` channels to
-    `after`. The padding keeps the sides of the map, which the stride divides; a bias would do
-    nothing before a batch norm, which takes the mean away."""
+    """Make a convolution of `side` × `side` pixels from `before` channels to `after`, followed by
+    batch norm and ReLU. With its padding only the stride changes the sides of the map. It has no
+    bias, since the batch norm subtracts the mean."""
     return [
         nn.Conv2d(before, after, side, stride=stride, padding=side // 2, bias=False),
         nn.BatchNorm2d(after),

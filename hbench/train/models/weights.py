@@ -17,17 +17,17 @@ from hbench.core.text import first_line
 from hbench.core.untrusted import load_tensors, parse_toml, read_text
 
 LOG = logging.getLogger(__name__)
-# where checkpoints keep their weights: Lightning, timm, torchvision's references, MoCo, DINO
+# keys under which checkpoints store weights: Lightning, timm, torchvision's references, MoCo, DINO
 INSIDE = ("state_dict", "model", "model_state_dict", "state_dict_ema", "model_ema", "net")
-# what DistributedDataParallel, torch.compile and Lightning put before each name
+# prefixes that DistributedDataParallel, torch.compile and Lightning add to each name
 WRAPPERS = ("module.", "_orig_mod.", "model.")
-PATIENCE = 5  # seconds, for the hub's first answer
+PATIENCE = 5  # seconds to wait for a response of the hub
 
 
 def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> Any:
-    """Return what `create` makes of weights that it downloads, or has in a cache; raises DataError
-    where they cannot be fetched. `name`: of the net, for the error; `where`: the place to put them
-    by hand, which the error names.
+    """Call `create`, which downloads weights or has them in a cache, and return its result. Raises
+    DataError if they cannot be fetched. `name`: of the net, for the message. `where`: the place for
+    weights that a user downloads by hand, for the message.
     """
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -42,7 +42,7 @@ def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> An
     ) as error:
         first = first_line(error)
     except (OSError, RuntimeError) as error:
-        if not _is_network(error):  # hubs raise these for other reasons, too
+        if not _is_network(error):  # hubs raise these errors for other reasons, too
             raise
         first = first_line(error)
     raise DataError(
@@ -54,9 +54,10 @@ def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> An
 
 
 def refuse_without_hub(repository: str, name: str) -> None:
-    """Raise DataError where a repository of the Hugging Face hub, OWNER/NAME, is neither in the
-    cache nor to be had, within 5 seconds: the hub's own library tries for a minute. `name`: of the
-    net, for the error. Who told the hub's library to stay offline gets its own error at once."""
+    """Raise DataError if a repository of the Hugging Face hub, OWNER/NAME, is not in the cache and
+    the hub does not respond within 5 seconds; its own library would try for a minute. `name`: of
+    the net, for the message. If HF_HUB_OFFLINE is set, nothing is checked: that library then raises
+    its own error at once."""
     import huggingface_hub
     import requests
 
@@ -80,12 +81,12 @@ def refuse_without_hub(repository: str, name: str) -> None:
 
 
 def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> None:
-    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net; raises DataError
-    where it does not fit.
+    """Load a file of weights (.safetensors, or .pth of plain tensors) into a net. Raises DataError
+    if it does not fit.
 
-    `key_map`: a TOML file of `"old" = "new"`, beginnings of keys in the file and in the net; or of
-    `order = true`, which pairs the keys in order and requires the same kinds (weight, bias,
-    running_mean …) and shapes, and names surplus keys.
+    `key_map`: a TOML file of `"old" = "new"`, prefixes of keys in the file and in the net. Or it
+    has `order = true`, which pairs the keys in their order. The pairs must have the same kind
+    (weight, bias, running_mean …) and shape; surplus keys are logged.
     """
     from pickle import UnpicklingError
 
@@ -97,7 +98,7 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
         raise DataError(f"there is no file of weights {path}", expected=expected)
     try:
         held = load_file(path) if path.suffix == ".safetensors" else load_tensors(path)
-        # files hold weights under keys such as "state_dict", or with a prefix
+        # files may have the weights under a key such as "state_dict", or with a prefix
         weights = _weights_in(held, net, path, has_map=key_map is not None)
         _refuse_not_finite(weights, path)
         renamed = _rename_weights(weights, net, key_map)
@@ -125,11 +126,12 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
 
 
 def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapping[str, Tensor]:
-    """Find the weights in `held`, what a file holds: itself, or those that stand there beside an
-    optimizer, such as Lightning's `state_dict` and timm's `model`.
+    """Find the weights in the content of a file (`held`): the content itself, or the value of a key
+    such as Lightning's `state_dict` or timm's `model`.
 
-    The prefix of a wrapper, such as "module.", is taken away if all names have it and some are the
-    net's then. With a key map (`has_map`) none is: it names the weights as they are in the file.
+    The prefix of a wrapper, such as "module.", is removed if all names have it, and some names are
+    those of the net then. With a key map (`has_map`) it is kept, since the map refers to the names
+    in the file.
     """
     if not isinstance(held, Mapping):
         raise TypeError(f"it holds a {type(held).__name__}, not weights by name")
@@ -151,8 +153,8 @@ def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapp
 
 
 def _refuse_other_shapes(weights: Mapping[str, Tensor], net: nn.Module, path: Path) -> None:
-    """Raise DataError for weights with a name of the net's and another shape, which torch would
-    name one by one; `path`: their file, for the error."""
+    """Raise DataError if weights have the name of one of the net's weights, but another shape. The
+    message names a few; torch's would name all. `path`: their file, for the message."""
     own = net.state_dict()
     differing = [
         f"{name} {tuple(value.shape)} for {tuple(own[name].shape)}"
@@ -169,8 +171,7 @@ def _refuse_other_shapes(weights: Mapping[str, Tensor], net: nn.Module, path: Pa
 
 
 def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise DataError for weights that are NaN, infinite or complex: a net of them embeds
-    nothing."""
+    """Raise DataError for weights that are NaN, infinite or complex."""
     for name, values in weights.items():
         if isinstance(values, Tensor) and (
             values.is_complex() or not bool(values.isfinite().all())
@@ -184,9 +185,9 @@ def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 def _rename_weights(
     weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
 ) -> dict[str, Tensor]:
-    """Rename the weights to the names in the net, by the TOML file `key_map`, if there is one: each
-    line says with what to replace a beginning of names, the longest that fits, or `order = true`
-    pairs file and net in order. Raises ConfigError for a map that does not fit."""
+    """Rename weights to the names in the net by the TOML file `key_map`, if there is one. It has
+    replacements for prefixes, of which the longest that fits is used, or `order = true`, which
+    pairs the names of file and net in order. Raises ConfigError for a map that does not fit."""
     if key_map is None:
         return dict(weights)
 
@@ -210,7 +211,7 @@ def _rename_weights(
 
     sources: dict[str, str] = {}
     for key in weights:
-        # the longest beginning that the map replaces; without one the name stays as it is
+        # the longest prefix in the map; "" if there is none, and the name is kept
         old = max((old for old in renames if key.startswith(old)), key=len, default="")
         new = renames.get(old, "") + key[len(old) :]
         if new in sources:
@@ -228,9 +229,9 @@ def _rename_weights(
 def _rename_in_order(
     weights: Mapping[str, Tensor], targets: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Rename the weights to the names of `targets`, the net's own, the first to the first and so
-    on; further weights are left out, with a warning. Raises ConfigError where kinds (the last word
-    of a name, such as "bias") or shapes of a pair differ, or weights are too few.
+    """Rename the weights to the names of the net's own weights (`targets`), pairing them in order.
+    Surplus weights are left out with a warning. Raises ConfigError if the kinds (the last word of a
+    name, such as "bias") or the shapes of a pair differ, or if there are too few weights.
     """
     pairs = list(zip(weights, targets, strict=False))
     differing = [
@@ -252,8 +253,8 @@ def _rename_in_order(
 
 
 def _is_network(error: BaseException | None) -> bool:
-    """Whether an error, or its cause, is one of the network or of a hub. That is told by words in
-    its text, since hubs wrap errors of the network in OSError and RuntimeError.
+    """Whether an error, or its cause, comes from the network or a hub. It is recognised by words in
+    its text, since hubs wrap such errors in OSError and RuntimeError.
     """
     words = (
         "connect",
@@ -274,11 +275,11 @@ def _is_network(error: BaseException | None) -> bool:
 
 
 def weights_digest(net: nn.Module) -> str:
-    """Compute the sha256 of a net's weights and buffers, in hex: of their names, types, shapes and
-    bytes, in the order of the names, which does not depend on how the net was built."""
+    """Compute the sha256, as hex digits, of a net's weights and buffers: their names, types, shapes
+    and bytes. They are sorted by name, so that the order of building does not matter."""
     digest = hashlib.sha256()
     for name, value in sorted(net.state_dict().items()):
-        if not isinstance(value, Tensor):  # what a module keeps beside its tensors
+        if not isinstance(value, Tensor):  # a module may keep other values as well
             continue
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
