@@ -37,18 +37,19 @@ MOST = 1_000  # suspects of each list
 
 @dataclass(frozen=True, repr=False)
 class Audit:
-    """What is suspicious in the labels of a dataset.
+    """Suspicious labels of a dataset, and other findings of an audit.
 
     Attributes:
-        suspects: a row per suspect, best first within the lists far and near.
-        copies: pairs of items that are nearly the same, under other labels or in other splits.
-        completions: items whose labels end early, with what their neighbours say.
-        merges: pairs of siblings that are not told apart.
-        lists: the two lists, with the curves of their sureness.
-        groups: classes many of whose items are said to be one other class, the largest first.
+        suspects: a row per suspect, best first within each of the lists far and near.
+        copies: pairs of items that are nearly the same, but have other labels or are in other
+            splits.
+        completions: items whose labels end early, with the names that their neighbours propose.
+        merges: pairs of siblings that cannot be told apart.
+        lists: the far and the near list, with the curves of their sureness.
+        groups: groups of items of one class that look like one other class, the largest first.
         pool: the items of all splits.
-        votes: their neighbours.
-        remarks: what is left out, and what cannot be trusted.
+        votes: the neighbours of these items.
+        remarks: sentences on splits that were left out, and on results that cannot be trusted.
     """
 
     suspects: pa.Table
@@ -65,10 +66,10 @@ class Audit:
         return f"<Audit of {len(self.pool):,} items: {self.in_words()}>"
 
     def in_words(self) -> str:
-        """The numbers of what was found."""
+        """The numbers of suspects and other findings, in words."""
         parts = []
         for each in self.lists:
-            # of items in groups, and where nothing is to be trusted, sureness is NaN: not counted
+            # sureness is NaN in groups, and if it cannot be trusted; then it is not counted
             sure = int((each.sureness >= 0.9).sum())
             words = f"{sure:,} at least 90 % sure"
             bounds = in_words(each)
@@ -81,11 +82,10 @@ class Audit:
         return ", ".join(parts)
 
     def summary(self) -> dict[str, Any]:
-        """The numbers as plain values, with the expected numbers of wrong labels.
+        """The numbers of findings as plain values, with the keys of audit.json.
 
-        Keys are those of audit.json. By list, "far" and "near": how many suspects are listed, and
-        how many labels are wrong at least and at most, also beyond the list, None where that is
-        not said.
+        The lists "far" and "near" have the number of listed suspects, and bounds on the number of
+        wrong labels, including those beyond the list; None where no bound is known.
         """
         lists = {
             each.kind: {
@@ -113,13 +113,13 @@ class Audit:
         }
 
     def _of_group(self, group: SuspectGroup) -> dict[str, Any]:
-        """A group as plain values: the names of both classes, the level at which they part, and the
-        items' own ids."""
-        label, proposed = group.label, group.proposed  # classes, by number
+        """A group as plain values: the names of both classes, the first level at which they differ,
+        and the ids of the items."""
+        label, proposed = group.label, group.proposed  # indices of classes
         return {
             "label": self.pool.labels[label],
             "proposed": self.pool.labels[proposed],
-            # so many levels are shared from the top: the next one is the first that differs
+            # the number of levels shared from the top is the index of the first that differs
             "level": self.pool.manifest.levels[int(self.votes.common(label, proposed))],
             "items": self.pool.manifest.items[group.items].tolist(),
         }
@@ -147,18 +147,19 @@ def audit(
 ) -> Audit:
     """Find wrong labels, copies and doubtful names by the nearest neighbours of every item.
 
-    All splits are taken together. Two lists of suspects: far ones, whose neighbours say another
-    branch of the tree, and near ones, whose neighbours say a sibling (docs/audit.md).
+    All splits are examined together. There are two lists of suspects: far ones, whose neighbours
+    propose another branch of the tree, and near ones, whose neighbours propose a sibling
+    (docs/audit.md).
 
     Args:
-        vectors: an embedding file of the items, of a net that was not trained on these labels, or,
-            with `ids`, vectors (N, D).
-        dataset: a name, a folder, a table, or what `hbench.load` returns.
-        ids: (N,), of vectors in memory.
-        neighbours: how many of each item, at least 3. Default: 10.
+        vectors: an embedding file of the items, from a net that was not trained on these labels;
+            or, with `ids`, vectors (N, D).
+        dataset: a name, a folder, a table, or the result of `hbench.load`.
+        ids: the ids of vectors in memory, (N,).
+        neighbours: the number of neighbours of each item, at least 3. Default: 10.
         similarity: as in `hbench.score`. Default: the dataset's.
-        most: suspects of each list at most. Default: 1,000.
-        on_block: is called with the number of blocks ranked and of all blocks.
+        most: the largest number of suspects in each list. Default: 1,000.
+        on_block: is called with the number of ranked blocks, and the number of all blocks.
 
     Returns:
         An Audit: `suspects`, `copies`, `completions`, `merges`, `write(folder)`.
@@ -168,7 +169,7 @@ def audit(
         UsageError: too few items or neighbours, or items of several paths.
         UnknownName: a dataset or similarity that does not exist.
     """
-    if neighbours < 3 or most < 1:  # of one or two votes nothing usual of a class can be learned
+    if neighbours < 3 or most < 1:  # one or two votes do not show what is usual for a class
         raise UsageError(
             "an audit needs neighbours and suspects",
             expected="neighbours ≥ 3, most ≥ 1",
@@ -189,13 +190,13 @@ def audit(
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     if similarity is None:
         similarity = data.protocol.similarity
-    # no score is asked for: the items are ranked, and R@1 is the metric that costs least beside it
+    # only the neighbours are needed, and R@1 is the cheapest metric to compute while ranking
     conditions = Settings("R@1", similarity=similarity).resolve(data.levels)
     pool = pool_of(data, given, cosine=conditions.words.similarity == "cosine")
     nearest = nearest_of(pool, conditions, neighbours, on_block)
-    # nodes and known levels of every class, and the class of every item
+    # the paths (C, L) and known levels (C,) of the classes, and the class of every item (N,)
     labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)
-    # `nearest` has 2 k items, since copies among them have no vote
+    # of the 2 k items in `nearest`, those that are copies do not vote
     votes, distances = votes_of(labelled, nearest, neighbours)
     lists, groups = suspects_of(votes, distances, most=most)
     copies = copies_of(pool, votes, nearest.first(neighbours))
@@ -213,8 +214,8 @@ def audit(
 
 
 def in_words(suspects: SuspectList) -> str:
-    """How many labels are wrong, at least and at most; empty where nothing is to be trusted
-    (`at_least` is None). `at_most` alone is None where some mistakes could not be seen.
+    """The bounds on the number of wrong labels, in words. Empty if none can be trusted (`at_least`
+    is None). Only `at_most` is None if some mistakes could not be seen.
 
     >>> from types import SimpleNamespace as Like
     >>> in_words(Like(at_least=1_200, at_most=1_400)), in_words(Like(at_least=0, at_most=3))
@@ -229,8 +230,8 @@ def in_words(suspects: SuspectList) -> str:
 
 
 def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
-    """Say where sureness is not to be trusted, and which mistakes would not be seen; nothing of a
-    list of which neither is so. `lists`: the far and the near one."""
+    """A remark for each list whose sureness cannot be trusted, or in which some mistakes would not
+    be seen."""
     said = []
     for each in lists:
         if not each.curve.is_trusted:
@@ -247,25 +248,24 @@ def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
 
 
 def held_out(pool: Pool) -> tuple[str, ...]:
-    """The levels, by name, at which no split of the `pool`, all items of a dataset, has a node of
-    another: what the split promises to hold out."""
+    """The names of the levels that the splits hold out: those at which no node has items in two
+    splits."""
     labels = pool.manifest.labels
     splits = np.unique(pool.split.astype(str), return_inverse=True)[1]
     if splits.max(initial=0) == 0:  # a single split holds nothing out
         return ()
     found = []
     for level, name in enumerate(pool.manifest.levels):
+        # the different pairs of a node and a split; if each node has one pair, it is in one split
         pairs = np.unique(np.stack([labels[:, level], splits]), axis=1)
-        # every node stands in one pair, and so in one split
         if len(np.unique(pairs[0])) == pairs.shape[1]:
             found.append(name)
     return tuple(found)
 
 
 def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
-    """Say how many copies lie on both sides of a split that holds a level out; nothing where no
-    level is held out, since such a split promises nothing, or no copy lies so. `copies`: a row per
-    pair, with the split of each."""
+    """A remark on the number of copies in different splits, if the splits hold a level out: then
+    there should be none. `copies` has a row per pair, with the split of each item."""
     levels = held_out(pool)
     across = _number(copies, "split", "copy_split")
     if not levels or not across:
@@ -277,5 +277,5 @@ def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
 
 
 def _number(table: pa.Table, first: str, second: str) -> int:
-    """In how many rows two columns differ."""
+    """The number of rows in which two columns of a table differ."""
     return int(pc.sum(pc.not_equal(table[first], table[second])).as_py() or 0)

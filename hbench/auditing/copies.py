@@ -1,11 +1,11 @@
-"""Finds copies: items far nearer than the nearest ones usually are, under other labels or in
-another split.
+"""Finds copies: pairs of items that are much nearer to each other than nearest neighbours usually
+are, with different labels or in different splits.
 
-What "near" means depends on the class: two models of one car are nearer than two animals. So the
-tree gives a threshold per node: the distances 1 − cos of items to their nearest neighbour of
-another label are compared among all items under a parent, by their logarithms. A copy is nearer
-than their median by six of their standard deviations, or has the same vector. Pairs of one label,
-in two splits, are held against the nearest neighbours of the own label.
+What "near" means depends on the class: two models of one car are nearer than two animals. So there
+is a threshold for each parent in the tree. It is computed from the distances 1 − cos of all items
+below the parent to their nearest neighbour of another label, on a logarithmic scale. A copy is
+nearer than the median of these distances by six standard deviations, or has the same vector. Pairs
+of one label, in two splits, are compared with nearest neighbours of the same label instead.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hbench.auditing.evidence import Indices, Votes
 from hbench.auditing.pool import Nearest, Pool
 
 Floats = NDArray[np.float64]
-EXACT = 1 - 1e-6  # cosines from which vectors are the same but for rounding
+EXACT = 1 - 1e-6  # from this cosine on, vectors are equal up to rounding
 DEVIATIONS = 6
-TO_DEVIATION = 1.4826  # from the median of absolute differences, of a normal distribution
-FEWEST = 30  # items with a nearest neighbour, below which those of all parents count
-SMALLEST = 1e-12  # a distance of rounding
+TO_DEVIATION = 1.4826  # from the median absolute deviation to the standard deviation, if normal
+FEWEST = 30  # with fewer items, a parent gets the threshold of all items
+SMALLEST = 1e-12  # smaller distances are rounding
 
 
 class Pairs(NamedTuple):
@@ -37,15 +37,15 @@ class Pairs(NamedTuple):
 
 
 def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
-    """A row per pair of an item and one of its nearest that is a copy under another label, or in
-    another split, the most alike first; `is_exact`: whether the vectors are the same.
+    """A table with a row for each pair of copies that have different labels or are in different
+    splits, the most similar first. Copies with the same label and split do no harm and are left
+    out. The column `is_exact` tells whether the vectors are the same.
 
-    `votes.classes` (N,): the items' labels; `nearest`: of every item its k nearest ones, with their
-    cosines. A copy under the item's own label in its own split harms nothing, and is no row.
+    `nearest` has the k nearest items of every item, among which its copies are looked for.
     """
     pairs = _pairs_with_nearest(nearest)
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
-    # what is far for one label is near for two: either kind of pair has limits of its own
+    # items of one label are usually nearer than those of two, so each kind has its own limits
     is_copy = np.where(same, _are_copies(votes, pairs, same), _are_copies(votes, pairs, ~same))
     elsewhere = pool.split[pairs.first] != pool.split[pairs.second]
     at = np.flatnonzero(is_copy & (~same | elsewhere))
@@ -56,8 +56,8 @@ def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
 
 
 def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
-    """Which of its nearest items (N, m) are copies of an item under the same label."""
-    # each item beside each of its nearest, as flat pairs
+    """Whether each of the nearest items of an item is a copy of it under the same label, (N, m)."""
+    # flat arrays of pairs of an item and each of its nearest items, (N · m,)
     first = np.repeat(np.arange(len(nearest.items)), nearest.items.shape[1])
     pairs = Pairs(first, nearest.items.ravel(), nearest.cosines.ravel())
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
@@ -66,20 +66,21 @@ def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
 
 
 def _pairs_with_nearest(nearest: Nearest) -> Pairs:
-    """Every item with each of its nearest ones, each pair once. A pair stands in the lists of both
-    of its items, or of one."""
+    """The pairs of every item and each of its nearest items. Each pair is listed once, even if each
+    of its items is among the nearest items of the other."""
     number = len(nearest.items)
     first = np.repeat(np.arange(number), nearest.items.shape[1])
     second = nearest.items.ravel()
-    # a pair as one number, whichever of the two comes first
+    # one number for a pair, which does not depend on its order
     keys = np.minimum(first, second) * number + np.maximum(first, second)
     keys, place = np.unique(keys, return_index=True)
     return Pairs(*np.divmod(keys, number), nearest.cosines.ravel()[place])
 
 
 def _are_copies(votes: Votes, pairs: Pairs, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which pairs are copies, of pairs like the chosen ones (p,)."""
-    # logarithms, since distances of copies lie many powers of ten below others
+    """Whether each pair is a copy, (p,), by limits that the `chosen` pairs (p,) set. The result
+    only has a meaning for these."""
+    # logarithms, since distances of copies are smaller by many powers of ten
     distances = np.log(np.maximum(1 - pairs.cosines, SMALLEST))
     found: NDArray[np.bool_] = distances < _limits_of_pairs(votes, pairs, distances, chosen)
     return (pairs.cosines >= EXACT) | found
@@ -88,23 +89,24 @@ def _are_copies(votes: Votes, pairs: Pairs, chosen: NDArray[np.bool_]) -> NDArra
 def _limits_of_pairs(
     votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bool_]
 ) -> Floats:
-    """The logarithm of the distance (p,) below which a pair is a copy, by the other pairs under the
-    parent of its first item.
+    """The limit of each pair, (p,): the logarithm of the distance below which it is a copy. Pairs
+    whose first item has the same parent have the same limit.
 
-    `distances` (p,): logarithms, too; `chosen` (p,): the pairs that set the limits, of which the
-    nearest one of each item counts. `votes`: the class of every item (N,), and the parent of every
-    class (C,), as numbers.
+    Args:
+        distances: the logarithm of each pair's distance, (p,).
+        chosen: whether a pair is used to set the limits, (p,). The nearest chosen pair of each item
+            counts.
     """
-    # (N,): of each item; ∞ where it is in no chosen pair, and so sets no limit
+    # (N,): the distance of each item's nearest chosen pair, ∞ if it has none
     nearest = np.full(len(votes.classes), np.inf)
     for items in (pairs.first, pairs.second):
         np.minimum.at(nearest, items[chosen], distances[chosen])
 
     parents = votes.parents[votes.classes]
     known = np.flatnonzero(np.isfinite(nearest))
-    # a parent of few pairs takes the limit of all
+    # a parent with few items keeps the limit of all items
     limits = np.full(int(parents.max()) + 1, _limit(nearest[known]))
-    # items by parent: those of one lie side by side
+    # sorted by parent, the items of a parent are adjacent
     order = known[np.argsort(parents[known], kind="stable")]
     bounds = np.searchsorted(parents[order], np.arange(len(limits) + 1))
     for parent, (start, stop) in enumerate(pairwise(bounds.tolist())):
@@ -115,22 +117,23 @@ def _limits_of_pairs(
 
 
 def _limit(distances: Floats) -> float:
-    """Far below what distances usually are; −inf of none. The median less DEVIATIONS standard
-    deviations, estimated by the median distance from it, which few copies do not move."""
+    """A limit far below the usual distances: their median minus DEVIATIONS standard deviations.
+    −inf if there are no distances."""
     if not len(distances):
         return -np.inf
+    # the deviation is estimated by the median absolute deviation, which a few copies do not change
     middle = float(np.median(distances))
     spread = TO_DEVIATION * float(np.median(np.abs(distances - middle)))
     return middle - DEVIATIONS * spread
 
 
 def _table_of_copies(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
-    """A row per pair: the copies, with the finest level down to which their labels agree, empty
-    where they share none; the cosine of their vectors rounded to 6 digits, as for people."""
+    """The table of copies with a row per pair. `agree_to` is the finest level down to which their
+    labels agree, empty if they share none. The similarity is rounded to 6 digits for readers."""
     labels = pool.labels
     levels = ["", *pool.manifest.levels]
     own, other = votes.classes[pairs.first], votes.classes[pairs.second]
-    common = votes.common(own, other)  # (p,): how many levels the labels share: 0 is `levels[0]`
+    common = votes.common(own, other)  # (p,): the number of shared levels, an index into `levels`
     ids = pool.manifest.items
     return pa.table(
         {

@@ -1,19 +1,19 @@
-"""Weighs what the neighbours of an item say about its label, against what is usual for a class.
+"""Computes the evidence of an item's neighbours against its label, compared with what is usual for
+a class.
 
 The votes of an item are the classes of its k nearest neighbours, at every level. Classes that look
-alike vote for each other all the time: the model of a class is therefore how the neighbours of its
-own items are labelled, not the class alone. With n(c, v) votes for the node v among the items of
-class c,
+alike always vote for each other. So the model of a class is the distribution of the votes of its
+own items, not the class itself. With n(c, v) votes for the node v among the items of class c,
 
     P_l(v | c) = (n(c, v) + w · Q_l(v)) / (n(c) + w),    w = k / 2,
 
 without the votes of the item itself and its copies (hbench/auditing/repeats.py). Q is the share of
-v among all items, and for far alternatives P of the parent of c in its place, which small classes
-need. The evidence for another class d is
+v among all items. For far alternatives, Q is replaced by P of the parent of c, which helps small
+classes. The evidence for another class d is
 
     Σ_l mean_j log P_l(v_j | d) − log P_l(v_j | c),
 
-in nats. An alternative is near where it has the parent of c, far where it has not.
+in nats. An alternative is near if it has the same parent as c, and far otherwise.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from numpy.typing import NDArray
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
-PRIOR = 0.5  # weight of what is usual for all items, in lists of k votes
-PAIRS_AT_ONCE = 1 << 16  # pairs of an item and a class
-NOTHING = -1
+PRIOR = 0.5  # weight of Q, in units of one item's k votes
+PAIRS_AT_ONCE = 1 << 16  # pairs of an item and a class that are processed together
+NOTHING = -1  # in place of a class, where there is no alternative
 
 
 class Best(NamedTuple):
-    """The best alternative of some items: the `evidence` for it (m,), −inf without one, and the
-    `classes` (m,), NOTHING without one."""
+    """The best alternative class of each of m items."""
 
-    evidence: Floats
-    classes: Indices
+    evidence: Floats  # for the alternative, (m,); −inf without one
+    classes: Indices  # (m,); NOTHING without one
 
 
 class Alternatives(NamedTuple):
@@ -51,11 +50,12 @@ class Votes:
     """The classes of items and of their neighbours.
 
     Attributes:
-        paths: (C, L), the nodes of every class, coarse to fine.
-        known: (C,), how many levels of a class are known.
-        classes: (N,), the class of every item.
-        neighbours: (N, k), items.
-        weights: (N,), 1 over the number of an item's copies under its own label and itself.
+        paths: the nodes of every class, coarse to fine, (C, L).
+        known: the number of known levels of every class, (C,).
+        classes: the class of every item, (N,).
+        neighbours: the k nearest neighbours of every item, as indices of items, (N, k).
+        weights: 1 / the size of each item's burst, (N,): the item and its copies under the same
+            label.
     """
 
     paths: Indices
@@ -74,59 +74,63 @@ class Votes:
 
     @property
     def parents(self) -> Indices:
-        """A number for the parent of every class, (C,)."""
-        if self.depth == 1:
+        """The parent of every class, (C,), as a node id of the second finest level."""
+        if self.depth == 1:  # the root
             return np.zeros(len(self.paths), np.int64)
         return self.paths[:, -2]
 
     def common(self, one: Indices | int, other: Indices | int) -> Indices:
-        """How many levels pairs of classes (m,) share from the top, (m,)."""
+        """The number of levels that pairs of classes share from the top, (m,). `one` and `other`
+        are classes (m,)."""
         same = self.paths[one] == self.paths[other]
-        # a node that two paths share counts only while all above it are shared
+        # cumprod is 1 up to the first level that differs
         shared: Indices = np.cumprod(same, axis=-1).sum(axis=-1)
         return shared
 
 
 class VoteCounts:
-    """How often the items of each group have a vote for each node: pairs that occur, sorted. An
-    item that comes several times counts once."""
+    """The weighted number of votes for each node among the items of each group. Only the pairs of a
+    group and a node that occur are stored."""
 
     def __init__(
         self, groups: Indices, votes: NDArray[np.int32], nodes: int, weights: Floats
     ) -> None:
-        """Count the votes (m, k) of items, as nodes below the number `nodes`, by the group (m,) of
-        each item; `weights` (m,): how much each item's votes count, less for copies."""
+        """Count the votes of m items.
+
+        Args:
+            groups: the group of each item, (m,).
+            votes: the nodes for which each item votes, (m, k).
+            nodes: the number of nodes of the level.
+            weights: the weight of each item's votes, (m,), which is smaller for copies.
+        """
         self.nodes = nodes
-        # a pair of a group and a node as one number (m, k), so that pairs are counted by sorting
+        # one number for each pair of a group and a node, (m, k), so that `unique` can count them
         keys = groups[:, None] * nodes + votes
         self.keys, place = np.unique(keys, return_inverse=True)
         self.counts = np.bincount(place.ravel(), np.repeat(weights, votes.shape[1]))
         self.totals = np.bincount(groups, weights) * votes.shape[1]  # (groups,), of all nodes
 
     def of(self, groups: Indices, votes: NDArray[np.int32]) -> Floats:
-        """The counts of votes (m, k) among the items of groups (m,). `keys`: each pair of a group
-        and a node that occurs, as one number, ascending; `counts`: how often; `nodes`: how many
-        nodes the level has. (m, k)."""
+        """Look up the counts of nodes, `votes` (m, k), in groups (m,). The result is (m, k), and 0
+        for a pair that never occurred."""
         wanted = groups[:, None] * self.nodes + votes
-        # a pair that never occurred is sorted beside another one, or behind the last
+        # for a pair that never occurred, searchsorted returns the place of another key, or the end
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         return np.where(self.keys[place] == wanted, self.counts[place], 0)
 
 
 class Evidence:
-    """What the neighbours of items say about their classes."""
+    """The evidence of neighbours for and against the classes of items."""
 
     def __init__(self, votes: Votes) -> None:
-        """Count, at every level, which nodes the items of each class, and of each parent, have
-        among their neighbours. `votes`: of every item (N,) its class, and its neighbours (N, k), as
-        places among the items; of every class (C,) its nodes, coarse to fine (C, L)."""
+        """Count the votes of the items of each class, and of each parent, at every level."""
         self.votes = votes
         classes = votes.classes
         self.levels = []
         for level in range(votes.depth):
             nodes = votes.paths[:, level]
             number = int(nodes.max()) + 1
-            # (N, k): the node that each neighbour of each item votes for; int32 is half the memory
+            # (N, k): the node of each neighbour; int32 halves the memory
             cast = nodes.astype(np.int32)[classes[votes.neighbours]]
             self.levels.append(
                 Level(
@@ -138,33 +142,38 @@ class Evidence:
             )
 
     def alternatives(self, items: Indices, classes: Indices) -> Alternatives:
-        """The best far and near alternatives of items (m,), were they of these classes (m,); their
-        own class is among the alternatives then. Taken in parts, so that memory stays bounded."""
+        """The best far and near alternatives of items (m,), if their labels were `classes` (m,).
+        The true label of an item is then among its alternatives, if it is another class."""
         parts = []
-        # pairs of an item: the classes of k neighbours, its own, and the one it is taken to have
+        # in parts, to bound the memory; an item has at most k + 2 pairs with a class: those of its
+        # neighbours, its own, and the assumed one
         step = max(1, PAIRS_AT_ONCE // (self.votes.k + 2))
-        for start in range(0, max(len(items), 1), step):  # of no items, a part without any
+        for start in range(0, max(len(items), 1), step):  # without items there is one empty part
             some = slice(start, start + step)
             parts.append(self._alternatives(items[some], classes[some]))
         far, near = zip(*parts, strict=True)
         return Alternatives(_concatenated(far), _concatenated(near))
 
     def _alternatives(self, items: Indices, classes: Indices) -> tuple[Best, Best]:
-        """The best other class of every item that contradicts its label: of those far away in the
-        tree, and of siblings. `items` (m,): places among all items; `classes` (m,): the class that
-        each is taken to have, which need not be its own."""
+        """The best far and the best near alternative of each item, among the classes that
+        contradict its label.
+
+        Args:
+            items: indices of items, (m,).
+            classes: the assumed label of each item, (m,), which may differ from its own.
+        """
         votes = self.votes
-        # (pairs,) each: the place in `items`, and another class that it may have
+        # (pairs,) each: an index into `items`, and another class that the item may have
         row, other = self._candidates(items)
         common = votes.common(other, classes[row])
         known = votes.known[classes[row]]
-        # a class that extends the other, or is one with it, contradicts nothing
+        # classes contradict each other if they differ at a level that both know
         differs = common < np.minimum(known, votes.known[other])
-        is_near = common == known - 1  # they part at the label's last known level: siblings
+        is_near = common == known - 1  # they share all levels above the label's last one: siblings
 
-        # evidence for a class is the logarithm of a ratio of likelihoods. Of each there are two,
-        # for far alternatives and for near ones: siblings share the parent, by which the first is
-        # smoothed. `of_own` (m,) twice, `of_other` (pairs,) twice
+        # The evidence is the logarithm of a ratio of likelihoods. Far and near alternatives have
+        # different likelihoods: those for far ones are smoothed with the parent, which siblings
+        # share. `of_own` is two arrays (m,), `of_other` two arrays (pairs,).
         of_own = self.log_likelihood(items, classes)
         of_other = self.log_likelihood(items[row], other)
         best = []
@@ -174,35 +183,39 @@ class Evidence:
         return best[0], best[1]
 
     def _candidates(self, items: Indices) -> tuple[Indices, Indices]:
-        """Pairs of a place among the items (m,) and a class: of their neighbours, and their own; as
-        two arrays (pairs,), each pair once."""
+        """The pairs of an index into `items` (m,) and a class of a neighbour, or of the item
+        itself. Returns two arrays (pairs,), with each pair once, in the order of the items."""
         votes = self.votes
         named = votes.classes[votes.neighbours[items]]
         classes = np.concatenate([named, votes.classes[items][:, None]], axis=1)
-        # a pair as one number, so that each comes once, in the order of the items
+        # one number for each pair, so that `unique` removes repetitions
         keys = np.unique(np.arange(len(items))[:, None] * len(votes.paths) + classes)
         return np.divmod(keys, len(votes.paths))
 
     def log_likelihood(self, items: Indices, classes: Indices) -> tuple[Floats, Floats]:
-        """The log-likelihoods of the votes of items (m,) under classes (m,), in nats, without the
-        items' own votes: (m,) for far alternatives, and (m,) for near ones. Levels are added up; of
-        the k votes at a level the mean counts."""
+        """The log-likelihoods of the votes of items (m,) under classes (m,), in nats: one array
+        (m,) for far alternatives, and one for near ones.
+
+        They are the sum over levels of the mean over the k votes. The items' own votes are removed
+        from the counts of their classes.
+        """
         far = np.zeros(len(items))
         near = np.zeros(len(items))
         parents = self.votes.parents
         is_own = self.votes.classes[items] == classes
         in_parent = parents[self.votes.classes[items]] == parents[classes]
-        # a class of few items borrows some items' worth of votes: for far alternatives from its
-        # parent, for near ones, which share the parent, from all items
+        # smoothing for classes with few items: for far alternatives with the votes of the parent,
+        # for near ones, which share the parent, with those of all items
         weight = PRIOR * self.votes.k
         for level in self.levels:
             cast = level.cast[items]
-            # (m, k): what the item itself gave to the counts of each node it votes for, which is
-            # taken away again wherever it was counted: in its own class, and in that one's parent
+            # (m, k): how many votes the item itself gave to each of these nodes; they are
+            # subtracted where they were counted, in its own class and that class's parent
             own = (cast[:, :, None] == cast[:, None, :]).sum(axis=2)
             usual = level.shares[cast]
             in_class = level.of_class.of(classes, cast) - np.where(is_own[:, None], own, 0)
-            in_class = np.maximum(in_class, 0)  # copies vote nearly alike, not quite
+            # below 0 if copies do not vote exactly alike: counts are weighted, but `own` is not
+            in_class = np.maximum(in_class, 0)
             of_parent = level.of_parent.of(parents[classes], cast)
             of_parent = np.maximum(of_parent - np.where(in_parent[:, None], own, 0), 0)
             total = level.of_class.totals[classes] - np.where(is_own, self.votes.k, 0)
@@ -216,21 +229,25 @@ class Evidence:
 
 
 class Level(NamedTuple):
-    """The votes at one level: `cast` (N, k) int32, the nodes of the neighbours; `shares` (V,) of
-    each node among all items; counts by class and by parent."""
+    """The votes at one level."""
 
-    cast: NDArray[np.int32]
-    shares: Floats
+    cast: NDArray[np.int32]  # the nodes of each item's neighbours, (N, k)
+    shares: Floats  # the share of each node among all items, (V,)
     of_class: VoteCounts
     of_parent: VoteCounts
 
 
 def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Best:
-    """The best alternative of each of a `number` of items; of equal ones the first class. Of pairs
-    (m,) of an item (`rows`) and a class (`classes`), with the evidence for it. An item without a
-    pair has −∞ and NOTHING."""
+    """The best alternative of each item; of equal ones, the first class.
+
+    Args:
+        number: the number of items.
+        rows: the item of each pair of an item and a class, (pairs,).
+        classes: the class of each pair, (pairs,).
+        evidence: for this class, (pairs,).
+    """
     order = np.lexsort((classes, -evidence, rows))
-    # the first of each row in the order of evidence
+    # `unique` returns the first pair of each item, which has most evidence
     first = order[np.unique(rows[order], return_index=True)[1]]
     best = Best(np.full(number, -np.inf), np.full(number, NOTHING))
     best.evidence[rows[first]] = evidence[first]
@@ -239,5 +256,5 @@ def _best(number: int, rows: Indices, classes: Indices, evidence: Floats) -> Bes
 
 
 def _concatenated(parts: tuple[Best, ...]) -> Best:
-    """The best alternatives of parts of the items, one after another."""
+    """Concatenate the best alternatives of several parts of the items."""
     return Best(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -1,5 +1,5 @@
-"""Finds what neighbours say about names: partial labels that they complete, and siblings that they
-do not tell apart.
+"""Finds partial labels that the neighbours of an item complete, and siblings that neighbours do not
+tell apart.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from hbench.auditing.evidence import Votes
 from hbench.auditing.pool import Pool
 from hbench.sheets.paths import JOINED
 
-AGREE = 0.9  # of the neighbours that are known further
-TOLD_APART = 0.4  # of the votes for either, so many go to the sibling
-TINY = 2  # items of a class that may be a slip of the pen, whose sibling says nothing of it
+AGREE = 0.9  # the share of neighbours, or of votes, that must agree
+TOLD_APART = 0.4  # siblings are told apart if a smaller share of votes goes to the other one
+TINY = 2  # a class with at most so many items may be a misspelling of its sibling's name
 
 
 class Completion(NamedTuple):
-    """An item whose label ends early, the path that its neighbours propose, and their share."""
+    """An item whose label ends early, the path that its neighbours propose, and the share of
+    neighbours that agree."""
 
     item: str
     split: str
@@ -30,7 +31,8 @@ class Completion(NamedTuple):
 
 
 class OneClass(NamedTuple):
-    """Two siblings, the shares of votes that go to the other, and their numbers of items."""
+    """Two siblings that may be one class, the shares of votes that go to the other one, and their
+    numbers of items."""
 
     first: str
     second: str
@@ -41,16 +43,14 @@ class OneClass(NamedTuple):
 
 
 def completions_of(pool: Pool, votes: Votes) -> pa.Table:
-    """A row per item whose label ends early and whose neighbours agree (nearly all of them) on a
-    name below it, the surest first. `votes`: of every item its class and its neighbours, of every
-    class its nodes (C, L) and how many of them are known (C,)."""
+    """A table with a row per item whose label ends early and for which nearly all neighbours agree
+    on the next name, the surest first."""
     found = []
     for item in np.flatnonzero(votes.known[votes.classes] < votes.depth).tolist():
         own = int(votes.classes[item])
-        level = int(votes.known[own])  # counted from 0: the first that the label lacks
-        # the class whose node at that level most neighbours have, and their share
+        level = int(votes.known[own])  # the index of the first level that the label lacks
         proposed, share = _class_most_agree_on(votes, item, level)
-        # a node of another branch would contradict the label, not complete it
+        # a node of another branch would contradict the label instead of completing it
         if share >= AGREE and (votes.paths[proposed, :level] == votes.paths[own, :level]).all():
             path = JOINED.join(pool.paths[proposed][: level + 1])
             id_of, split = str(pool.manifest.items[item]), str(pool.split[item])
@@ -60,12 +60,11 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
 
 
 def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, float]:
-    """A class of the node at a level that most neighbours of an item have, and their share of all
-    its neighbours; 0 of any class where no neighbour's label reaches that level: a share so small
-    that the class is not looked at. `level`: counted from 0."""
+    """A class below the node that most neighbours of an item have at a level, and the share of all
+    its neighbours that have this node. `level` is the index of the level."""
     near = votes.classes[votes.neighbours[item]]
     further = near[votes.known[near] > level]
-    if not len(further):
+    if not len(further):  # with a share of 0, the caller does not use the class
         return 0, 0.0
     nodes, counts = np.unique(votes.paths[further, level], return_counts=True)
     most = int(np.argmax(counts))
@@ -74,20 +73,20 @@ def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, floa
 
 
 def merges_of(pool: Pool, votes: Votes) -> pa.Table:
-    """A row per pair of siblings whose items vote for each other nearly as much as for
-    themselves, the least told apart first; of a class of one or two items its own votes count.
-    `votes.classes` (N,): of every item."""
+    """A table with a row per pair of siblings whose items vote for each other nearly as often as
+    for their own class, the most similar first. For a class of one or two items, only its own votes
+    count."""
     sizes = np.bincount(votes.classes, minlength=len(votes.paths)).tolist()
     cast = _votes_between(votes)
     found = []
-    # (smaller, larger class), once whichever votes for the other
+    # each pair of classes once, whichever of them votes for the other
     pairs = {(min(pair), max(pair)) for pair in cast}
     for one, other in sorted(pairs):
-        # items vote for their own class, too
+        # a pair of equal classes has the votes of items for their own class
         if one == other or not _are_siblings(votes, one, other):
             continue
         share, back = _share_of_votes(cast, one, other), _share_of_votes(cast, other, one)
-        # a class of one or two items may be a slip of the pen for the other
+        # a tiny class may be the other one misspelt; the other's many votes would not show that
         of_tiny = max(share if sizes[one] <= TINY else 0.0, back if sizes[other] <= TINY else 0.0)
         if min(share, back) >= TOLD_APART or of_tiny >= AGREE:
             names = (pool.labels[one], pool.labels[other])
@@ -97,23 +96,24 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
 
 
 def _votes_between(votes: Votes) -> dict[tuple[int, int], int]:
-    """How many votes of the items of a class go to a class."""
+    """The number of votes of the items of one class for another, by the pair of both classes."""
     own = np.repeat(votes.classes, votes.k)
     voted = votes.classes[votes.neighbours].ravel()
-    # a pair of classes as one number
+    # one number for each pair of classes, so that `unique` can count them
     pairs, counts = np.unique(own * len(votes.paths) + voted, return_counts=True)
     first, second = (each.tolist() for each in np.divmod(pairs, len(votes.paths)))
     return dict(zip(zip(first, second, strict=True), counts.tolist(), strict=True))
 
 
 def _are_siblings(votes: Votes, one: int, other: int) -> bool:
-    """Whether two classes have one parent, and are known to the finest level."""
+    """Whether two classes have the same parent, and both are known to the finest level."""
     is_known = min(votes.known[one], votes.known[other]) == votes.depth
     return bool(is_known and votes.parents[one] == votes.parents[other])
 
 
 def _share_of_votes(cast: dict[tuple[int, int], int], one: int, other: int) -> float:
-    """Of the votes of a class for itself or the other, the share for the other."""
+    """The share of votes for the class `other`, among the votes of the items of `one` for either of
+    the two classes."""
     for_other = cast.get((one, other), 0)
     return round(for_other / max(cast.get((one, one), 0) + for_other, 1), 4)
 
@@ -122,7 +122,7 @@ ARROW = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
 def _table_of_rows(kind: type[Any], rows: Sequence[Any]) -> pa.Table:
-    """Named tuples as a table. `kind`: their class, whose annotations say the types of the columns,
-    also of a table without rows."""
+    """A table of named tuples. `kind` is their class, whose annotations give the types of the
+    columns, so that a table without rows has them as well."""
     fields = [(name, ARROW[get_type_hints(kind)[name]]) for name in kind._fields]
     return pa.Table.from_pylist([row._asdict() for row in rows], schema=pa.schema(fields))

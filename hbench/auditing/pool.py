@@ -1,4 +1,5 @@
-"""Puts the items of all splits of a dataset together, with their vectors and nearest neighbours."""
+"""Combines the items of all splits of a dataset, with their vectors, and finds their nearest
+neighbours."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from hbench.tree.names import class_rows
 from hbench.tree.partial import known_levels, known_part
 
 Indices = NDArray[np.int64]
-PAIRS_AT_ONCE = 1 << 14  # of vectors
+PAIRS_AT_ONCE = 1 << 14  # pairs of vectors that are processed together
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class Pool:
 
     Attributes:
         manifest: the items with their labels in one tree.
-        split: the split of each, (N,).
-        vectors: (N, D).
-        remarks: what is left out, and why.
+        split: the name of each item's split, (N,).
+        vectors: of the items, (N, D).
+        remarks: sentences on splits that are left out, with the reason.
     """
 
     manifest: Manifest
@@ -50,12 +51,12 @@ class Pool:
 
     @property
     def classes(self) -> Indices:
-        """The class of each item, a row of the tree's paths, (N,)."""
+        """The class of each item, as an index of the tree's paths, (N,)."""
         return self.manifest.labels[:, -1].astype(np.int64)
 
     @cached_property
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """The names of every class down to the last known one, coarse to fine."""
+        """The names along the path of every class, coarse to fine, down to the last known one."""
         return tuple(map(known_part, class_rows(self.manifest.tree)))
 
     @cached_property
@@ -70,11 +71,12 @@ class Pool:
 
 
 def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
-    """Join the splits whose items have vectors; `cosine`: they are ranked by direction, so that no
-    vector may be 0.
+    """Combine the splits of a dataset whose items have vectors. A split without any vector is left
+    out, with a remark.
 
-    A split without any vector is left out, and said; raises SubmissionError where some items of a
-    split lack theirs or vectors cannot be ranked, UsageError for several paths per item.
+    Raises SubmissionError if some items of a split lack their vectors, or vectors cannot be ranked;
+    UsageError if items have several paths. `cosine` tells whether the similarity is the cosine, so
+    that no vector may be zero.
     """
     if any(manifest.more is not None for manifest in data.manifests.values()):
         raise UsageError(
@@ -94,20 +96,20 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
             members += _members(name, manifest)
 
     _refuse_items([each.item for each in members], vectors, known, cosine=cosine)
-    members.sort()  # by the item's name: the order does not depend on that of the splits
+    members.sort()  # by the item's id, so that the order does not depend on that of the splits
     joined = from_names(
         [each.item for each in members], [each.path for each in members], levels=data.levels
     )
-    # one manifest of all splits; their pictures are in one folder
+    # the pictures of all splits are in the same folder, so any split knows where they are
     joined = replace(joined, picture=next(iter(data.tests.values())).picture)
-    # (N,): the row of each item among the vectors, which are not copied
+    # (N,): the row of each item's vector; the vectors themselves are not copied
     places = embedding_files.align(vectors, joined.items)
     split = np.array([each.split for each in members], dtype=object)
     return Pool(joined, split, SelectedRows(vectors.vectors, places), tuple(remarks))
 
 
 class Member(NamedTuple):
-    """An item with its path and its split."""
+    """An item with the names along its path, and its split."""
 
     item: str
     path: tuple[str, ...]
@@ -115,16 +117,16 @@ class Member(NamedTuple):
 
 
 def _members(split: str, manifest: Manifest) -> list[Member]:
-    """The items of a split. Each has the names along its path, by which splits with trees of their
-    own are joined."""
+    """The items of a split with the names along their paths. Each split has its own tree with its
+    own node ids, so that splits can only be combined by names."""
     paths = class_rows(manifest.tree)
     pairs = zip(manifest.items.tolist(), manifest.labels[:, -1].tolist(), strict=True)
     return [Member(str(item), paths[label], split) for item, label in pairs]
 
 
 def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> str:
-    """Why a split is left out; "" where it is not. `known`: ids of the vectors; `levels`: those of
-    the dataset, by which splits are joined."""
+    """The reason why a split is left out; "" if it is not. `known` are the ids that have vectors,
+    and `levels` those of the dataset."""
     if manifest.levels != levels:
         return f"its levels are {', '.join(manifest.levels)}"
     if not any(item in known for item in manifest.items.tolist()):
@@ -133,9 +135,8 @@ def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> s
 
 
 def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cosine: bool) -> None:
-    """Raise SubmissionError for no items, one in two splits, and vectors that cannot be ranked.
-    `items`: those of all splits; `known`: the ids that have vectors; `cosine`: they are ranked by
-    direction, so that none may be 0."""
+    """Raise SubmissionError if there are no items, if an item is in two splits, or if vectors
+    cannot be ranked. `items` are those of all splits, and `known` the ids that have vectors."""
     if not items:
         raise SubmissionError(
             f"{vectors.source} has no vector of the dataset's items",
@@ -157,14 +158,13 @@ def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cos
 
 
 class Nearest(NamedTuple):
-    """The nearest other `items` (N, m) of every item, best first, and the `cosines` (N, m) of their
-    vectors."""
+    """The m nearest other items of every item, nearest first."""
 
-    items: Indices
-    cosines: NDArray[np.float64]
+    items: Indices  # (N, m)
+    cosines: NDArray[np.float64]  # of the vectors of both items, (N, m)
 
     def first(self, k: int) -> Nearest:
-        """The k nearest of them."""
+        """Only the k nearest items of every item."""
         return Nearest(self.items[:, :k], self.cosines[:, :k])
 
 
@@ -174,9 +174,11 @@ def nearest_of(
     k: int,
     on_block: OnBlock | None = None,
 ) -> Nearest:
-    """The nearest other items of every item, twice k or all, in one ranking pass: twice, since
-    copies among them have no vote, and the next ones take their places. Raises UsageError for fewer
-    than k + 1 items. `on_block` is called with the blocks that are ranked, and all there are.
+    """Find the 2 k nearest other items of every item, or all if there are fewer, in one ranking
+    pass. They are twice as many as vote, since copies do not vote, and others take their places.
+
+    Raises UsageError for fewer than k + 1 items. `on_block` is called with the number of ranked
+    blocks, and the number of all blocks.
     """
     if len(pool) <= k:
         raise UsageError(
@@ -190,15 +192,15 @@ def nearest_of(
     top = TopResults(len(pool), min(2 * k, len(pool) - 1))
     # the job's only metric needs the finest level alone, so little is sorted
     measure(replace(job, top=top), on_block=on_block)
-    assert (top.items != NO_ITEM).all()  # every place is filled: there are more items than places
+    assert (top.items != NO_ITEM).all()  # there are more items than places to fill
     items = top.items.astype(np.int64)
     return Nearest(items, _cosines(pool.vectors, items))
 
 
 def _cosines(vectors: SelectedRows, nearest: Indices) -> NDArray[np.float64]:
-    """The cosines (N, m) of every item and its nearest ones (N, m), read as they are needed: some
-    items at a time, with no more than PAIRS_AT_ONCE vectors of nearest ones."""
+    """The cosine between every item and each of its nearest items, (N, m)."""
     found = np.empty(nearest.shape)
+    # some items at a time, so that at most PAIRS_AT_ONCE vectors of nearest items are in memory
     step = max(1, PAIRS_AT_ONCE // nearest.shape[1])
     for start in range(0, len(nearest), step):
         some = slice(start, start + step)
@@ -209,5 +211,5 @@ def _cosines(vectors: SelectedRows, nearest: Indices) -> NDArray[np.float64]:
 
 
 def _unit(vectors: SelectedRows, items: Indices) -> NDArray[np.float64]:
-    """The vectors of items (m, D), at length 1."""
+    """The vectors of items (m,) at length 1, (m, D)."""
     return unit_vectors(vectors.vectors[vectors.rows[items]], np.float64)

@@ -1,8 +1,8 @@
-"""Lets what comes several times under one label speak once.
+"""Limits the votes of copies with the same label.
 
-A mistake is often made with all pictures of a burst, and each of them would vouch for the others.
-So copies of an item under its own label have no vote about it, of several copies of another item
-the nearest alone has one, and in the model of their class copies count together as one item.
+A mistake is often made with all pictures of a burst, and these would confirm each other's labels.
+So copies of an item under its own label do not vote on it. Of several copies of another item, only
+the nearest one votes. In the model of their class, copies together count as one item.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ def votes_of(
     labelled: tuple[Indices, Indices, Indices], nearest: Nearest, k: int
 ) -> tuple[Votes, Floats]:
     """The votes of the k nearest neighbours of every item that are no copies, and the distances
-    1 − cos of these (N, k). `labelled`: the paths and known levels of classes, and the class of
-    every item."""
+    1 − cos to them, (N, k).
+
+    `labelled` are the paths (C, L) and known levels (C,) of the classes, and the class of every
+    item (N,). `nearest` has more than k items, so that others can take the place of copies.
+    """
     paths, known, classes = labelled
     everyone = Votes(paths, known, classes, nearest.items, np.ones(len(classes)))
-    # (N,): the number of each item's burst, its copies under its own label
     bursts = _bursts(everyone, nearest)
     listed = bursts[nearest.items]
-    # a neighbour repeats if it is of the item's own burst, or of that of a nearer neighbour
+    # a neighbour is a repeat if it is in the item's own burst, or in that of a nearer neighbour
     is_repeat = listed == bursts[:, None]
     for place in range(1, listed.shape[1]):
         is_repeat[:, place] |= (listed[:, :place] == listed[:, place, None]).any(axis=1)
 
-    # a stable sort puts what is no repeat first, nearest first; where these are too few, copies
-    # fill the end
+    # a stable sort puts neighbours that are no repeats first, and keeps the nearest first; if there
+    # are fewer than k of them, repeats fill the end
     kept = np.argsort(is_repeat, axis=1, kind="stable")[:, :k]
     weights = 1 / np.bincount(bursts)[bursts]
     neighbours = np.take_along_axis(nearest.items, kept, axis=1)
@@ -45,10 +47,11 @@ def votes_of(
 
 
 def _bursts(votes: Votes, nearest: Nearest) -> Indices:
-    """A number for every item (N,), the same for copies under one label."""
+    """The number of each item's burst, (N,): items are in one burst if they are copies under the
+    same label, or connected by such copies."""
     row, place = np.nonzero(is_copy_of_its_label(votes, nearest))
     pairs = (np.ones(len(row), bool), (row, nearest.items[row, place]))
-    # an edge for each pair of copies: copies of copies are in one component
+    # a graph with an edge for each pair of copies; its components are the bursts
     graph = coo_matrix(pairs, shape=(len(votes.classes), len(votes.classes)))
     number: Indices = connected_components(graph, directed=False)[1].astype(np.int64)
     return number

@@ -1,11 +1,11 @@
-"""Says how strange an item would be in a class: how far it is from its neighbours, beside the items
-of that class.
+"""Measures how strange an item would be in a class: how far it is from its neighbours, compared
+with the items of that class.
 
 A wrong label does not change a picture: an item that belongs to the proposed class is as far from
-its neighbours as the items of that class are from theirs. An item that is far from everything, as
-heavy tails have many, has neighbours of some other class by chance. So the mean logarithm of the
-distances 1 − cos of an item to its neighbours, in standard deviations of the proposed class above
-its mean, tells the two apart. Small classes borrow from their parent, and parents from all items.
+its neighbours as the items of that class are from theirs. An outlier, which is far from all items,
+has neighbours of some other class by chance. To distinguish the two, the mean logarithm of an
+item's distances 1 − cos to its neighbours is expressed in standard deviations of the proposed class
+above the mean of that class. Small classes borrow from their parent, and parents from all items.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from numpy.typing import NDArray
 from hbench.auditing.evidence import Indices, Votes
 
 Floats = NDArray[np.float64]
-BORROWED = 5  # items' worth of what is usual in the parent
-SMALLEST = 1e-12  # a distance of rounding
-MOST = 6.0  # standard deviations, beyond which all are equally strange
+BORROWED = 5  # how many items with the parent's mean and deviation are added to a class
+SMALLEST = 1e-12  # smaller distances are rounding
+MOST = 6.0  # standard deviations; strangeness is clipped to LEAST … MOST
 LEAST = -1.0
 
 
 class Strangeness(NamedTuple):
-    """`distances` (N,) of items, as logarithms; `means` and `deviations` (C,) of classes."""
+    """The distances of items to their neighbours, and the usual distances in each class."""
 
-    distances: Floats
-    means: Floats
-    deviations: Floats
+    distances: Floats  # the mean logarithm of each item's distances, (N,)
+    means: Floats  # of the distances in each class, (C,)
+    deviations: Floats  # the standard deviation in each class, (C,)
 
     @classmethod
     def of(cls, votes: Votes, distances: Floats) -> Strangeness:
-        """From the distances 1 − cos of every item to its neighbours, (N, k), and the classes of
-        items in `votes`. A class of few items borrows from its parent, and a parent from all."""
-        # where copies are at distance 0, neither its logarithm nor a division by 0
+        """Compute the strangeness from the distances 1 − cos of every item to its neighbours,
+        (N, k), and the classes of the items in `votes`."""
+        # copies may be at distance 0, which has no logarithm
         logs = np.log(np.maximum(distances, SMALLEST)).mean(axis=1)
-        mean, spread = np.array([logs.mean()]), np.array([logs.std()])
-        of_parents = votes.parents  # (C,): the parent of every class, by number
+        mean, spread = np.array([logs.mean()]), np.array([logs.std()])  # of all items, (1,)
+        of_parents = votes.parents
         shape = int(of_parents.max()) + 1
-        # all parents are under one root, which lends them its mean
+        # every parent borrows from the root, which has index 0
         above = np.zeros(shape, np.int64)
         mean, spread = _means_with_borrowed_items(
             logs, of_parents[votes.classes], mean[above], spread[above]
@@ -51,7 +51,7 @@ class Strangeness(NamedTuple):
         return cls(logs, means, np.maximum(deviations, SMALLEST))
 
     def in_class(self, items: Indices, classes: Indices) -> Floats:
-        """How strange items (m,) would be in classes (m,), in standard deviations."""
+        """How strange items (m,) would be in classes (m,), in standard deviations, (m,)."""
         strange = (self.distances[items] - self.means[classes]) / self.deviations[classes]
         return np.clip(strange, LEAST, MOST)
 
@@ -59,10 +59,15 @@ class Strangeness(NamedTuple):
 def _means_with_borrowed_items(
     values: Floats, groups: Indices, mean: Floats, spread: Floats
 ) -> tuple[Floats, Floats]:
-    """The mean and standard deviation (G,) of the values (N,) of each group (N,).
+    """The mean and standard deviation, (G,) each, of the values in each group.
 
-    BORROWED items with the `mean` and `spread` (G,) of what a group lies in are counted with its
-    own, so that a group of few items has no extreme ones.
+    BORROWED items are added to each group, so that a group of few items gets no extreme result.
+
+    Args:
+        values: (N,).
+        groups: the group of each value, (N,).
+        mean: the mean of the items that each group borrows, (G,).
+        spread: the standard deviation of these items, (G,).
     """
     number = len(mean)
     sizes = np.bincount(groups, minlength=number) + BORROWED

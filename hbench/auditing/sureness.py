@@ -1,17 +1,19 @@
-"""Says how sure it is that a label is wrong, calibrated by labels that are made wrong on purpose.
+"""Computes how sure it is that a label is wrong, calibrated with labels that are made wrong on
+purpose.
 
-Labels of some items are swapped, one at a time, and what is seen of them is taken: the evidence s
-against the swapped label, and how strange z the item would be in the class that its neighbours
-propose. Its density is f₁. That of the labels as they are is f = (1 − π) f₀ + π f₁, where π is the
-unknown share of wrong ones. The log-odds of f₁ against f₀ are taken as
+Labels of some items are swapped, one at a time, and two values are observed: the evidence s against
+the swapped label, and how strange z the item would be in the class that its neighbours propose.
+Their density is f₁ for swapped labels. For the labels as they are, it is f = (1 − π) f₀ + π f₁,
+where π is the unknown share of wrong labels. The log-odds of f₁ against f₀ are modelled as
 
-    o = a + b·s + c·log(1 + s⁺) + d·z·min(s⁺/m, 1),    m the median evidence of swapped labels,
+    o = a + b·s + c·log(1 + s⁺) + d·z·min(s⁺/m, 1),    m the median evidence of swapped labels.
 
-and f₁/f = 1 / (π + (1 − π) e^−o) saturates at 1 / π: that is how π is known. The coefficients and π
-are those of the highest likelihood of telling swapped labels from those as they are; of all π that
-are hardly less likely the smallest gives the sureness π f₁/f, and both ends the numbers of wrong
-labels at least and at most. The bend c is for heavy tails, whose odds grow ever more slowly. Where
-next to nothing lies between right labels and swapped ones it cannot be known, and is left out.
+The ratio f₁/f = 1 / (π + (1 − π) e^−o) saturates at 1 / π, which reveals π. The coefficients and π
+are those that best distinguish swapped labels from the labels as they are, by maximum likelihood.
+Of all π that are hardly less likely, the smallest gives the sureness π f₁/f; the smallest and the
+largest give the bounds on the number of wrong labels. The term with c bends the line for heavy
+tails, whose odds grow ever more slowly. It is left out if there are hardly any labels between right
+and swapped ones, since c cannot be estimated then.
 """
 
 from __future__ import annotations
@@ -27,74 +29,71 @@ from hbench.auditing.strangeness import Strangeness
 from hbench.auditing.swaps import draw_swaps
 
 Floats = NDArray[np.float64]
-FEWEST = 100  # swapped labels, below which nothing is said
+FEWEST = 100  # with fewer swapped labels, no sureness is stated
 BINS = 200
-SHARES = np.concatenate([[1e-6], np.geomspace(1e-4, 0.4, 84)])  # π that are tried
-# of the log-likelihood of the smallest and the largest π: the 98 and the 90 % interval of one
-# parameter; a false alarm is worse than a miss
+SHARES = np.concatenate([[1e-6], np.geomspace(1e-4, 0.4, 84)])  # the values of π that are tried
+# how much lower the log-likelihood of the smallest and of the largest π may be, as in 98 % and 90 %
+# intervals of one parameter; the first is wider, since a false alarm is worse than a miss
 HARDLY_LESS = (2.7, 1.35)
-# nats a level of evidence against swapped labels: below them classes overlap so much that the odds
-# are no line, and sureness was too high (synthetic sets, Omniglot by two nets)
-TENTH_OF_FAR = 3.0  # that nine of ten far ones reach
-MEDIAN_OF_NEAR = 0.7
-ITEMS_FOR_NEAR = 5_000  # siblings overlap: of fewer items their tail is not known well enough
-APART = 0.1  # as many suspects below the weakest swapped labels as above, or fewer: nothing between
-WEAKEST = 0.05  # quantile of swapped labels
+# smallest evidence against swapped labels, in nats per level; below it, classes overlap so much
+# that the log-odds are no line, and sureness was too high (synthetic sets, Omniglot by two nets)
+TENTH_OF_FAR = 3.0  # reached by nine of ten far swapped labels
+MEDIAN_OF_NEAR = 0.7  # of near swapped labels
+ITEMS_FOR_NEAR = 5_000  # with fewer items, the tail of overlapping siblings is not known well
+APART = 0.1  # largest ratio of suspects below the weakest swapped labels to suspects above
+WEAKEST = 0.05  # the quantile of swapped labels that counts as the weakest
 
 
 class Seen(NamedTuple):
-    """What is seen of labels: the `evidence` (m,) against them, and how strange (m,) items would be
-    in the proposed classes."""
+    """The observed values of m labels."""
 
-    evidence: Floats
-    strange: Floats
+    evidence: Floats  # against the label, (m,)
+    strange: Floats  # how strange the item would be in the proposed class, (m,)
 
     @classmethod
     def of(cls, items: Indices, best: Best, strangeness: Strangeness) -> Seen:
-        """Of the best alternatives (m,) of items (m,)."""
+        """The observed values of items (m,) with their best alternatives."""
         return cls(best.evidence, strangeness.in_class(items, best.classes))
 
     def at(self, chosen: NDArray[np.bool_]) -> Seen:
-        """What is seen of some labels; `chosen`: a mask (m,)."""
+        """The observed values of some labels; `chosen` is a mask (m,)."""
         return Seen(self.evidence[chosen], self.strange[chosen])
 
     def features(self, middle: float) -> Floats:
-        """What the log-odds are a sum of, (m, 3). Evidence s, strangeness that counts the more, the
-        nearer s comes to `middle`, and log(1 + s⁺); evidence below 0 counts only as s."""
+        """The features of the log-odds, (m, 3): s, z·min(s⁺/m, 1) and log(1 + s⁺), where s is the
+        evidence, s⁺ its positive part, z the strangeness, and m is `middle`. So strangeness counts
+        more as the evidence grows, up to m."""
         against = np.maximum(self.evidence, 0)
         strange = self.strange * np.minimum(against / middle, 1)
         return np.stack([self.evidence, strange, np.log1p(against)], axis=1)
 
 
 class Sureness(NamedTuple):
-    """From what is seen to sureness. `share`: π, of labels that are wrong in this way; `line`: the
-    height and the coefficients (4,); `middle`: m; `is_trusted`: whether swapped labels stand out
-    enough; `most`: the largest π that is hardly less likely; `is_apart`: whether next to nothing
-    lies between right and swapped labels."""
+    """A fitted curve from observed values to sureness."""
 
-    share: float
-    line: Floats
-    middle: float
-    is_trusted: bool
-    most: float
-    is_apart: bool
+    share: float  # π, the share of labels that are wrong in this way
+    line: Floats  # the intercept and the coefficients of the features, (4,)
+    middle: float  # m, the median evidence of swapped labels
+    is_trusted: bool  # whether swapped labels stand out enough
+    most: float  # the largest π that is hardly less likely
+    is_apart: bool  # whether there are hardly any labels between right and swapped ones
 
     def odds(self, seen: Seen) -> Floats:
-        """The log-odds (m,) that order suspects; the evidence where nothing is trusted.
+        """The log-odds (m,) by which suspects are ordered; the evidence itself if the curve is not
+        trusted.
 
-        o = a + b·s + c·log(1 + s⁺) + d·z·min(s⁺/m, 1) of the evidence s and the strangeness z:
-        `line` has a, b, c and d, and `middle` is m, the median evidence of swapped labels.
+        They are a + b·s + d·z·min(s⁺/m, 1) + c·log(1 + s⁺), with a, b, d and c from `line`.
         """
         if not self.is_trusted:
             return seen.evidence
         return line_of(self.line, [np.ones(len(seen.evidence)), *seen.features(self.middle).T])
 
     def of(self, seen: Seen) -> Floats:
-        """The sureness (m,), NaN where it is not trusted. `share`: π, of labels that are wrong in
-        this way: with it the odds, a ratio of likelihoods, become a probability."""
+        """The sureness (m,), the probability that each label is wrong; NaN if the curve is not
+        trusted. By Bayes' rule, it follows from the odds and the prior probability π."""
         if not self.is_trusted:
             return np.full(len(seen.evidence), np.nan)
-        # exp of more would overflow, and is 0 or 1 for anybody
+        # clipped, since exp would overflow; beyond, the result is 0 or 1 anyway
         odds = np.clip(self.odds(seen), -50, 50)
         return self.share / (self.share + (1 - self.share) * np.exp(-odds))
 
@@ -105,9 +104,15 @@ NOT_TRUSTED = Sureness(0.0, np.zeros(4), 1.0, is_trusted=False, most=1.0, is_apa
 def calibrate_sureness(
     evidence: Evidence, strangeness: Strangeness, observed: Seen, *, is_far: bool
 ) -> Sureness:
-    """Fit the sureness of far or near suspects to what is `observed` of the labels as they are,
-    without those that have no alternative. NOT_TRUSTED where swapped labels are too few, or do not
-    stand out. `evidence`, `strangeness`: what is seen of any item under any class."""
+    """Fit the curve of sureness for far or near suspects. Return NOT_TRUSTED if there are too few
+    swapped labels, or if they do not stand out.
+
+    Args:
+        evidence: computes the alternatives of swapped labels.
+        strangeness: likewise, how strange items would be.
+        observed: the observed values of the labels as they are, of items with an alternative.
+        is_far: whether to fit the curve for far suspects, or for near ones.
+    """
     votes = evidence.votes
     swaps = draw_swaps(votes, np.random.default_rng(0), is_far=is_far)
     found = evidence.alternatives(*swaps)
@@ -116,43 +121,45 @@ def calibrate_sureness(
     if min(int(has_some.sum()), len(observed.evidence)) < FEWEST:
         return NOT_TRUSTED
     of_swaps = Seen.of(swaps.items, best, strangeness).at(has_some)
-    # siblings overlap: of fewer items the tail of right labels among wrong ones is not known
+    # siblings overlap, and few items do not show how right labels are distributed among wrong ones
     if not is_far and len(votes.classes) < ITEMS_FOR_NEAR:
         return NOT_TRUSTED
-    if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):  # nats for each level
+    if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):
         return NOT_TRUSTED
     ratio = len(of_swaps.evidence) / len(votes.classes)
     return _fit_curve(observed, of_swaps, ratio)
 
 
 def _stand_out(scores: Floats, *, is_far: bool) -> bool:
-    """Whether the evidence against swapped labels, in nats a level, is strong enough."""
+    """Whether the evidence against swapped labels is strong enough. `scores` (m,) is this evidence
+    in nats per level."""
     if is_far:
         return bool(np.quantile(scores, 1 - 0.9) >= TENTH_OF_FAR)
     return bool(np.median(scores) >= MEDIAN_OF_NEAR)
 
 
 class Ends(NamedTuple):
-    """The smallest and the largest π that are hardly less likely than any, and the line of the
-    smallest."""
+    """The range of likely shares π of wrong labels."""
 
-    least: float
-    most: float
-    line: Floats
+    least: float  # the smallest π that is hardly less likely than the likeliest
+    most: float  # the largest such π
+    line: Floats  # the line that fits best with the smallest
 
 
 def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
-    """Fit the curve that turns what is seen into sureness, by the highest likelihood; of all shares
-    π of wrong labels that are hardly less likely the smallest counts.
+    """Fit the curve from observed values to sureness by maximum likelihood.
 
-    `observed`: what is seen of the labels as they are; `of_swaps`: of those that were swapped on
-    purpose; `ratio`: of swapped labels to all items."""
-    middle = max(float(np.median(of_swaps.evidence)), 1e-6)  # it divides, so it is not 0
+    Args:
+        observed: the values of the labels as they are.
+        of_swaps: the values of labels that were swapped on purpose.
+        ratio: the number of swapped labels to that of all items.
+    """
+    middle = max(float(np.median(of_swaps.evidence)), 1e-6)  # a divisor, so it must not be 0
     are_apart = _are_apart(observed, of_swaps)
-    # the third feature bends the line; with nothing between right and swapped it is unknown
+    # the third feature, which bends the line, needs labels between right and swapped ones
     columns = 2 if are_apart else 3
 
-    # left out of the fit: items with less evidence, whose neighbours plainly agree with the label
+    # labels with less evidence are not used, since the neighbours clearly agree with them
     lowest = min(float(np.median(observed.evidence)), 0.0)
     both = [each.at(each.evidence > lowest) for each in (observed, of_swaps)]
     features = [each.features(middle)[:, :columns] for each in both]
@@ -160,7 +167,7 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     width = features[1].std(axis=0) + 1e-9
     sample = _sample(both, [(each - center) / width for each in features], ratio)
 
-    # back from standard units to those of the features
+    # convert the coefficients of standardised features to those of the features themselves
     found = _likely_shares(sample)
     slopes = np.zeros(3)
     slopes[:columns] = found.line[1:] / width
@@ -170,17 +177,17 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
 
 
 def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
-    """Whether next to nothing lies between right labels and swapped ones. `of_swaps`: what would be
-    seen of labels that were swapped on purpose."""
+    """Whether there are hardly any labels between right and swapped ones. The arguments are those
+    of `_fit_curve`."""
     weakest = np.quantile(of_swaps.evidence, WEAKEST)
-    # labels with some evidence against them, but less than nearly all swapped ones have
+    # labels with some evidence against them, but less than nearly all swapped labels have
     between = int(((observed.evidence > 0) & (observed.evidence < weakest)).sum())
     return between <= APART * int((observed.evidence >= weakest).sum())
 
 
 def _likely_shares(sample: Sample) -> Ends:
-    """Find the smallest and the largest share π of wrong labels that is hardly less likely than the
-    likeliest: each of SHARES is tried, with the line that fits it best.
+    """Find the smallest and the largest share π of wrong labels that are hardly less likely than
+    the likeliest. Each of SHARES is tried with the line that fits best.
     """
     lines = []
     costs = []
@@ -190,25 +197,29 @@ def _likely_shares(sample: Sample) -> Ends:
         lines.append(line)
         costs.append(cost)
     above = np.array(costs) - min(costs)
-    # by nats of log-likelihood below the best: at the low end the limit is the looser one, for a
-    # false alarm is worse than a miss
+    # `above` is in nats of log-likelihood; the limit at the low end is the looser one
     least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
     most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
     return Ends(float(SHARES[least]), float(SHARES[most]), lines[least])
 
 
 def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
-    """Make the sample of labels as they are and swapped ones (`both`), with their `features`
-    (m, p) each, of which the first is the evidence. Labels without evidence against them, nearly
-    all, differ in the first feature alone: they are counted in bins, for speed; all others are
-    taken one by one. `ratio`: of the number of swapped labels to that of all items.
+    """Make the sample of labels as they are and of swapped labels.
+
+    Most labels have no evidence against them, and differ in the first feature only. They are
+    counted in bins, for speed; all others are used one by one.
+
+    Args:
+        both: the observed values of labels as they are, and of swapped labels.
+        features: the features of each, (m, p). The first one is the evidence.
+        ratio: the number of swapped labels to that of all items.
     """
     is_low = [each.evidence <= 0 for each in both]
     low = [each[some] for each, some in zip(features, is_low, strict=True)]
     whole = np.sort(np.concatenate(low)[:, 0])
-    # bins of equal numbers; equal values may leave fewer bins, or none
+    # bins with equal numbers of labels; repeated values may leave fewer bins, or none
     edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1))) if len(whole) else whole
-    # a row per bin: any label's, whose first feature is replaced by the middle of the bin
+    # a row per bin: copies of any label's row, whose first feature becomes the middle of the bin
     binned = np.repeat(np.concatenate([*low, features[1]])[:1], max(len(edges) - 1, 0), axis=0)
     counts = [np.zeros(0), np.zeros(0)]
     if len(edges) > 1:
@@ -217,7 +228,7 @@ def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     high = [each[~some] for each, some in zip(features, is_low, strict=True)]
     ones = [np.ones(len(each)) for each in high]
     rows = np.concatenate([binned, *high])
-    # how often each row is seen: of labels as they are, and of swapped ones
+    # with each row, its number of labels as they are, and of swapped labels
     return Sample(
         np.concatenate([np.ones((len(rows), 1)), rows], axis=1),
         np.concatenate([counts[0], ones[0], 0 * ones[1]]),

@@ -1,5 +1,5 @@
-"""Lists the items whose neighbours say another label: far suspects, which leave their path above
-their parent, and near ones, which leave their own class alone.
+"""Lists the items whose neighbours propose another label. For far suspects, it is a class with
+another parent; for near suspects, it is a sibling.
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ from hbench.auditing.swaps import SMALLEST
 
 FAR, NEAR = "far", "near"
 SHOWN_NEIGHBOURS = 4
-FEWEST_WRONG = 20  # labels that are wrong at least, below which none is said to be surely so
-LIKELY = 0.5  # sureness, from which a suspect comes before groups
-RECALL = 0.5  # of groups made on purpose, below which nothing is said of how many are wrong at most
-NORMAL = 1.645  # a quantile, for numbers that vary by chance
-BETWEEN = " | "  # ids of neighbours in a cell
+FEWEST_WRONG = 20  # if the lower bound of wrong labels is smaller, sureness is limited to LIKELY
+LIKELY = 0.5  # from this sureness on, a suspect is listed before groups
+RECALL = 0.5  # if fewer groups made on purpose are found, no upper bound of wrong labels is stated
+NORMAL = 1.645  # the .95 quantile of the normal distribution, for the variation of counts
+BETWEEN = " | "  # separates the ids of neighbours in a cell
 
 
 @dataclass(frozen=True)
 class SuspectList:
-    """Suspects of one kind, best first: those that are more likely wrong than not, then groups,
+    """Suspects of one kind, best first: those that are more likely wrong than right, then groups,
     then the others.
 
     Attributes:
         kind: "far" or "near".
-        items: places in the pool, (S,).
+        items: indices of items in the pool, (S,).
         proposed: the classes that their neighbours propose, (S,).
-        evidence: in nats, (S,).
-        sureness: that the label is wrong, (S,), NaN where it is not to be trusted, and in groups.
-        group: the number of each suspect's group, from 1 on, (S,), 0 without one.
-        curve: by which evidence becomes sureness.
-        at_least: how many labels are wrong in this way, also beyond the listed ones; None where
-            nothing is to be trusted.
-        at_most: likewise, None where a class that is taken for another one would not be seen.
+        evidence: for the proposed class, in nats, (S,).
+        sureness: the probability that the label is wrong, (S,); NaN if it cannot be trusted, and in
+            groups.
+        group: the number of each suspect's group, from 1, (S,); 0 without a group.
+        curve: the curve from evidence to sureness.
+        at_least: a lower bound on the number of labels that are wrong in this way, including those
+            that are not listed; None if it cannot be trusted.
+        at_most: likewise an upper bound; None also if a class that is often taken for another one
+            would not be seen.
     """
 
     kind: str
@@ -66,16 +68,21 @@ class Suspects(NamedTuple):
 
 
 def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> Suspects:
-    """The far and the near suspects, at most so many of each; an item is in one list, that of the
-    alternative with more evidence, and far where both have as much. `votes`: the classes of items
-    and their neighbours (N, k); `distances` (N, k): to these."""
+    """Find the far and the near suspects.
+
+    An item is in the list of the alternative with more evidence, the far list if both are equal.
+
+    Args:
+        votes: the classes of the items and of their neighbours (N, k).
+        distances: 1 − cos between each item and its neighbours, (N, k).
+        most: the largest number of suspects in each list.
+    """
     strangeness = Strangeness.of(votes, distances)
     evidence = Evidence(votes)
     everyone = np.arange(len(votes.classes))
-    # for each item the best class of another branch, and the best sibling, with the evidence for it
     found = evidence.alternatives(everyone, votes.classes)
     sizes = np.bincount(votes.classes, minlength=len(votes.paths))[votes.classes]
-    # the votes of a class of one or two items say nothing of its nearest relatives
+    # a class of one or two items has too few votes to be compared with its siblings
     near = np.where(sizes >= SMALLEST, found.near.evidence, -np.inf)
     found = Alternatives(found.far, Best(near, found.near.classes))
 
@@ -83,8 +90,7 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     groups = groups_of(votes, contradicted(found, everyone), strangeness)
     group = np.zeros(len(everyone), np.int64)
     for number, each in enumerate(groups, start=1):
-        group[each.items] = number  # 0 is that of items in no group
-    # which share of labels that are wrong together the search for groups finds
+        group[each.items] = number  # 0 means no group
     recall = recall_of_groups(votes, strangeness)
     of_far = Candidates(FAR, found.far, is_far, group, recall.far)
     of_near = Candidates(NEAR, found.near, ~is_far, group, recall.near)
@@ -93,40 +99,37 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
 
 
 class Candidates(NamedTuple):
-    """What a list is made of: the `best` alternatives of all items (N,), which of them are of this
-    `kind`, the number of their group, and the `recall` of groups."""
+    """The items from which the list of one kind is made."""
 
-    kind: str
-    best: Best
-    chosen: NDArray[np.bool_]
-    group: Indices
-    recall: float
+    kind: str  # "far" or "near"
+    best: Best  # the best alternatives of this kind, of all N items
+    chosen: NDArray[np.bool_]  # whether an item may be in this list, (N,)
+    group: Indices  # the number of each item's group, 0 without one, (N,)
+    recall: float  # the share of relabelled items that the search for groups finds
 
 
 def _list_of_kind(
     some: Candidates, evidence: Evidence, strangeness: Strangeness, most: int
 ) -> SuspectList:
-    """The suspects of a kind, with their sureness, at most so many (`most`).
+    """The suspects of one kind, at most `most`, with their sureness.
 
-    Items in groups have none: what is known of labels that are wrong one by one says nothing of
-    mistakes that were made together.
+    Items in groups have no sureness: it is calibrated with labels that are wrong one by one, which
+    says nothing about mistakes that were made together.
     """
     best = some.best
     everyone = np.arange(len(best.evidence))
-    # what is seen of every item: its evidence against the label, and how strange it is
     seen = Seen.of(everyone, best, strangeness)
     is_alone = some.group == 0
     observed = seen.at(np.isfinite(best.evidence) & is_alone)
-    # from what is seen to how sure a label is wrong
     curve = calibrate_sureness(evidence, strangeness, observed, is_far=some.kind == FAR)
 
-    # evidence of 0 or less speaks for the label
+    # evidence of 0 or less supports the label
     items = np.flatnonzero(some.chosen & (best.evidence > 0))
     sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
     at_least, at_most = _numbers_of_wrong_labels(curve, sureness, len(everyone))
     if at_least is not None and at_least < FEWEST_WRONG and not curve.is_apart:
-        # so few that a handful of look-alikes makes most of those that are said to be sure: none
-        # is then said to be more than likely
+        # so few wrong labels that most of the sure ones may be a handful of items that merely look
+        # like another class
         sureness = np.minimum(sureness, LIKELY)
     odds = curve.odds(seen)[items]
     order = _order(sureness, odds, some.group[items])
@@ -148,17 +151,23 @@ def _list_of_kind(
 
 
 def _order(sureness: NDArray[np.float64], odds: NDArray[np.float64], group: Indices) -> Indices:
-    """Those that are more likely wrong than not by their odds, then groups, then the others.
-    `sureness` NaN: not known. Within a part by group, then by odds; places (m,)."""
+    """The order of suspects, as indices (m,): first those that are more likely wrong than right,
+    then those in groups, then the others. Each part is sorted by group, then by odds. A `sureness`
+    of NaN counts as not likely."""
     is_likely = np.nan_to_num(sureness) >= LIKELY
     part = np.where(is_likely, 0, np.where(group == 0, 2, 1))
     return np.lexsort((-odds, group, part))
 
 
 def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | None:
-    """How many labels are wrong at most where all groups are, as many as were not found, and one
-    more; None where too few would be found. `groups` (S,): of suspects, 0 without one."""
-    if not recall >= RECALL:
+    """The upper bound on wrong labels, with those in groups added. None if the search for groups
+    would miss too many.
+
+    All items in groups count as wrong. Dividing by the recall adds those that were not found, and
+    the last factor one more group of average size. `groups` (S,) are the groups of the suspects, 0
+    without one.
+    """
+    if not recall >= RECALL:  # true for NaN as well
         return None
     found = len(np.unique(groups[groups > 0]))
     in_groups = int((groups > 0).sum())
@@ -168,27 +177,27 @@ def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | 
 def _numbers_of_wrong_labels(
     curve: Sureness, sureness: NDArray[np.float64], items: int
 ) -> tuple[int | None, int | None]:
-    """How many labels are wrong at least and at most, by the suspects outside of groups; (None,
-    None) where the curve is not to be trusted.
+    """The lower and upper bounds on the number of wrong labels outside of groups; (None, None) if
+    the curve is not trusted.
 
-    Two counts say so: the sum of the `sureness` (S,) of all suspects, the probability that each is
-    wrong, NaN of those in groups; and the curve's shares, the smallest and the largest that is
-    likely, of all `items`. The smallest of these is lowered, and the largest raised, by what chance
-    may change in a count.
+    One estimate of this number is the sum of the `sureness` (S,) of all suspects, except the NaN of
+    those in groups. The others are the smallest and largest likely share of the curve, times the
+    number of all `items`. The lowest estimate is lowered, and the highest raised, by the variation
+    of a count.
     """
     if not curve.is_trusted:
         return None, None
     least = min(float(np.nansum(sureness)), curve.share * items)
     most = max(float(np.nansum(sureness)), curve.most * items)
-    # the deviation of a count n is √n (Poisson); NORMAL of them hold 95 % to one side
+    # a count n has the standard deviation √n (Poisson); each bound holds with 95 % confidence
     by_chance = NORMAL * np.sqrt([least, most])
-    # one more, since √n is too little for counts of a few
+    # + 1, since √n is too small for counts near 0
     return max(0, int(least - by_chance[0])), int(np.ceil(most + by_chance[1] + 1))
 
 
 def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Table:
-    """A row per suspect, best first within the lists: item, split, list, level where it leaves its
-    path, label, proposed path, sureness, evidence, group, and its nearest neighbours."""
+    """A table with a row per suspect, best first within each list. `level` is the first level at
+    which the label and the proposed path differ."""
     labels = pool.labels
     levels = pool.manifest.levels
     ids = pool.manifest.items
@@ -212,8 +221,7 @@ def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Tab
                     "level": levels[int(votes.common(own, proposed))],
                     "label": labels[own],
                     "proposed": labels[proposed],
-                    # a chance of being wrong; empty where none is known: in groups, and where the
-                    # swapped labels that calibrate it say too little
+                    # empty in groups, and if the sureness cannot be trusted
                     "sureness": None if np.isnan(sureness) else round(sureness, 4),
                     "evidence": round(evidence, 3),  # a log-likelihood ratio: more speaks for wrong
                     "group": group or None,
