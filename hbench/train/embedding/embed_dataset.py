@@ -1,6 +1,7 @@
-"""Embeds a dataset's images with any model, in resumable parts, into a file for `hbench evaluate`.
+"""Embeds a dataset's images with any model into a file for `hbench evaluate`. The work is kept in
+parts, so that it can be resumed.
 
-The model is a checkpoint of `hbench train`, or a backbone, SOURCE:NAME, whose features are the
+The model is a checkpoint of `hbench train`, or a backbone, SOURCE:NAME, whose features are used as
 embeddings.
 """
 
@@ -52,10 +53,15 @@ from hbench.train.steps.run import PRECISIONS, training_manifest
 
 
 class Embedder(NamedTuple):
-    """A model, and the settings of its images. `identity`: a text of all that its vectors depend
-    on, which other parts of an embedding are compared with. `prepare`: the transform with which its
-    source evaluates it, where it has one, in place of `images`. `words`: those of `hbench embed`
-    that load it again, none for a model that no command loads.
+    """A model that embeds images.
+
+    Attributes:
+        model: the net.
+        images: the settings of its images.
+        identity: a text that tells models with different vectors apart, for resuming.
+        prepare: the transform with which the model's source evaluates it, which is used instead of
+            `images`; None if there is none.
+        words: the arguments of `hbench embed` that load the model again; empty if no command can.
     """
 
     model: nn.Module
@@ -68,12 +74,17 @@ class Embedder(NamedTuple):
 @checked_class
 @dataclass(frozen=True)
 class EmbedOptions:
-    """Options of embedding: `batch` images at a time, at `scales` of their size, also mirrored if
-    `flip`.
+    """Options of embedding.
 
-    A part is written after `part` images or `seconds`, whichever comes first. `workers` processes
-    decode image files (None: one per processor, at most 10). `precision`: float32, bfloat16 or
-    float16. `skip_unreadable`: leave out images that cannot be read.
+    Attributes:
+        batch: images at a time.
+        workers: processes that decode image files. Default: one per processor, at most 10.
+        scales: factors of the images' size; the vectors at all scales are averaged.
+        flip: also average over mirrored images.
+        precision: float32, bfloat16 or float16.
+        part: a part is written after this number of images …
+        seconds: … or after this time, whichever comes first.
+        skip_unreadable: leave out images that cannot be read.
     """
 
     batch: int = 64
@@ -87,11 +98,11 @@ class EmbedOptions:
 
     @property
     def words(self) -> list[str]:
-        """The options of `hbench embed` that say these settings, as far as vectors depend on them
-        and they are not the default."""
+        """The options of `hbench embed` for these settings, without defaults and settings that do
+        not affect the vectors."""
         words = []
         if self.scales != DEFAULT_OPTIONS.scales:
-            words += ["--scales", ",".join(map(repr, self.scales))]  # to the last digit
+            words += ["--scales", ",".join(map(repr, self.scales))]  # repr keeps all digits
         if self.flip:
             words.append("--flip")
         if self.batch != DEFAULT_OPTIONS.batch:
@@ -114,17 +125,25 @@ def embedder(
     key_map: Path | None = None,
     net: str | None = None,
 ) -> Embedder:
-    """Load the model of a run's folder or checkpoint, or of SOURCE:NAME with its own pooling and
-    without a projection. `net`: of a run whose net is a program, FILE.py:NAME, that program.
+    """Load the model of a run's folder or checkpoint, or SOURCE:NAME with its own pooling and
+    without a projection.
 
-    A program that is named here is run, and consented to. Raises UnknownName, and DataError where a
-    checkpoint or weights cannot be loaded. `size`: pixels of the sides, None for the model's own;
-    `weights`, `key_map`: as of `embed`.
+    Args:
+        source: a folder, or SOURCE:NAME.
+        size: the side of the images in pixels; None: the model's own.
+        weights: "pretrained", "random", or a file.
+        key_map: a TOML file that renames the keys of that file.
+        net: FILE.py:NAME, for a run whose net is a program. Naming a program here is consent to run
+            it.
+
+    Raises:
+        UnknownName: an unknown source or name.
+        DataError: a checkpoint or weights that cannot be loaded.
     """
     for named in filter(is_own_code, (source, net or "")):
         trust(OwnCode.parse(named).file)
     folder = Path(source)
-    # a path that is not there is refused as a checkpoint, a bare name without ":" as a backbone
+    # a missing path is refused as a checkpoint, a plain name without ":" as a backbone
     if folder.exists() or (":" not in source and folder.name != source):
         if size or weights != PRETRAINED or key_map:
             raise UsageError(
@@ -135,16 +154,16 @@ def embedder(
 
     loading = made.words_to_load(source, size=size, weights=weights, key_map=key_map)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # random weights are the same when an embedding is resumed
+        torch.manual_seed(0)  # so that a resumed embedding has the same random weights
         backbone = build_backbone(source, weights=weights, pools=True, key_map=key_map)
 
     side = size or backbone.size
     if side != backbone.size:
         refuse_unfit_size(source, backbone, side, fix="leave the size out")
-    # a net that was trained on centre crops gets the middle of a larger image
+    # a net that was trained on centre crops gets the centre of a larger image
     resize = side_before_crop(side) if backbone.crops else side
     images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
-    # the weights themselves: those of a name may be others tomorrow, as those of a file may
+    # with a digest of the weights: a name, or a file, may have other weights tomorrow
     words = [source, weights, str(side), weights_digest(backbone.net)[:16]]
     if is_own_code(source):
         words.append(embeddings.digest([OwnCode.parse(source).file])[:16])
@@ -191,7 +210,7 @@ def embed(
         size: pixels of the images' sides. Default: the model's.
         weights: "pretrained" (default), "random", or a file.
         key_map: a TOML file that renames the keys of that file.
-        on_progress: is called with the number of images done and of all images.
+        on_progress: called with the number of images done and of all images.
 
     Returns:
         The path of the file.
@@ -210,7 +229,7 @@ def embed(
     file = Path(out)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     _refuse_file(file, options)
-    chosen = _only_device(device)  # first, so that an absent one is refused before any work
+    chosen = _only_device(device)  # early, so that a missing device is refused before any work
     if isinstance(model, str):
         model = embedder(model, size=size, weights=weights, key_map=key_map)
     manifest = items_of(data, split)
@@ -238,8 +257,8 @@ def embed(
 
 
 def _only_device(device: str) -> torch.device:
-    """Return the device of this name. Raises UsageError where it is not there, and for one of
-    several processes of torchrun: each would embed all images, and write the same files."""
+    """Return the device of this name. Raises UsageError if it does not exist, and under torchrun
+    with several processes, each of which would embed all images and write the same files."""
     world = world_started()
     if world > 1:
         raise UsageError(
@@ -253,9 +272,8 @@ def _only_device(device: str) -> torch.device:
 def _images(
     model: Embedder, name: str, manifest: Manifest, options: EmbedOptions
 ) -> TorchDataset[Batch]:
-    """Open the images of a manifest, of the dataset called `name`, as the model takes them; raises
-    DataError where they are not on this disk. Only images that are decoded from files can be
-    unreadable, so only those can be skipped."""
+    """Open the images of a manifest of the dataset `name` as the model needs them. Raises DataError
+    if they are not on this disk. Only images from files can be unreadable and be skipped."""
     if model.prepare:
         images: TorchDataset[Batch] = Files(manifest, model.prepare)
     else:
@@ -275,8 +293,10 @@ def _embed_the_rest(
     device: torch.device,
     on_row: Callable[[int], None],
 ) -> None:
-    """Embed those of the `number` images that no part in the folder `parts` has, and write them as
-    further parts; `on_row` is called with the number of images done so far."""
+    """Embed the images that no part in the folder `parts` has yet, and write them as further parts.
+
+    `number`: of all images. `on_row`: called with the number of images done so far.
+    """
     left = np.arange(next_row(parts), number)
     for part in _embed_rows(model, images, left, options, device=device, on_row=on_row):
         write_part(parts, part)
@@ -291,9 +311,9 @@ def _embed_rows(
     device: torch.device,
     on_row: Callable[[int], None],
 ) -> Iterator[Piece]:
-    """Embed the images of these rows (n,) of the manifest; yield them in parts of the size that the
-    options say, (rows, vectors) each. `on_row` is called with the row after the last one done."""
-    # the mean of the vectors at all scales and, with `flip`, of mirrored images
+    """Embed the images of these rows (n,) of the manifest. Yield parts (rows, vectors), of the size
+    in the options. `on_row`: called with the row after the last one done."""
+    # averages the vectors at all scales and, with `flip`, of mirrored images
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
     workers = workers_for(images, model.images) if options.workers is None else options.workers
@@ -307,15 +327,15 @@ def _embed_rows(
 
 
 def refuse_existing(file: Path) -> None:
-    """Raise UsageError for a file that exists, or in whose format embeddings are not written."""
+    """Raise UsageError if a file exists, or if embeddings cannot be written in its format."""
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or name another --out")
     embeddings.refuse_suffix(file)
 
 
 def _refuse_file(file: Path, options: EmbedOptions) -> None:
-    """Raise UsageError for a file that embeddings cannot be written to: of images that are left
-    out, only some formats can say so."""
+    """Raise UsageError if embeddings cannot be written to a file. If unreadable images are skipped,
+    it needs a format that can list them."""
     refuse_existing(file)
     if options.skip_unreadable and file.suffix not in embeddings.KEEP_LEFT_OUT:
         raise UsageError(
@@ -329,9 +349,9 @@ def _refuse_file(file: Path, options: EmbedOptions) -> None:
 def is_embedded(
     model: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions
 ) -> bool:
-    """Whether a parquet file is there with the embeddings that `embed` would write: its metadata
-    say of which model, images and options they are. Raises UsageError for a file with others, and
-    for one that cannot be read.
+    """Whether a parquet file already has the embeddings that `embed` would write. Its metadata tell
+    the model, images and options. Raises UsageError for a file with other embeddings, and for one
+    that cannot be read.
     """
     if not file.exists():
         return False
@@ -344,7 +364,7 @@ def is_embedded(
                 for key, value in (parquet.schema_arrow.metadata or {}).items()
             }
     except (OSError, ValueError, pa.ArrowException):
-        stored = {}  # no parquet file, so none of these embeddings either
+        stored = {}  # not a parquet file: treated as one with other embeddings
 
     if others := [key for key, value in expected.items() if stored.get(f"hbench.{key}") != value]:
         raise UsageError(
@@ -360,9 +380,9 @@ def is_embedded(
 def _request(
     model: Embedder, manifest: Manifest, split: str, options: EmbedOptions
 ) -> dict[str, object]:
-    """Collect the values that identify these embeddings: parts of another model, split or options
-    are not theirs."""
-    without_effect = {"workers", "part", "seconds"}  # they may change from one attempt to the next
+    """Collect the values that identify embeddings, by which parts of another model, split or other
+    options are recognised."""
+    without_effect = {"workers", "part", "seconds"}  # may differ between attempts
     settings = {
         name: value for name, value in asdict(options).items() if name not in without_effect
     }
@@ -371,9 +391,9 @@ def _request(
 
 def _from_checkpoint(path: Path, net: str | None) -> Embedder:
     """Load the model of a run's folder, or of one of its checkpoints. A net that is a program is
-    run only where somebody names it, as `net`, FILE.py:NAME, or has consented to it before: the
-    recipe in a folder may be anybody's."""
-    folder = checkpoints.best(path)  # the best checkpoint of a run; a checkpoint is its own best
+    run only if the user names it as `net`, FILE.py:NAME, or has consented before: somebody else may
+    have written the recipe in the folder."""
+    folder = checkpoints.best(path)  # of a run the best checkpoint, of a checkpoint itself
     files_of_recipe = [folder / RECIPE, folder.parent / RECIPE]
     recipe_file = next(filter(Path.exists, files_of_recipe), None)
     if recipe_file is None:
@@ -388,7 +408,7 @@ def _from_checkpoint(path: Path, net: str | None) -> Embedder:
             found=backbone,
             fix=f"--net {backbone}, or where that program lies now",
         )
-    # the checkpoint has the weights: none are fetched, only to be replaced
+    # random weights, since the checkpoint replaces them: pretrained ones need not be fetched
     changes = {"weights": RANDOM, "backbone": net or backbone}
     settings = Model(**{**recipe.model.model_dump(), **changes})
     model = build_model(settings, recipe.images)
@@ -398,8 +418,8 @@ def _from_checkpoint(path: Path, net: str | None) -> Embedder:
 
 
 def items_of(data: Dataset, split: str) -> Manifest:
-    """Return the training manifest, the items of all tests, or one of several tests by name.
-    `split`: "train", "test" for all tests, or the name of one."""
+    """Return the manifest of a split: "train", "test" (the items of all tests), or the name of a
+    test."""
     if split == "train":
         return training_manifest(data)
     if split == "test":

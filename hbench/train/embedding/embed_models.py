@@ -1,8 +1,8 @@
-"""Embeds a dataset with many models, one after the other: a list with a model per line makes a file
-per model.
+"""Embeds a dataset with many models, one after another: for each line of a list of models, a file
+of embeddings is written.
 
-A model that fails does not stop the others. A file with the same embeddings is kept, so that the
-same call resumes where it stopped.
+A model that fails does not stop the others. Finished files are kept, so that the same command
+continues where it was stopped.
 """
 
 import re
@@ -14,15 +14,15 @@ from hbench.core.errors import ConfigError, DataError, HBenchError, examples
 from hbench.core.untrusted import read_text
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 
-MAX_BYTES_OF_MODELS = 1 << 20  # of the file that lists them
+MAX_BYTES_OF_MODELS = 1 << 20  # of the file that lists the models
 
 
 def read_models(path: Path, folder: Path) -> dict[str, Path]:
-    """Read a list of models, one per line, with remarks after #; return the file of embeddings in
-    `folder` of each.
+    """Read a list of models, one per line, with comments after #. Return {model: file of embeddings
+    in `folder`}.
 
     Raises ConfigError for a list that is empty, cannot be read, has two models with the same file,
-    or names a program that nobody has consented to.
+    or names a program that the user has not consented to.
     """
     try:
         text = read_text(path, most=MAX_BYTES_OF_MODELS)
@@ -41,7 +41,7 @@ def read_models(path: Path, folder: Path) -> dict[str, Path]:
             f"{path} names no models, or one twice", expected="a model per line", found=found
         )
 
-    # a program that nobody has consented to is refused now, not when its turn comes
+    # refuse a program without consent now, not after the models before it were embedded
     for model in filter(is_own_code, models):
         OwnCode.parse(model).load()
 
@@ -60,12 +60,12 @@ def file_name(model: str) -> str:
 def embed_models(
     models: dict[str, Path], embed: Callable[[str, Path], str], on_model: Callable[[str, str], None]
 ) -> dict[str, HBenchError]:
-    """Embed with every one of `models` (the file to write, by model), continuing after failures;
-    return the errors of the models that failed, by model.
+    """Embed with each of `models`, {model: file to write}, continuing after failures. Return
+    {model: error} of the models that failed.
 
-    `embed` writes the file of a model and returns a sentence on the outcome; `on_model` gets the
-    model and this sentence, or the error. A library that is not installed is a failure, too; any
-    other missing module is a bug, and is raised.
+    `embed`: writes the file of a model, and returns a sentence on the outcome. `on_model`: called
+    with the model and this sentence, or the error. A library that is not installed counts as a
+    failure; any other missing module is a bug, and is raised.
     """
     failed: dict[str, HBenchError] = {}
     for model, path in models.items():
@@ -83,7 +83,7 @@ def embed_models(
 
 
 def refuse_failed(failed: dict[str, HBenchError], number: int) -> None:
-    """Raise DataError that names the models that failed, out of `number`."""
+    """Raise DataError if some models failed. `number`: of all models."""
     if failed:
         fix = "mend what failed, and run the same command again: it embeds only these"
         raise DataError(

@@ -1,9 +1,9 @@
-"""Embeds the names of a dataset's nodes with the text tower of a model, so that they can be asked
-for among its images.
+"""Embeds the names of a dataset's nodes with the text tower of a model, so that names can be used
+as queries for images.
 
-Every node of the label tree gets one vector, at every level: the mean of those of its name in some
-sentences, as CLIP's authors take it. Ids are the paths to the nodes, as `hbench evaluate --nodes`
-reads them.
+Every node of the label tree, at every level, gets one vector: as CLIP's authors do, the mean over
+several sentences with its name. Ids are the paths to the nodes, as `hbench evaluate --nodes` reads
+them.
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ def embed_names(
         out: a new .parquet, .npz or .npy file.
         split: whose tree: "test" (default), "train", or the name of a test.
         templates: a sentence, or several, with {} for the name of the node, or {path} for all names
-            from the top to it; a node's vector is the mean of the unit vectors of its sentences.
+            from the top to it. A node's vector is the mean of the unit vectors of its sentences.
             Default: "a photo of {}".
         other_names: a table of further names, with the columns node (a name or path), name and,
-            perhaps, language: a node's vector is the mean over its own name and these.
-        language: of `other_names`, only these, in place of a node's own name where it has one.
+            optionally, language. A node's vector is the mean over its own name and these.
+        language: use only `other_names` in this language, which replace a node's own name if it has
+            any.
         weights: "pretrained" (default) or "random".
         batch: nodes at a time.
         device: a torch device. Default: "auto", a GPU if there is one.
-        on_progress: is called with the number of nodes done and of all nodes.
+        on_progress: called with the number of nodes done and of all nodes.
 
     Returns:
         The path of the file.
@@ -100,8 +101,8 @@ def embed_names(
 
 
 def sentence(template: str, path: Row) -> str:
-    """Put the names of a path, from the coarsest level down, into a template: the last one in place
-    of {}, all of them in place of {path}. Underscores are read as spaces.
+    """Fill a template with the names of a path, coarse to fine: the last name replaces {}, and all
+    names replace {path}. Underscores in names become spaces.
 
     >>> sentence("a photo of {}", ("Owls", "Barn_owl")), sentence("{path}.", ("Owls", "Barn_owl"))
     ('a photo of Barn owl', 'Owls Barn owl.')
@@ -113,20 +114,19 @@ def sentence(template: str, path: Row) -> str:
 def first_sentences(
     dataset: Dataset, split: str, template: str, others: OtherNames | None = None, *, most: int = 3
 ) -> Iterator[str]:
-    """Make the sentences of at most `most` nodes of the finest level, as they are embedded, for
-    whoever wants to see what a template makes of the names; nodes with other names come first, as
-    those are to be checked.
+    """Make the sentences of at most `most` nodes of the finest level, to show what a template makes
+    of the names. Nodes with other names come first, since these should be checked.
     """
     tree = items_of(dataset, split).tree
     finest = [path for path in paths_of(tree) if len(path) == tree.depth]
-    # False sorts before True, and the sort keeps the order of equal ones
+    # False sorts before True; the sort is stable
     first = sorted(finest, key=lambda path: path not in (others or {}))[:most]
-    # of a node with several other names the first one
+    # take the first of several other names
     return (sentence(template, variants(path, others, is_replaced=True)[0]) for path in first)
 
 
 def _refuse_templates(templates: Sequence[str]) -> None:
-    """Raise UsageError for no template, and for those without a place for a name."""
+    """Raise UsageError if there is no template, or if one has no place for a name."""
     without = [each for each in templates if "{}" not in each and "{path}" not in each]
     if without or not templates:
         raise UsageError(
@@ -140,11 +140,11 @@ def _refuse_templates(templates: Sequence[str]) -> None:
 def _paths_of_names(
     tree: LabelTree, other_names: str | Path | None, language: str | None
 ) -> list[Sequence[Row]]:
-    """List, for every node of the tree, its path under each of its names; the node's vector is the
-    mean of the sentences of these.
+    """List, for every node of the tree, its path under each of its names. The node's vector is the
+    mean over these.
 
-    Without the table `other_names` a node has its own name alone. With it, the table's names are
-    added; with a `language`, too, they replace the own name, which is of another language.
+    Without `other_names`, a table, a node has only its own name. The table adds names, or replaces
+    the own name if a `language` is given.
     """
     others = None if other_names is None else read_names(Path(other_names), tree, language)
     return [variants(path, others, is_replaced=language is not None) for path in paths_of(tree)]
@@ -158,8 +158,8 @@ def _vectors(
     batch: int,
     on_progress: Callable[[int, int], None],
 ) -> NDArray[np.float32]:
-    """Make the vectors of all N nodes, (N, D), of `batch` nodes at a time. `named`: for each node
-    the paths with its names; `on_progress` is called with the nodes done and all nodes."""
+    """Compute the vectors of all N nodes, (N, D), `batch` nodes at a time. `named`: the paths of
+    each node under its names. `on_progress`: called with the number of nodes done and of all."""
     vectors = []
     for start in range(0, len(named), batch):
         vectors.append(_mean_vectors(texts_to_vectors, named[start : start + batch], templates))
@@ -170,10 +170,10 @@ def _vectors(
 def _mean_vectors(
     texts_to_vectors: TextTower, named: Sequence[Sequence[Row]], templates: Sequence[str]
 ) -> NDArray[np.float32]:
-    """The mean, normalised, of the unit vectors of each node's sentences, (N, D); a node has a path
-    for each of its names, and a sentence for each path and template.
+    """Compute the normalised mean of the unit vectors of each node's sentences, (N, D). A node has
+    a sentence for each of its paths and each template.
     """
-    # all paths of all nodes in one batch for each template, then split by node again
+    # embed all paths of all nodes together, for each template, and split them by node afterwards
     paths = [path for names in named for path in names]
     views = [
         functional.normalize(texts_to_vectors([sentence(template, path) for path in paths]))
@@ -186,7 +186,7 @@ def _mean_vectors(
 
 
 def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
-    """Load the text tower of a model; the function returned gives features (N, D) of texts."""
+    """Load the text tower of a model, and return a function from N texts to features (N, D)."""
     source, _, name = model.partition(":")
     if source != "open_clip":
         raise UsageError(
@@ -201,15 +201,14 @@ def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
             fix=f"leave --weights out: those of {model} are taken",
         )
 
-    # the random state of the program stays as it was
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # random weights are the same again
+    with torch.random.fork_rng(devices=[]):  # restores the program's random state
+        torch.manual_seed(0)  # so that random weights are always the same
         net: Any = open_clip_model(name, pretrained=weights == PRETRAINED)
     net = net.to(device).eval()
     tokens_of = _tokenizer(name)
 
     def texts_to_vectors(texts: Sequence[str]) -> Tensor:
-        """The features (N, D) of texts, on the device, not normalised."""
+        """Compute the features (N, D) of texts, on the device, not normalised."""
         with torch.inference_mode():
             features: Tensor = net.encode_text(tokens_of(list(texts)).to(device))
         return features
@@ -218,10 +217,10 @@ def _text_tower(model: str, weights: str, device: torch.device) -> TextTower:
 
 
 def _tokenizer(name: str) -> Any:
-    """The tokenizer of a model of open_clip; raises DataError where it cannot be fetched."""
+    """Load the tokenizer of an open_clip model. Raises DataError if it cannot be fetched."""
     import open_clip
 
-    # "hf-hub:OWNER/NAME" is one name; of "ARCH/TAG" the tokenizer depends on ARCH alone
+    # the tokenizer of "ARCH/TAG" depends on ARCH only; "hf-hub:OWNER/NAME" is kept whole
     named = name if name.startswith("hf-hub:") else name.partition("/")[0]
     where = "the Hugging Face cache (HF_HOME)"
     try:

@@ -1,8 +1,8 @@
-"""Writes a model as ONNX: from images as they are decoded, uint8 (B, C, size, size), to embeddings
-of length 1, (B, D).
+"""Exports a model as ONNX. The exported net takes decoded images, uint8 (B, C, size, size), and
+returns embeddings of length 1, (B, D).
 
-The file is compared with the model before it is kept. Its metadata say how an image is brought to
-that size.
+The file is kept only if its embeddings equal those of the model. Its metadata say how to resize
+images.
 """
 
 import json
@@ -19,17 +19,17 @@ from hbench.core.files import replacing
 from hbench.train.embedding.embed_dataset import Embedder
 from hbench.train.images.transforms import Normalise
 
-APART = 1e-5  # of a number of an embedding, at most
-CHECKED = 4  # images
+APART = 1e-5  # the largest allowed difference of a coordinate
+CHECKED = 4  # images to compare
 OPSET = 18
 
 
 class FromBytes(nn.Module):
-    """A net that takes images as they are decoded, uint8 (B, C, size, size), and returns embeddings
-    of length 1, (B, D): the file then needs no further code around it."""
+    """A net that takes decoded images, uint8 (B, C, size, size), and returns embeddings of length
+    1, (B, D), so that its users need no further code."""
 
     def __init__(self, model: Embedder) -> None:
-        """The net with the scaling of colours in front, so that both are in the file."""
+        """Put the normalisation of colours before the net, so that the file has both."""
         super().__init__()
         self.net = nn.Sequential(Normalise(model.images), model.model)
 
@@ -38,25 +38,23 @@ class FromBytes(nn.Module):
 
 
 def export_onnx(model: Embedder, file: Path) -> float:
-    """Write a model to a file of ONNX, and return by how much its embeddings differ at most from
-    the model's, on random images. The model is on the processor.
+    """Write a model, which is on the CPU, to an ONNX file. Return the largest difference between
+    the coordinates of its embeddings and those of the model, on random images.
 
-    Raises UsageError for a file that exists, HBenchError where the embeddings differ by more than
-    1e-5.
+    Raises UsageError if the file exists, HBenchError if the embeddings differ by more than 1e-5.
     """
     import onnx
     import onnxruntime  # type: ignore[import-untyped]
 
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or name another --onnx")
-    # a net whose input are bytes (B, C, H, W): colours are scaled by mean and deviation inside
     net = FromBytes(model).eval()
     side = model.images.size
     shape = (CHECKED, len(model.images.mean), side, side)
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
     with replacing(file) as temporary:
-        # for any number of images, and with the weights in the file itself
+        # with a variable number of images, and with the weights in the file itself
         torch.onnx.export(
             net,
             (images,),
@@ -74,13 +72,13 @@ def export_onnx(model: Embedder, file: Path) -> float:
         onnx.save(graph, temporary)
 
         session = onnxruntime.InferenceSession(str(temporary), providers=["CPUExecutionProvider"])
-        # of another number of images than it was written with, to see that this number is free
+        # compare on another number of images than in the export, to check that it is variable
         some = images[: CHECKED - 1]
         (found,) = session.run(None, {"images": some.numpy()})
         with torch.inference_mode():
             expected = net(some).numpy()
         apart = float(np.abs(found - expected).max())
-        if not apart <= APART:  # so that NaN is refused, too
+        if not apart <= APART:  # also true for NaN
             raise HBenchError(
                 "the embeddings of the ONNX file are not the model's, so it is not kept",
                 expected=f"at most {APART:g} apart",
@@ -90,9 +88,9 @@ def export_onnx(model: Embedder, file: Path) -> float:
 
 
 def _about(model: Embedder) -> dict[str, str]:
-    """Collect, as the file's metadata, what whoever runs it has to know: how to bring an image to
-    what it takes, and what it returns. A model with a transform of its own says that in its
-    identity, in place of the settings of images."""
+    """Collect the file's metadata for its users: how to prepare images, and what it takes and
+    returns. If a model has its own transform, its identity describes that, in place of the settings
+    of images."""
     images: dict[str, Any] = model.images.model_dump(mode="json")
     kept = ("size", "resize", "test_fit", "interpolation")
     how: dict[str, Any] = {key: images[key] for key in kept}

@@ -1,8 +1,8 @@
-"""Writes the `hbench embed` command by which embeddings can be made again, to be kept in their
-file: reports and rows of leaderboards repeat it.
+"""Composes the `hbench embed` command that reproduces embeddings. It is stored in their file, and
+repeated in reports and rows of leaderboards.
 
-Files are named without their folders: `hbench leaderboard rerun` is run where they lie, and where
-they lay is nobody's business.
+Files are named without their folders: `hbench leaderboard rerun` is run in the folder that has
+them, and the folders of the original user should not be published.
 """
 
 import shlex
@@ -18,7 +18,8 @@ from hbench.train.recipes.own_code import is_own_code
 def words_to_load(
     source: str, *, size: int | None, weights: str, key_map: Path | None
 ) -> tuple[str, ...]:
-    """Return the words of `hbench embed` that load a model: its name, and what is not the default.
+    """Return the arguments of `hbench embed` that load a model: its name and options that are not
+    the default.
 
     >>> words_to_load("timm:resnet18", size=160, weights="nets/r18.pth", key_map=None)
     ('timm:resnet18', '--size', '160', '--weights', 'r18.pth')
@@ -34,8 +35,8 @@ def words_to_load(
 
 
 def _without_folder(source: str) -> str:
-    """Return the name of a model; of FILE.py:NAME and transformers:FOLDER without the folder that
-    these lie in."""
+    """Return the name of a model, with FILE.py:NAME and transformers:FOLDER shortened to the last
+    part of their path."""
     if is_own_code(source):
         return Path(source).name
     library, _, name = source.partition(":")
@@ -45,14 +46,14 @@ def _without_folder(source: str) -> str:
 def command(
     loading: Sequence[str], data: Dataset, split: str, options: Sequence[str]
 ) -> str | None:
-    """Return the command that embeds a split of a dataset, without --out; None where there is none
-    that somebody else could run: for a model that no words load, or a dataset of one's own.
+    """Return the command that embeds a split of a dataset, without --out. None if nobody else could
+    run it: for a model that no command loads, or a user's own dataset.
 
     Args:
-        loading: the words that load the model, as `words_to_load` returns them.
+        loading: the arguments that load the model, as `words_to_load` returns them.
         data: the dataset.
         split: "test", "train", or the name of a test.
-        options: the words of the other options, as `EmbedOptions.words` returns them.
+        options: the other options, as `EmbedOptions.words` returns them.
     """
     if not loading or data.name not in specs:
         return None

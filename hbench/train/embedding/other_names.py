@@ -1,5 +1,5 @@
-"""Reads further names of nodes, such as common names in a language: a table with the columns node,
-name and, where it has several languages, language.
+"""Reads further names of nodes, such as common names, from a table with the columns node, name and,
+optionally, language.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from hbench.tree import LabelTree
 from hbench.tree.names import names_along
 
 LANGUAGE = "language"
-OtherNames = dict[Row, list[str]]  # further names, by the path to their node
+OtherNames = dict[Row, list[str]]  # {path of a node: further names}
 
 
 def read_names(path: Path, tree: LabelTree, language: str | None) -> OtherNames:
-    """Read a table of names, of a language or all (None), by the path of their node. Its column
-    `node` has a name that one node has, or a path to it, `name` the other name, `language` its
-    language. Rows of nodes that the tree does not have are left out.
+    """Read a table of further names: {path of a node: names}.
+
+    Its column `node` has a name that only one node has, or the path to the node; `name` has the
+    further name, and `language` its language. `language`: read only names in this one; None: all.
+    Rows of nodes that the tree does not have are left out.
 
     Raises DataError for a table without these columns, or without names, UnknownName for a language
     that it does not have, SubmissionError for names that stand for several nodes.
     """
     rows = _rows(path, language)
     nodes = list(dict.fromkeys(node for node, _ in rows))
-    # of each node that the tree has: its row in `nodes`, its depth, and its labels from the top
+    # for each node that the tree has: its index in `nodes`, its depth, and its labels from the top
     placed = placed_in(tree, nodes)
     path_of = {
         nodes[row]: names_along(tree, labels[:depth].tolist())
@@ -46,8 +48,8 @@ def read_names(path: Path, tree: LabelTree, language: str | None) -> OtherNames:
 
 
 def variants(path: Row, others: OtherNames | None, *, is_replaced: bool) -> Sequence[Row]:
-    """Return a node's path with each of its names in turn as the last one: its own name, which is
-    left out if there are further ones and `is_replaced`, and the further names in `others`.
+    """Return a node's path with each of its names as the last one: its own name and those in
+    `others`. If `is_replaced` and there are others, its own name is left out.
 
     >>> variants(("Owls", "Bubo"), {("Owls", "Bubo"): ["hibou"]}, is_replaced=True)
     [('Owls', 'hibou')]
@@ -59,8 +61,8 @@ def variants(path: Row, others: OtherNames | None, *, is_replaced: bool) -> Sequ
 
 
 def _rows(path: Path, language: str | None) -> list[tuple[str, str]]:
-    """Read the rows of a table of names: (node, name), of one language, or of all if that is None;
-    rows without a node or a name are left out."""
+    """Read (node, name) from a table of names, in one language, or in all if it is None. Rows
+    without a node or a name are left out."""
     table = read_table(path)
     columns = ["node", "name", *([LANGUAGE] if language is not None else [])]
     if missing := [column for column in columns if column not in table.column_names]:

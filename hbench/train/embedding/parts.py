@@ -1,5 +1,5 @@
-"""Keeps finished embeddings in parts beside the file that they will make, so that an interrupted
-embedding is resumed.
+"""Keeps finished embeddings in parts beside the final file, so that an interrupted embedding can be
+resumed.
 
     FILE.parts/request.json     what identifies these embeddings
     FILE.parts/000004096.npz    rows of the manifest, and their vectors
@@ -23,14 +23,15 @@ Piece = tuple[NDArray[np.int64], NDArray[np.float32]]  # rows (n,) and their vec
 
 
 def take_parts(file: Path, request: dict[str, object]) -> Path:
-    """Return the folder of finished parts of a file, after noting the request there: the values
-    that identify these embeddings, by name. Raises UsageError where parts of another request are.
+    """Return the folder of a file's finished parts, and write the request to it. `request`: {name:
+    value} of the values that identify the embeddings. Raises UsageError if the folder has parts of
+    another request.
     """
     parts = file.with_name(f"{file.name}.parts")
     text = json.dumps(request, indent=1)
     about = parts / "request.json"
-    # parts of a call that refuses unreadable images hold every image, so they fit a call that
-    # leaves these out
+    # parts of a call that does not skip unreadable images have every image, so a call that skips
+    # them can use these parts
     strict = json.dumps({**request, "skip_unreadable": False}, indent=1)
     if about.exists() and about.read_text(encoding="utf-8") not in {text, strict}:
         reason = f"{parts} holds parts for another model, split or options"
@@ -40,15 +41,15 @@ def take_parts(file: Path, request: dict[str, object]) -> Path:
 
 
 def in_words(request: dict[str, object]) -> dict[str, str]:
-    """Turn what is said of embeddings into texts, as a file of embeddings keeps only those; what is
-    None is not said."""
+    """Convert values that identify embeddings to texts, for the metadata of a file. None is left
+    out."""
     return {key: str(value) for key, value in request.items() if value is not None}
 
 
 def next_row(parts: Path) -> int:
-    """Return the row of the manifest at which to go on: the one after the last row in any part, 0
-    if there is none. A part that cannot be read, as it was being written when the process died, is
-    removed, with those after it: rows are embedded in order.
+    """Return the row of the manifest at which to continue: the one after the last row in any part,
+    0 without parts. Rows are embedded in order, so an unreadable part, which was being written when
+    the process died, is removed together with those after it.
     """
     following = 0
     parts_in_order = sorted(parts.glob("*.npz"))
@@ -59,7 +60,7 @@ def next_row(parts: Path) -> int:
         except (SubmissionError, KeyError):
             rows = np.zeros(0, np.int64)
 
-        if not len(rows):  # no part is written without rows, so this one cannot be read
+        if not len(rows):  # unreadable, since a part always has rows
             for unusable in parts_in_order[number:]:
                 unusable.unlink()
             return following
@@ -69,7 +70,7 @@ def next_row(parts: Path) -> int:
 
 
 def write_part(parts: Path, part: Piece) -> None:
-    """Write a part, named by its first row, so that the names sort in the order of the images."""
+    """Write a part. Its name is the number of its first row, so that names sort like the rows."""
     rows, vectors = part
     files.write(parts / f"{int(rows[0]):09d}.npz", {}, {"rows": rows, "vectors": vectors})
 
@@ -77,9 +78,9 @@ def write_part(parts: Path, part: Piece) -> None:
 def in_parts(
     pieces: Iterator[Piece], images: int, seconds: float, on_row: Callable[[int], None]
 ) -> Iterator[Piece]:
-    """Join pieces, such as batches, into parts of at least so many images, or of the images of so
-    many seconds, whichever comes first: by time, too, since a slow net must not lose hours of work.
-    `on_row` is called after each piece with the row of the manifest after its last one."""
+    """Join pieces, such as batches, to parts of at least this number of `images`, or of the images
+    that took this number of `seconds`, whichever comes first. The time limit keeps a slow net from
+    losing hours of work. `on_row`: called after each piece with the row after its last one."""
     waiting: list[Piece] = []
     began = time.monotonic()
     for piece in pieces:
@@ -96,22 +97,21 @@ def in_parts(
 
 
 def _one_piece(pieces: list[Piece]) -> Piece:
-    """Join pieces, (rows, vectors) each, into one, in their order."""
+    """Concatenate pieces, (rows, vectors) each."""
     rows, vectors = zip(*pieces, strict=True)
     return np.concatenate(rows), np.concatenate(vectors)
 
 
 def join_parts(parts: Path, file: Path, manifest: Manifest, request: dict[str, object]) -> None:
-    """Write the embeddings of all parts in a folder to one file, with the `request` that identifies
-    them; images of the manifest that no part has could not be read, and are named as left out.
-    Raises DataError if that is all of them."""
-    # the arrays of each part, without what identifies it
+    """Write the embeddings of all parts in a folder to one file, with the `request` as metadata.
+    Images of the manifest that no part has were unreadable, and are listed as left out. Raises
+    DataError if all were unreadable."""
+    # the arrays of each part, without its header
     parts_kept = [arrays for _, arrays in map(files.read, sorted(parts.glob("*.npz")))]
     if not parts_kept:
         raise DataError("none of the images can be read", found=examples(manifest.items))
     rows = np.concatenate([part["rows"] for part in parts_kept])
     whole = np.concatenate([part["vectors"] for part in parts_kept])
-    # `rows` are those of the manifest that some part has
     left_out = np.delete(manifest.items, rows).tolist()
     embeddings.write(
         file, manifest.items[rows].tolist(), whole, metadata=in_words(request), left_out=left_out

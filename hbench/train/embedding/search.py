@@ -1,7 +1,7 @@
-"""Searches a dataset's gallery for pictures from anywhere: what a model retrieves for them.
+"""Retrieves items of a dataset's gallery for a user's own pictures.
 
-Such a picture has no label, so results are framed by what each shares with the first one, and the
-finest class that most of them share is named.
+Such a picture has no label. So results are framed by the levels that each shares with the first
+result, and the finest class that most of them share is named.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from hbench.train.images.transforms import Normalise, augmentations
 
 
 class SearchedItems(NamedTuple):
-    """What is searched: the rows (G,) of a test's manifest that are ranked, their unit vectors
-    (G, D), and the name of the dataset."""
+    """The gallery to search. `rows` (G,): its rows in a test's manifest. `vectors` (G, D): of
+    length 1. `name`: of the dataset."""
 
     manifest: Manifest
     rows: NDArray[np.int64]
@@ -41,11 +41,10 @@ class SearchedItems(NamedTuple):
 
 
 def gallery_of(manifest: Manifest, embeddings: Embeddings, name: str) -> SearchedItems:
-    """Take the gallery of a test, with its vectors from a file of embeddings, which may have its
-    items in another order, and more of them; `name`: of the dataset. Raises SubmissionError for
-    items that the file does not have."""
+    """Take the gallery of a test, with its vectors from embeddings, which may have another order
+    and further items. `name`: of the dataset. Raises SubmissionError for items without a vector."""
     rows = np.flatnonzero(manifest.gallery)
-    row_of_item = {item: row for row, item in enumerate(embeddings.ids.tolist())}  # in the file
+    row_of_item = {item: row for row, item in enumerate(embeddings.ids.tolist())}
     missing = [item for item in manifest.items[rows].tolist() if item not in row_of_item]
     if missing:
         raise SubmissionError(
@@ -60,11 +59,11 @@ def gallery_of(manifest: Manifest, embeddings: Embeddings, name: str) -> Searche
 
 
 def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *, k: int) -> Results:
-    """Embed pictures and find the k nearest items of a gallery by cosine, those of equal scores in
-    the gallery's order.
+    """Embed pictures, and find the k nearest items of a gallery by cosine. Items with equal scores
+    are in the gallery's order.
 
-    Raises DataError for a picture that cannot be read, UsageError where the model is not that of
-    the gallery's vectors.
+    Raises DataError for a picture that cannot be read, UsageError if the gallery's vectors have
+    another dimension than the model's.
     """
     images = [open_upright(picture.parent, picture.name) for picture in pictures]
     asked = embedded_pictures(model, images)
@@ -76,8 +75,8 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
         )
 
     strips = []
-    # Strip wants a row for each query. These follow the last one of the manifest, since the
-    # pictures are none of its items.
+    # A Strip needs a row for its query. The pictures are not in the manifest, so they get the rows
+    # after its last one.
     own_rows = range(len(gallery.manifest), len(gallery.manifest) + len(pictures))
     for picture, vector, row in zip(pictures, asked, own_rows, strict=True):
         hits = _nearest_in_gallery(vector, gallery, k)
@@ -91,11 +90,11 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
 
 
 def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray[np.float32]:
-    """Embed pictures as the model's dataset would be embedded, to length 1, float32 (Q, D)."""
-    prepare = model.prepare or augmentations["none"](model.images)  # an image as (C, H, W)
+    """Embed pictures in the same way as a dataset is embedded: float32 (Q, D), of length 1."""
+    prepare = model.prepare or augmentations["none"](model.images)  # returns (C, H, W)
     net = nn.Sequential(Normalise(model.images), model.model).eval()
     with torch.inference_mode():
-        # one at a time, as a batch of one: pictures of anybody's are few
+        # in batches of one image, since there are only a few pictures
         vectors = [net(prepare(image)[None])[0].float().numpy() for image in images]
     return unit_vectors(np.stack(vectors), np.float32)
 
@@ -103,17 +102,17 @@ def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray
 def _nearest_in_gallery(
     vector: NDArray[np.float32], gallery: SearchedItems, k: int
 ) -> tuple[Hit, ...]:
-    """The k nearest items to a vector (D,), with the number of levels that each shares with the
-    nearest one."""
+    """Find the k nearest items of a vector (D,), with the number of levels that each shares with
+    the nearest one."""
     scores = (gallery.vectors @ vector)[None]  # (1, G)
-    # The function gives keys that order columns of equal scores within a row. All zeros, they say
-    # nothing, and equal scores keep the gallery's order.
+    # the function returns sort keys for columns with equal scores: all are 0, so that these keep
+    # the gallery's order
     nearest = candidates(scores, k).best(k, lambda row, _column: np.zeros_like(row))
     _, _, columns, best_scores = nearest
     rows = gallery.rows[columns]
     labels = gallery.manifest.labels[rows]  # (k, L)
-    # a picture has no labels: its hits are compared with the nearest one. The product over levels
-    # is 1 from the coarsest one until they first differ, so that its sum is the levels shared.
+    # compare each item with the nearest one, since the picture has no label. The product over
+    # levels is 1 down to the first difference, so its sum is the number of shared levels
     levels = np.cumprod(labels == labels[:1], axis=1).sum(axis=1)  # (k,)
     return tuple(
         Hit(
@@ -131,8 +130,8 @@ def _nearest_in_gallery(
 
 
 def agreement(manifest: Manifest, hits: Sequence[Hit]) -> str:
-    """Say which class more than half of the results are of, at the finest level at which there is
-    one. `hits`: the results, whose `position` is a row of the manifest."""
+    """Name the finest class to which more than half of the results belong, in a sentence. `hits`:
+    the results, whose `position` is a row of the manifest."""
     labels = manifest.labels[[hit.position for hit in hits]]
     said = "no class has most of the results"
     for level in range(1, manifest.tree.depth + 1):
