@@ -1,8 +1,8 @@
-"""Remembers which Python files somebody has let hbench run: by their place and their content.
+"""Records which Python files the user has allowed hbench to run, by their path and content.
 
-What somebody types on the command line, or hands to a function, is theirs. What a recipe, a list of
-models or a checkpoint names may be anybody's, and is run only after a word of consent, which holds
-until the file changes.
+Files that a user types on the command line, or passes to a function, are the user's own. Files that
+a recipe, a list of models or a checkpoint names may come from anybody: they are run only with the
+user's consent, which holds until the file changes.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from hbench.core.paths import consent_home
 
 
 def program_in(file: Path) -> bytes:
-    """The bytes of a Python file; raises ConfigError where there is none."""
+    """Return the bytes of a Python file. Raises ConfigError if it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -28,8 +28,8 @@ def program_in(file: Path) -> bytes:
 
 
 def trust(file: Path) -> None:
-    """Let a Python file run, as it is now, whoever names it; raises ConfigError where that cannot
-    be remembered safely."""
+    """Record the user's consent to run a Python file with its present content, whoever names it.
+    Raises ConfigError if the consent cannot be recorded safely."""
     file = file.resolve()
     folder = consent_home()
     try:
@@ -44,23 +44,23 @@ def trust(file: Path) -> None:
 
 
 def is_trusted(file: Path, program: bytes) -> bool:
-    """Whether a resolved file with these bytes may run: somebody consented to it, in a folder that
-    nobody else can write to."""
+    """Whether a file (resolved path) with these bytes may run: its consent is recorded, in a folder
+    to which no other user can write."""
     return _record_of(file, program).is_file() and is_own(consent_home())
 
 
 def _record_of(file: Path, program: bytes) -> Path:
-    """The file whose existence says that a program may run.
+    """Return the file whose existence means that a program may run.
 
-    Its name is made of the program's place and content: the place counts, too, since a program runs
-    what lies beside it.
+    Its name is a digest of the program's path and content. The path matters since a program can
+    import files from its folder.
     """
     digest = hashlib.sha256(str(file).encode(errors="surrogateescape") + b"\0" + program)
     return consent_home() / f"{digest.hexdigest()}.txt"
 
 
 def _not_remembered(folder: Path, reason: str) -> ConfigError:
-    """Make the error that is raised where consent cannot be kept in a folder, for this reason."""
+    """Make the error for a folder in which consent cannot be recorded, for this `reason`."""
     return ConfigError(
         f"{folder} cannot keep which programs may run",
         expected="a folder that you, and nobody else, can write to",

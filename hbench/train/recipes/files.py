@@ -1,17 +1,17 @@
 """Reads recipes by name.
 
-A setup file says how to train on a dataset, a method file what to minimise, and on which setups.
-The recipe SETUP-METHOD is the setup, changed by the method, and then by the method's lines for this
-setup.
+A setup file says how to train on a dataset. A method file says which losses to minimise, and for
+which setups. The recipe SETUP-METHOD is the setup with the changes of the method, and then the
+method's changes for this setup.
 
 >>> resolve("sop-happier").losses["sup_hap"].weight
 0.9
 >>> resolve("sop-happier", ["sampler.batch=128"]).sampler.batch
 128
 
-Your own file begins with `extends = "sop-happier"` (or a setup, or nothing) and lists the
-differences. Its table of losses replaces the other's as soon as it names one that the other lacks;
-else it changes those it names.
+A user's own file begins with `extends = "sop-happier"` (or a setup, or nothing) and lists the
+differences. If its table of losses has a loss that the extended recipe does not have, it replaces
+the other table; otherwise it changes the losses that it names.
 """
 
 import ast
@@ -31,13 +31,13 @@ from hbench.train.recipes.recipe import LossSpec, Recipe
 
 Values = dict[str, Any]
 MOST_FILES = 20  # in a chain of files that extend one another
-UNSET = "unset"  # the value of a key that has none, as people type it
+UNSET = "unset"  # what users type for a key without a value
 
 
 def names() -> list[str]:
     """List the names of all shipped recipes."""
     files = shipped()
-    # SETUP-METHOD: a method's table `on` has the setups that it is for
+    # SETUP-METHOD, for each setup in the table `on` of a method
     of_two = [
         f"{setup}-{method}" for method, values in files.methods.items() for setup in values["on"]
     ]
@@ -55,7 +55,7 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     before = values
     for change in changes:
         values = merge_tables(values, parse_change(change))
-    # with other losses it no longer aims at the published row that it names
+    # with other losses the recipe does not reproduce the published row any more
     values = _without_aim_of_other_losses(values, before)
     source = name_or_file + "".join(f" --set {change}" for change in changes)
     try:
@@ -70,8 +70,8 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
 
 
 def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
-    """Merge the tables of a recipe, by its name or file, with those of the recipes that it extends,
-    without checking them; `under`: the files that extend it, the outermost first."""
+    """Read the tables of a recipe, merged with those of the recipes that it extends. They are not
+    checked yet. `under`: the files that extend this recipe, the outermost first."""
     if name_or_file.endswith(".toml"):
         path = Path(name_or_file)
         if path.resolve() in under or len(under) > MOST_FILES:
@@ -96,8 +96,8 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
     if name_or_file in of_one_file:
         return _extended(dict(of_one_file[name_or_file]))
 
-    # SETUP-METHOD: the settings of the method over the setup's, and then its own for this setup
-    # "on" of a method: {setup: its settings there}
+    # SETUP-METHOD: merge the setup, the method, and the method's settings for this setup, which are
+    # in its table "on": {setup: settings}
     for method, values in files.methods.items():
         setup = name_or_file.removesuffix(f"-{method}")
         if setup != name_or_file and setup in values["on"]:
@@ -114,9 +114,9 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
 
 
 def _meant_by(name: str) -> str | None:
-    """Say what was meant by a name that is no recipe of `hbench train`: a recipe of another verb,
-    or, for SETUP-LOSS, the recipes of the setup that minimise the loss together with the fewest
-    others. None where neither is known."""
+    """Suggest what a user meant by a name that is no recipe of `hbench train`: a recipe of another
+    verb or, for SETUP-LOSS, the setup's recipes that minimise this loss together with the fewest
+    other losses. None if nothing is known."""
     if verb := verb_of(name):
         return f"hbench {verb} {name}, a recipe of that verb"
     fitting = []
@@ -128,13 +128,13 @@ def _meant_by(name: str) -> str | None:
             if setup in values["on"]:
                 losses = losses_in_use(values_of(f"{setup}-{method}"))
                 fitting += [(len(losses), f"{setup}-{method}")] if loss in losses else []
-    # of equally many losses all are named
+    # name all recipes with the smallest number of losses
     least = min(fitting, default=(0, ""))[0]
     return " or ".join(repr(each) for number, each in sorted(fitting) if number == least) or None
 
 
 def merge_tables(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
-    """Replace `values` by those of `over`, table by table.
+    """Merge two nested tables; values of `over` replace those of `values`.
 
     >>> merge_tables({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}})
     {'a': {'x': 1, 'y': 3}}
@@ -147,8 +147,8 @@ def merge_tables(values: Mapping[str, Any], over: Mapping[str, Any]) -> Values:
 
 
 def parse_change(change: str) -> Values:
-    """Parse a change, KEY=VALUE, into a table: dots in the key nest tables, the value is one of
-    TOML, one of Python, or else a text.
+    """Parse a change, KEY=VALUE, into nested tables, one for each dot in the key. The value is
+    parsed as TOML, or as a Python literal, or is taken as a text.
 
     >>> parse_change("optimizer.lr=1e-4"), parse_change("model.pooling=gem")
     ({'optimizer': {'lr': 0.0001}}, {'model': {'pooling': 'gem'}})
@@ -167,7 +167,7 @@ def parse_change(change: str) -> Values:
     try:
         value = parse_toml(f"value = {text}")["value"]
     except ValueError:
-        # the page of keys says "unset" of what has no value
+        # the list of keys prints "unset" for a key without a value
         value = None if text.strip() == UNSET else _value_of_python(text.strip())
     for part in reversed(key.strip().split(".")):
         value = {part: value}
@@ -175,8 +175,8 @@ def parse_change(change: str) -> Values:
 
 
 def _value_of_python(text: str) -> Any:
-    """The value of a literal that people type as in Python and that TOML does not have: .5, True,
-    [.8, 1.2]; any other text stands for itself."""
+    """Parse a Python literal that is no TOML, such as .5, True or [.8, 1.2]. Any other text is
+    returned unchanged."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -190,18 +190,18 @@ def as_toml(recipe: Recipe) -> str:
 
 
 def listed(recipe: Recipe) -> list[str]:
-    """Say of a recipe what `hbench recipes` lists: its losses, backbone and the published row it
-    aims at."""
+    """Return the cells that `hbench recipes` lists for a recipe: its losses, its backbone, and the
+    published row that it should reproduce."""
     losses = " + ".join(_term(loss, spec) for loss, spec in recipe.losses.items())
     aim = f"{recipe.aim.method}: {recipe.aim.table}" if recipe.aim and recipe.aim.table else ""
     return [losses, recipe.model.backbone, aim]
 
 
 class ShippedFiles(NamedTuple):
-    """The tables of recipe files, by the name of the file.
+    """The tables of the recipe files, {name of the file: its table}.
 
-    `methods` list their setups in their table `on`; `whole` are recipes that extend a SETUP-METHOD,
-    under a name of their own.
+    `methods` list their setups in their table `on`. `whole` are recipes with a name of their own
+    that extend a SETUP-METHOD.
     """
 
     setups: dict[str, Values]
@@ -218,9 +218,9 @@ def shipped() -> ShippedFiles:
         if file.name.endswith(".toml")
     ]
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
-    # "on" names the setups that a method is combined with
+    # only methods have a table "on", with the setups that they are combined with
     methods = {name: values for name, values in files.items() if "on" in values}
-    # a setup extends another setup, which is a file, or nothing; SETUP-METHOD is no file
+    # a setup extends nothing, or another setup, which is a file. SETUP-METHOD is not a file
     whole = {
         name: values for name, values in files.items() if values.get("extends", name) not in files
     }
@@ -231,9 +231,9 @@ def shipped() -> ShippedFiles:
 
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
-    """Merge the tables of a recipe over those of the recipe that it extends, if it names one;
-    `under`: the files that extend it, among which that one must not be. `extends` is taken out of
-    `values`."""
+    """Merge the tables of a recipe with those of the recipe that it extends, if there is one.
+    `extends` is removed from `values`. `under`: the files that extend this recipe, by which cycles
+    are found."""
     base = values.pop("extends", None)
     if not isinstance(base, str | None):
         raise ConfigError(
@@ -245,11 +245,12 @@ def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
 
 
 def _changed_by_file(values: Values, over: Values) -> Values:
-    """Change a recipe's tables, `values`, by those of a file that extends it, `over`.
+    """Change a recipe's tables (`values`) by those of a file that extends it (`over`).
 
-    A file that names a new loss lists all of its losses, so that the former ones go, unless named;
-    one that names former losses alone changes those, and the others stay. With other losses it no
-    longer aims at the published row, unless it names one itself."""
+    A file with a new loss replaces the table of losses: losses that it does not name are removed. A
+    file that names only losses of the recipe changes these, and keeps the others. If the losses
+    differ, the aim at a published row is removed, unless the file has one.
+    """
     result = merge_tables(values, over)
     if not isinstance(over.get("losses"), Mapping):
         return result
@@ -262,17 +263,17 @@ def _changed_by_file(values: Values, over: Values) -> Values:
 
 
 def _without_aim_of_other_losses(values: Values, before: Values) -> Values:
-    """Return a recipe's tables without the published row that it should reproduce (`aim`) where
-    they minimise other losses than those `before` a change: what is trained so is not that method.
-    A row that the change itself named stays."""
+    """Remove the published row that a recipe should reproduce (`aim`) if a change made it minimise
+    other losses, since it does not train that method any more. `before`: the tables before the
+    change. An aim that the change itself has set is kept."""
     if losses_in_use(values) == losses_in_use(before) or values.get("aim") != before.get("aim"):
         return values
     return {key: value for key, value in values.items() if key != "aim"}
 
 
 def losses_in_use(values: Mapping[str, Any]) -> set[str]:
-    """Return the names of the losses in a recipe's tables whose weight is not 0, 1 unless it is
-    set. The tables are not checked yet: what is no table is left to that check."""
+    """Return the names of the losses in a recipe's tables whose weight is not 0; by default it is
+    1. The tables have not been checked, so they may have other values in place of tables."""
     losses = values.get("losses")
     if not isinstance(losses, Mapping):
         return set()
@@ -284,8 +285,8 @@ def losses_in_use(values: Mapping[str, Any]) -> set[str]:
 
 
 def method_of(recipe: Recipe) -> str:
-    """What a run of a recipe is called: by the published row that it should reproduce, or else by
-    what it minimises.
+    """Return the name of a recipe's method: that of the published row that it should reproduce, or
+    else the names of its losses.
 
     >>> method_of(resolve("sop-happier"))
     'HAPPIER'
@@ -299,9 +300,9 @@ def method_of(recipe: Recipe) -> str:
 
 
 def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
-    """Say what a recipe minimises, and, if it was read from a file, which of its losses come from
-    the recipe that the file extends: they stay where somebody may think to have replaced them.
-    `name_or_file`: by which the recipe was read.
+    """Say what a recipe minimises. For a file it also says which losses come from the recipe that
+    the file extends, since a user may believe to have replaced them. `name_or_file`: the name or
+    file of the recipe.
 
     >>> losses_in_words(resolve("sop-happier"), "sop-happier")
     'minimises 0.9 sup_hap + 0.1 cluster'
@@ -320,16 +321,16 @@ def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
 
 
 def _term(name: str, spec: LossSpec) -> str:
-    """A loss with its weight, and with the parameters that the recipe sets: two methods may differ
-    by these alone."""
+    """Format a loss with its weight and the parameters that the recipe sets: two methods may differ
+    only in these."""
     term = f"{spec.weight:g} {name}"
     said = ", ".join(f"{key} {value}" for key, value in spec.params.items())
     return f"{term} ({said})" if said else term
 
 
 def _without_none(value: Any) -> Any:
-    """Return values of a recipe, in tables at any depth, without the keys that are None, which TOML
-    cannot express; a missing key is None again when the file is read."""
+    """Remove keys with the value None from nested tables, since TOML has no None. A missing key
+    becomes None again when the file is read."""
     if isinstance(value, Mapping):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return value
@@ -338,8 +339,8 @@ def _without_none(value: Any) -> Any:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = ""
 ) -> Iterable[str]:
-    """Yield the keys, with dots, at which the tables of two recipes differ. `prefix`: the keys that
-    lead to these tables.
+    """Yield the keys, joined by dots, in which the nested tables of two recipes differ. `prefix`:
+    the keys that lead to these tables.
 
     >>> list(differences({"a": {"x": 1}, "b": 2}, {"a": {"x": 3}, "b": 2}))
     ['a.x']

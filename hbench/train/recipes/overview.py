@@ -15,13 +15,12 @@ HEADER = (
     "epochs and schedule",
     "source",
 )
-# a setup alone lacks a loss, so it is not a whole recipe
+# a setup has no loss, which a recipe requires: this is added to it
 WITH_A_LOSS: Values = {"losses": {"nsm": {}}, "aim": None}
 
 
 def setups() -> list[tuple[str, ...]]:
-    """Make a row per setup, for HEADER. A setup names no loss: WITH_A_LOSS gives it one, since a
-    recipe needs one to be checked."""
+    """Make a row for each setup, with the columns of HEADER."""
     return [
         _row(name, build(Recipe, values_of(name) | WITH_A_LOSS, source=name))
         for name in sorted(shipped().setups)
@@ -35,7 +34,7 @@ def markdown() -> str:
 
 
 def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
-    """The cells of a setup, under HEADER."""
+    """Return the cells of a setup for the columns of HEADER."""
     optimizers = _optimizer(recipe.optimizer)
     if recipe.proxies is not None:
         optimizers += f"; proxies {_optimizer(recipe.proxies)}"
@@ -51,7 +50,7 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
 
 
 def _images(images: Images) -> str:
-    """Say how pictures are prepared, in training → in a test. A size of 0 is the net's own."""
+    """Describe how pictures are prepared: in training → in a test. A size of 0 is the net's own."""
     if not images.size:
         return (
             "random crop → shorter side 8/7 of it, centre: the net's own size, colours and "
@@ -72,7 +71,7 @@ def _images(images: Images) -> str:
 
 
 def _net(model: Model) -> str:
-    """The net in words, such as "timm:resnet50, avg, LayerNorm, 512"."""
+    """Describe the net, as in "timm:resnet50, avg, LayerNorm, 512"."""
     parts = [model.pooling]
     if model.l2_norm:
         parts.append("length 1")
@@ -80,19 +79,19 @@ def _net(model: Model) -> str:
         parts.append("LayerNorm")
     if model.dim:
         parts.append(f"{model.dim} by PCA" if model.projection == "pca" else f"{model.dim}")
-    # most recipes freeze them, and start from trained weights: only the rest is said
+    # most recipes freeze batch norms and start pretrained, so only others are described
     learns = "" if model.freeze_batch_norm else "; batch norms learn"
     start = " from random weights" if model.weights == "random" else ""
     return f"{model.backbone}{start}, {', '.join(parts)}{learns}"
 
 
 def _batches(sampler: Sampler) -> str:
-    """The images of a batch in words, such as "128, 4 per class"; a batch of 0 follows from the
-    dataset (hbench.train.fitting.sizes has these numbers)."""
+    """Describe the images of a batch, as in "128, 4 per class". A batch of 0 is chosen for the
+    dataset, with the numbers in hbench.train.fitting.sizes."""
     if not sampler.batch:
         return "up to 128, 2 to 4 per class"
     said = f"{sampler.batch}, {sampler.per_class} per class"
-    # it draws two coarse classes at a time, and makes this many batches of them
+    # this sampler makes a number of batches for each pair of coarse classes
     if sampler.name == "hierarchical":
         said += f", {sampler.batches_per_group} of each 2 coarse classes"
     if sampler.per_epoch:
@@ -101,7 +100,7 @@ def _batches(sampler: Sampler) -> str:
 
 
 def _optimizer(settings: Optimizer) -> str:
-    """An optimiser in words, such as "adam 1e-05 (head × 10), decay 0.0004"."""
+    """Describe an optimiser, as in "adam 1e-05 (head × 10), decay 0.0004"."""
     said = f"{settings.name} {settings.lr:g}"
     if settings.head != 1:
         said += f" (head × {settings.head:g})"
@@ -113,8 +112,8 @@ def _optimizer(settings: Optimizer) -> str:
 
 
 def _schedule(epochs: int, schedule: Schedule) -> str:
-    """How long is trained, and how the rate falls, in words such as "100, cosine after 5 % of
-    warm-up"; 0 epochs: they follow from the dataset."""
+    """Describe the number of epochs and the schedule, as in "100, cosine after 5 % of warm-up". 0
+    epochs: they are chosen for the dataset."""
     named: str = schedule.name
     if named == "steps":
         named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"

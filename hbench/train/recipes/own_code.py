@@ -1,7 +1,7 @@
-"""Takes a function or class from a Python file that somebody names as FILE.py:NAME.
+"""Loads a function or class from a user's Python file, which is named FILE.py:NAME.
 
-Such a file is a program of whoever names it, and is run if that is the user, or if the user has
-consented to it; nothing else that hbench reads is run.
+Loading runs the file as a program. It is run only if the user names it, or has consented to it.
+hbench runs nothing else that it reads.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from hbench.core.errors import ConfigError, UnknownName
 from hbench.train.recipes.consent import is_trusted, program_in
 
 SEPARATOR = ".py:"
-MODULE = "own_"  # begins the names of modules that are somebody's own files
+MODULE = "own_"  # prefix of the names of modules that are users' own files
 
 
 def is_own_code(name: str) -> bool:
@@ -34,14 +34,15 @@ def is_own_code(name: str) -> bool:
 
 @dataclass(frozen=True)
 class OwnCode:
-    """A function or class of a file, by its place: other processes read the file themselves."""
+    """A function or class in a file. Only its place is kept, so that other processes can load the
+    file themselves."""
 
     file: Path
     name: str
 
     @staticmethod
     def parse(name: str) -> "OwnCode":
-        """Read FILE.py:NAME."""
+        """Parse FILE.py:NAME."""
         file, _, attribute = name.rpartition(":")
         return OwnCode(Path(file), attribute)
 
@@ -51,10 +52,10 @@ class OwnCode:
         return file.is_file() and is_trusted(file, program_in(file))
 
     def load(self) -> Any:
-        """Run the file, once in a process, and return what it calls by this name.
+        """Run the file, only once in a process, and return its function or class of this name.
 
-        Raises ConfigError for a file that is missing, that nobody has consented to, or that cannot
-        be run, UnknownName for a name that it does not have.
+        Raises ConfigError for a file that is missing, that fails, or that the user has not
+        consented to, UnknownName for a name that it does not have.
         """
         module = _module_of(self.file.resolve())
         if not hasattr(module, self.name):
@@ -65,10 +66,10 @@ class OwnCode:
 
 @contextmanager
 def blamed_on(code: OwnCode) -> Iterator[None]:
-    """Turn what somebody's own program raises into a ConfigError that names its line."""
+    """Turn any error of a user's own program into a ConfigError that names its line."""
     try:
         yield
-    except (Exception, SystemExit) as error:  # a program of somebody's own may end itself
+    except (Exception, SystemExit) as error:  # a user's program may call sys.exit
         raise ConfigError(
             f"{code.file}:{code.name} fails",
             expected="a class or a function that can be called without arguments",
@@ -77,8 +78,8 @@ def blamed_on(code: OwnCode) -> Iterator[None]:
 
 
 def place_in(code: OwnCode, error: BaseException) -> str:
-    """Say in which line of somebody's own file an error was raised, the innermost one, as words
-    that follow the error's text; "" where it was raised elsewhere.
+    """Return the innermost line of a user's file in which an error was raised, as text to append to
+    the error's; "" if it was raised elsewhere.
     """
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == code.file.resolve()]
@@ -86,8 +87,8 @@ def place_in(code: OwnCode, error: BaseException) -> str:
 
 
 def programs_in(values: Mapping[str, Any]) -> Iterator[OwnCode]:
-    """Yield the functions and classes that the tables of a recipe, or of changes to one, take from
-    files, FILE.py:NAME, in tables at any depth.
+    """Yield the functions and classes that nested tables of a recipe, or of changes to one, name as
+    FILE.py:NAME.
 
     >>> [code.name for code in programs_in({"model": {"backbone": "./mynet.py:Net"}, "epochs": 2})]
     ['Net']
@@ -101,8 +102,9 @@ def programs_in(values: Mapping[str, Any]) -> Iterator[OwnCode]:
 
 @cache
 def _module_of(file: Path) -> ModuleType:
-    """Run a resolved file as a module, once in a process; while it runs, it can import the files
-    beside it. Raises ConfigError for one that nobody has consented to, or that fails."""
+    """Run a file, given by its resolved path, as a module, only once in a process. While it runs it
+    can import files from its folder. Raises ConfigError if the user has not consented to it, or if
+    it fails."""
     program = program_in(file)
     if not is_trusted(file, program):
         raise ConfigError(
@@ -117,9 +119,9 @@ def _module_of(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(specification)
     sys.path.insert(0, str(file.parent))
     try:
-        # the bytes that were consented to: not what lies there now, nor in a __pycache__
+        # execute the very bytes that were checked, not a file changed meanwhile or a __pycache__
         exec(compile(program, file, "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:  # a program of somebody's own may end itself
+    except (Exception, SystemExit) as error:  # a user's program may call sys.exit
         raise ConfigError(
             f"{file} cannot be run",
             found=f"{type(error).__name__}: {error}",

@@ -1,4 +1,4 @@
-"""Declares a recipe, which holds all settings of a training run: dataset, images, net, batches,
+"""Declares the recipe, a record of all settings of a training run: dataset, images, net, batches,
 losses, optimisers.
 
 >>> recipe = build(
@@ -172,13 +172,13 @@ class Schedule(BaseModel):
     """By which `steps` multiplies the rate."""
 
     def warm_up_epochs(self, epochs: int) -> float:
-        """Return the epochs of warm-up in a run of this many epochs: `warm_up` is their number if
-        it is whole, and their share if it is a float."""
+        """Return the number of warm-up epochs in a run of `epochs`. `warm_up` is that number if it
+        is an integer, and a share of the epochs if it is a float."""
         return self.warm_up if isinstance(self.warm_up, int) else self.warm_up * epochs
 
     def is_frozen(self, step: int, in_epoch: int, epochs: int) -> bool:
-        """Whether the backbone is frozen in a step, counted from 0 over the whole run, by the
-        warm-up; `in_epoch`: steps of an epoch. A step is in the warm-up if it ends within it."""
+        """Whether the backbone is frozen in a step because of the warm-up: the step has to end
+        within it. `step`: counted from 0 over the whole run. `in_epoch`: steps per epoch."""
         return step + 1 <= self.warm_up_epochs(epochs) * in_epoch
 
 
@@ -196,10 +196,10 @@ class LossSpec(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _has_parameters_apart(cls, values: object) -> object:
-        """Raises ValueError for keys that stand beside `weight`, where most likely a parameter of
-        the loss was meant; returns the values, as they came from a file. A key that is close to
-        `weight` or `params` is misspelt, which pydantic's own check says better."""
-        keys = values if isinstance(values, dict) else {}  # that check refuses what is no table
+        """Raise ValueError for a key beside `weight` that most likely is a parameter of the loss;
+        return the values unchanged. A key similar to `weight` or `params` is misspelt, for which
+        pydantic's own check has a better message."""
+        keys = values if isinstance(values, dict) else {}  # pydantic refuses values of other types
         for key in keys:
             if key not in cls.model_fields and not closest(key, cls.model_fields):
                 raise ValueError(
@@ -280,7 +280,7 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _minimises_something(self) -> Recipe:
-        """Raises ValueError where none of the losses has a weight; returns the recipe itself."""
+        """Raise ValueError if all losses have the weight 0; return the recipe itself."""
         if self.losses and not any(spec.weight for spec in self.losses.values()):
             zeros = " and ".join(f"losses.{name}.weight" for name in self.losses)
             raise ValueError(f"{zeros} = 0: no loss is left to be minimised")
@@ -288,11 +288,11 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
-        """Raises ValueError, as pydantic wants it, for settings that are right one by one and wrong
-        together; returns the recipe itself."""
+        """Raise ValueError, as pydantic requires, for settings that contradict each other; return
+        the recipe itself."""
         batch = self.sampler.batch
         per_class = self.sampler.per_class
-        if per_class and batch % per_class:  # 0, of either, follows from the dataset
+        if per_class and batch % per_class:  # a value of 0 is chosen later, from the dataset
             fitting = (batch // per_class + 1) * per_class  # the next multiple, for the message
             raise ValueError(
                 f"sampler.batch = {batch} is no multiple of sampler.per_class = {per_class}; the "
