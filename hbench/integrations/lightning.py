@@ -1,4 +1,4 @@
-"""A Lightning callback that logs hierarchical metrics of all validation embeddings after every
+"""A Lightning callback that logs hierarchical metrics of all validation embeddings after each
 epoch.
 """
 
@@ -15,12 +15,12 @@ from hbench.integrations import checked_metrics
 
 
 class HierarchicalScores(Callback):
-    """Scores what `validation_step` returns as {"embeddings": (B, D), "labels": (B, L), coarse to
-    fine}, all against all.
+    """Scores the validation embeddings of each epoch, all against all. `validation_step` must
+    return {"embeddings": (B, D), "labels": (B, L), coarse to fine}.
 
-    `metrics`: names of hbench, logged as `prefix` + name, so that a checkpoint or a schedule can
-    watch "val/H-AP". Over several processes the embeddings of all are gathered; items that
-    Lightning's sampler repeats to fill batches count twice.
+    `metrics`: hbench's names of metrics, logged as `prefix` + name, so that a checkpoint or a
+    schedule can watch "val/H-AP". With several processes, the embeddings of all are gathered; items
+    that Lightning's sampler repeats to fill batches count twice.
     """
 
     @checked
@@ -32,17 +32,17 @@ class HierarchicalScores(Callback):
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
-        # a wrong name is refused now, and not after the first epoch
+        # raises an error for a wrong name now, and not after the first epoch
         self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
         self.prefix = prefix
         self.similarity = similarity
         self.ties = ties
-        # the batches (B, D) and (B, L) of the validation that runs
+        # the batches (B, D) and (B, L) of the current validation
         self.embeddings: list[torch.Tensor] = []
         self.labels: list[torch.Tensor] = []
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin with nothing; Lightning calls this."""
+        """Forget the batches of the last validation; Lightning calls this."""
         self.embeddings = []
         self.labels = []
 
@@ -56,15 +56,14 @@ class HierarchicalScores(Callback):
                 expected='{"embeddings": …, "labels": …}',
                 found=f"{type(outputs).__name__}",
             )
-        # detached: the graph of the batch need not be kept until the epoch ends
+        # detached, so that the batch's autograd graph is not kept until the epoch ends
         self.embeddings.append(outputs["embeddings"].detach())
         self.labels.append(outputs["labels"])
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Score all that was kept, and log it; Lightning calls this, in every process."""
-        if trainer.sanity_checking:  # a trial of few batches, before training
+        """Score all kept batches, and log the metrics; Lightning calls this in every process."""
+        if trainer.sanity_checking:  # a trial with a few batches before training
             return
-        # of the items of all processes
         vectors = self._gathered(torch.cat(self.embeddings), trainer, pl_module)
         labels = self._gathered(torch.cat(self.labels), trainer, pl_module)
         scores = score(
@@ -77,7 +76,7 @@ class HierarchicalScores(Callback):
     def _gathered(
         tensor: torch.Tensor, trainer: Trainer, pl_module: LightningModule
     ) -> torch.Tensor:
-        """Gather the rows (N, …) of all processes; `tensor` (n, …): those of this one."""
+        """Gather the rows of all processes, (N, …). `tensor` (n, …): the rows of this process."""
         if trainer.world_size == 1:
             return tensor
         by_process: Any = pl_module.all_gather(tensor)  # (processes, n, …)

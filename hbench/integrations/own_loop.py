@@ -1,5 +1,5 @@
-"""Offers what a training loop of your own takes from hbench: a loss with the labels of a dataset,
-and the whole batch where several processes share it.
+"""What hbench offers for a training loop of your own: a loss with the labels of a dataset, and the
+whole batch where several processes share it.
 
 >>> loss, labels = build_loss_for("glyphs", "happier", 64)
 >>> labels["latin/lu/0042/DejaVuSans.png"]  # coarse to fine
@@ -29,7 +29,8 @@ from hbench.train.recipes.recipe import LossSpec
 from hbench.train.records.refusals import refuse_several
 from hbench.train.steps.gradients import build_objective
 
-MOST_AXES = 8  # of a part of a batch, so that shapes of any two parts can be compared
+# the most axes of a part of a batch: shapes are filled up to this length to be compared
+MOST_AXES = 8
 
 
 @checked_class
@@ -138,8 +139,8 @@ def build_loss_for(
 
 
 def _training_manifest(dataset: str | Path | Dataset) -> Manifest:
-    """Return the manifest of the items that a dataset trains on; raises DataError where it has
-    none. `dataset`: its name, a folder, a table, or itself."""
+    """Return the manifest of a dataset's training items; raises DataError if it has none.
+    `dataset`: a name, a folder, a table, or a loaded dataset."""
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     if data.train is None:
         raise DataError(
@@ -155,13 +156,13 @@ def _training_manifest(dataset: str | Path | Dataset) -> Manifest:
 def gather_batch(part: Tensor) -> Tensor:
     """Gather the parts of a batch from all processes, with the gradient of this process's part.
 
-    The loss of the whole batch is computed in every process. The gradient of the part is the sum
-    over the W processes of ∂L/∂part, which is W · ∂L/∂part; `DistributedDataParallel` averages over
+    Every process then computes the loss of the whole batch. The gradient of the part is the sum of
+    ∂L/∂part over all W processes, which is W · ∂L/∂part. `DistributedDataParallel` averages over
     processes, so the step is that of one process with the whole batch, without any factor.
 
     Args:
-        part: (B/W, …), embeddings or labels of this process; of the same shape, and with or without
-            a gradient, in all processes.
+        part: (B/W, …), embeddings or labels of this process. All processes must give parts of the
+            same shape, and either all or none with a gradient.
 
     Returns:
         (B, …), the parts in order of rank; `part` itself outside of torch.distributed.
@@ -178,16 +179,16 @@ def gather_batch(part: Tensor) -> Tensor:
 
 
 def _refuse_other_shapes(part: Tensor) -> None:
-    """Raise UsageError, in every process, where the parts of a batch differ in shape: to gather
-    them would end all processes without a word."""
-    # all_gather takes tensors of one length: every shape is filled up with zeros to MOST_AXES
+    """Raise UsageError, in every process, if the parts of a batch differ in shape. Gathering them
+    would end all processes without a message."""
+    # all_gather needs tensors of equal length, so each shape is filled up with zeros to MOST_AXES
     shape = torch.zeros(MOST_AXES, dtype=torch.int64, device=part.device)
     shape[: part.ndim] = torch.tensor(part.shape)
     by_rank = [torch.empty_like(shape) for _ in range(dist.get_world_size())]
     dist.all_gather(by_rank, shape)
 
     if any(not torch.equal(other, shape) for other in by_rank):
-        # zeros are what a shape was filled up with
+        # without the zeros that fill a shape up
         shapes = ", ".join(str(tuple(each[each > 0].tolist())) for each in by_rank)
         raise UsageError(
             "the parts of a batch differ in shape",

@@ -1,10 +1,10 @@
-"""Puts hbench's losses into the wrappers of pytorch-metric-learning, and hbench's metrics where it
-expects an AccuracyCalculator, such as in its testers.
+"""Lets hbench's losses be used in the wrappers of pytorch-metric-learning, and hbench's metrics
+where that library expects an AccuracyCalculator, such as in its testers.
 
-A loss of hbench takes (embeddings, labels, indices_tuple, ref_emb, ref_labels) as its losses do,
-and stands in `MultipleLosses` as it is. `DistributedLossWrapper` takes only losses of its own base
-class, such as `HierarchicalLoss`; `CrossBatchMemory` takes only classes of its own list, and
-`HierarchicalMemory` every loss of hbench.
+A loss of hbench takes (embeddings, labels, indices_tuple, ref_emb, ref_labels), as the losses of
+pytorch-metric-learning do, so it can be used in `MultipleLosses` directly. `DistributedLossWrapper`
+accepts only losses of the library's base class, such as `HierarchicalLoss`. `CrossBatchMemory`
+accepts only a fixed list of classes; `HierarchicalMemory` is a variant for every loss of hbench.
 
 >>> from hbench.losses import build_loss
 >>> paths = torch.tensor([[0, 0], [0, 1], [1, 2]])
@@ -33,10 +33,11 @@ from hbench.losses.batch_loss import BatchLoss, Indices
 
 
 class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
-    """A loss of hbench as one of pytorch-metric-learning, for its wrappers and trainers.
+    """A loss of hbench as a loss of pytorch-metric-learning, for that library's wrappers and
+    trainers.
 
-    forward(embeddings (B, D), labels, indices_tuple=None, ref_emb=None, ref_labels=None) -> scalar:
-    labels are int64 (B, L), coarse to fine, or, with `paths`, the classes (B,) of the finest level.
+    forward(embeddings (B, D), labels, indices_tuple=None, ref_emb=None, ref_labels=None) -> scalar.
+    Labels are int64 (B, L), coarse to fine, or, with `paths`, the classes (B,) of the finest level.
 
     Args:
         loss: what `hbench.losses.build_loss` or `hbench.build_loss_for` returns.
@@ -44,8 +45,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
             of `hbench.build_loss_for`. Default: labels (B,) are of a single level.
 
     Raises:
-        ConfigError: a loss of a matrix of scores, which takes no embeddings; when it is called,
-            pairs or references for a loss that cannot use them, and labels without a path.
+        ConfigError: a loss of a matrix of scores, which takes no embeddings. When it is called:
+            pairs or references for a loss that cannot use them, or labels without a path.
     """
 
     paths: Tensor | None
@@ -63,8 +64,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
                 fix="call it by itself, with scores (n, C) and targets (n, C)",
             )
         self.loss = loss
-        # (C, L), the labels of each fine class; moved with the module, but not saved with it, since
-        # whoever builds it gives them again
+        # A buffer is moved with the module. It is not saved (persistent=False), since `paths` are
+        # given again when the module is built.
         table = None if paths is None else class_paths(paths)
         self.register_buffer("paths", table, persistent=False)
 
@@ -76,9 +77,16 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss, called as pytorch-metric-learning calls its own: with mined pairs, or with
-        references, or with the rows of the batch in a memory of this library. Labels are (B, L), or
-        (B,) of the finest level where the loss was given paths."""
+        """The loss of a batch, as pytorch-metric-learning calls it.
+
+        Args:
+            embeddings: (B, D).
+            labels: (B, L), or classes (B,) of the finest level if the loss was given paths.
+            indices_tuple: mined pairs; or int64 (B,), the rows of the batch in the memory of
+                `HierarchicalMemory`; or None.
+            ref_emb: (M, D), the references, such as a memory. None to compare within the batch.
+            ref_labels: the labels of the references.
+        """
         labels = self._with_levels(labels)
         if ref_labels is not None:
             ref_labels = self._with_levels(ref_labels)
@@ -87,7 +95,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
             return result
 
         self._refuse_second_memory()
-        if isinstance(indices_tuple, Tensor):  # of HierarchicalMemory: where the batch is in it
+        if isinstance(indices_tuple, Tensor):  # rows in the memory, from HierarchicalMemory
             in_memory: Tensor = self.loss(embeddings, labels, ref_emb, ref_labels, indices_tuple)
             return in_memory
         if indices_tuple is not None:
@@ -96,9 +104,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
         return among
 
     def _with_levels(self, labels: Tensor) -> Tensor:
-        """Return labels of all levels, (B, L); of classes (B,) of the finest level, by `paths`.
-        Labels that are (B, L) already, or of a single level, stay as they are. `paths` (C, L): the
-        nodes of each class, None where labels are given at all levels."""
+        """Turn classes (B,) of the finest level into labels of all levels, (B, L), by `paths`.
+        Labels that are (B, L) already, and all labels if there are no paths, are not changed."""
         if self.paths is None or not isinstance(labels, Tensor) or labels.ndim != 1:
             return labels
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < len(self.paths):
@@ -111,7 +118,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
         return self.paths.to(labels.device)[labels]
 
     def _refuse_second_memory(self) -> None:
-        """Raise ConfigError for a loss of hbench with a memory, inside the other library's."""
+        """Raise ConfigError if the loss is hbench's CrossBatchMemory, which has own references."""
         if isinstance(self.loss, OwnMemory):
             raise ConfigError(
                 "hbench's CrossBatchMemory has references of its own",
@@ -120,7 +127,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
             )
 
     def _refuse_pairs(self) -> None:
-        """Raise ConfigError where a part of the loss cannot use pairs, or chooses them itself."""
+        """Raise ConfigError if a part of the loss takes no mined pairs, or selects pairs itself."""
         for part in self.loss.modules():
             if isinstance(part, BatchLoss) and (part.partial or not part.takes_pairs):
                 reason = "leaves out pairs of unknown level" if part.partial else "takes no pairs"
@@ -134,7 +141,7 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
 class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
     """pytorch-metric-learning's CrossBatchMemory around a loss of hbench: loss(batch, memory).
 
-    Unlike its own class it keeps labels of all levels, and without a miner it makes no list of all
+    Unlike its base class, it keeps labels of all levels, and without a miner it does not list all
     pairs. `hbench.losses.CrossBatchMemory` averages loss(batch) and loss(batch, memory) instead.
 
     Args:
@@ -163,11 +170,12 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
 
     @classmethod
     def check_loss_support(cls, loss_name: str) -> None:
-        """Take every loss, for it is a HierarchicalLoss."""
+        """Accept every loss, since it is a HierarchicalLoss here. The base class accepts only a
+        fixed list of names."""
 
     def add_to_memory(self, embeddings: Tensor, labels: Tensor, batch_size: int) -> None:
-        """Put a batch into the memory, as the base class does, but with labels (B, L): its memory
-        of labels is made for (B,), and takes their shape here at the first batch."""
+        """Put a batch into the memory, as the base class does, but also with labels (B, L)."""
+        # the base class allocates memory for labels (B,), so it is replaced at the first batch
         if self.label_memory.shape[1:] != labels.shape[1:]:
             self.label_memory = labels.new_zeros(self.memory_size, *labels.shape[1:])
         super().add_to_memory(embeddings, labels, batch_size)
@@ -175,16 +183,21 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
     def create_indices_tuple(
         self, embeddings: Tensor, labels: Tensor, E_mem: Tensor, L_mem: Tensor, *rest: Any
     ) -> Indices | Tensor | None:
-        """What `HierarchicalLoss.forward` gets as indices_tuple.
+        """Make the argument `indices_tuple` of `HierarchicalLoss.forward`. The parameters have the
+        names and the order of the base class.
 
-        The arguments have the names and the order of the base class: labels (B, L) or (B,) of the
-        batch, L_mem (M, L) or (M,) of the memory; in `rest` the pairs that the caller has mined,
-        and whether the batch lies in the memory already.
+        Args:
+            embeddings: (B, D), the batch.
+            labels: (B, L) or (B,), of the batch.
+            E_mem: (M, D), the memory.
+            L_mem: (M, L) or (M,), the labels of the memory.
+            rest: the pairs that the caller has mined, or None; and whether the batch is in the
+                memory already.
 
         Returns:
-            Pairs by the finest level, where a miner or the caller chooses them; else the rows
-            int64 (B,) of the batch in the memory, so that no item is compared with itself; None
-            where the batch is not in it.
+            Pairs by the finest level, if a miner or the caller chooses them. Else the rows int64
+            (B,) of the batch in the memory, so that no item is compared with itself, or None if
+            the batch is not in the memory.
         """
         mined, batch_is_in_memory = rest
         if self.miner is not None or mined is not None:
@@ -196,25 +209,26 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
         return rows_in_memory if batch_is_in_memory else None
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Load the memory; torch calls this with the names of tensors after a prefix. Labels of
-        several levels have another shape than those that the memory begins with."""
+        """Load the memory; torch calls this with the saved tensors, whose names begin with the
+        prefix. The saved labels may have several levels, and the memory of labels, which begins
+        with one, is replaced by one of their shape."""
         if (kept := state_dict.get(f"{prefix}label_memory")) is not None:
             self.label_memory = torch.empty_like(kept, device=self.label_memory.device)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def _finest(labels: Tensor) -> Tensor:
-    """The labels (N,) of the finest level, of labels (N, L) or (N,)."""
+    """The labels (N,) of the finest level, from labels (N, L) or (N,)."""
     return labels.reshape(len(labels), -1)[:, -1]
 
 
 class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
-    """`get_accuracy(query, query_labels, reference, reference_labels)` with labels (N, L), coarse
-    to fine -> metric -> fraction.
+    """An AccuracyCalculator whose `get_accuracy(query, query_labels, reference, reference_labels)`
+    returns hbench's metrics, {name: fraction}. Labels are (N, L), coarse to fine.
 
-    Without a reference, or where it is the query set itself, each query is ranked among the others;
-    a query is never in its own list. `metrics`: names of hbench. Its own metrics (NMI, AMI, those
-    by nearest neighbours) are not computed.
+    Without a reference, or if it is the query set itself, each query is ranked against the others;
+    a query is never in its own list. `metrics`: hbench's names of metrics. The base class's own
+    metrics (NMI, AMI, those by nearest neighbours) are not computed.
     """
 
     @checked
@@ -225,7 +239,7 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
         similarity: str = "cosine",
         ties: str = "pessimistic",
     ) -> None:
-        super().__init__()  # its own metrics are not asked for: get_accuracy is replaced
+        super().__init__()  # without arguments: `get_accuracy`, which would use them, is replaced
         self.metrics = checked_metrics(metrics, similarity=similarity, ties=ties)
         self.similarity = similarity
         self.ties = ties
@@ -239,12 +253,12 @@ class HierarchicalAccuracyCalculator(AccuracyCalculator):  # type: ignore[misc]
         ref_includes_query: bool = False,
         **_: Any,
     ) -> dict[str, float]:
-        """The mean of every metric over the queries, a fraction.
+        """The mean of each metric over the queries, a fraction.
 
-        `query` (Q, D) with labels (Q, L), `reference` (G, D) with labels (G, L); what else the base
-        class is called with concerns metrics that are not computed.
+        `query` (Q, D) with labels (Q, L), `reference` (G, D) with labels (G, L), or None to rank
+        the queries among themselves. Other arguments of the base class are ignored.
         """
-        apart = {}  # the gallery, where it is another set than the queries
+        apart = {}  # the gallery, if it is not the query set
         if reference is not None and reference is not query:
             if ref_includes_query:
                 raise UsageError(

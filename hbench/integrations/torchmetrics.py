@@ -15,12 +15,13 @@ from hbench.metrics.names import lower_is_better
 
 
 class HierarchicalAP(Metric):
-    """`update(embeddings (B, D), labels int64 (B, L), coarse to fine)`; `compute()` is the metric
-    of all against all, a fraction.
+    """A torchmetrics.Metric for any metric of hbench: `update(embeddings (B, D), labels int64
+    (B, L), coarse to fine)` adds a batch, and `compute()` returns the metric of all items ranked
+    against each other, a fraction.
 
     `metric`: a name such as "H-AP", "NDCG", "R@1" or "AP/level1"; `similarity` and `ties` as in
-    `hbench.score`. Embeddings are kept on the processor until `reset()`: N·D·4 bytes. Under DDP
-    every process gets the metric of all.
+    `hbench.score`. Embeddings are kept in the host's memory until `reset()`: N·D·4 bytes. Under
+    DDP, every process gets the metric over the items of all processes.
 
     >>> metric = HierarchicalAP()
     >>> metric.update(
@@ -39,29 +40,29 @@ class HierarchicalAP(Metric):
     def __init__(
         self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic"
     ) -> None:
-        super().__init__(compute_on_cpu=True)  # what is kept leaves the card batch by batch
+        super().__init__(compute_on_cpu=True)  # moves kept batches from the card to the host
         checked_metrics([metric], similarity=similarity, ties=ties)
         self.metric = metric
         self.similarity = similarity
         self.ties = ties
-        # lists of batches, (B, D) and (B, L), which are joined over all processes
+        # lists of batches, (B, D) and (B, L); "cat" concatenates those of all processes
         self.add_state("embeddings", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 
     @property
     def higher_is_better(self) -> bool:  # type: ignore[override]
-        """Whether a larger value is better; torchmetrics asks for it."""
+        """Whether a larger value is better, an attribute that torchmetrics reads."""
         return not lower_is_better(self.metric)
 
     def update(self, embeddings: torch.Tensor, labels: torch.Tensor) -> None:
         """Keep a batch: embeddings (B, D), labels (B, L)."""
-        wide_labels(labels, embeddings, "labels", "embeddings")  # raises where they do not fit
+        wide_labels(labels, embeddings, "labels", "embeddings")  # raises if shapes do not match
         self.embeddings.append(embeddings.detach())
         self.labels.append(labels)
 
     def compute(self) -> torch.Tensor:
-        """The metric of all that was kept, a scalar; raises UsageError where nothing was."""
-        if not len(self.embeddings):  # a list of batches, or, joined over processes, one tensor
+        """The metric over all kept batches, a scalar; raises UsageError if there are none."""
+        if not len(self.embeddings):  # a list of batches, or one tensor after joining processes
             raise UsageError(
                 "there is nothing to score", fix="call update(embeddings, labels) before compute()"
             )

@@ -1,1 +1,2 @@
-"""How far down a name can be trusted: masses on the tree, thresholds whose promise holds."""
+"""How far down a path of names can be trusted: masses of tree nodes, and thresholds above which a
+promised share of answers is right."""

@@ -1,9 +1,10 @@
-"""Answers at a threshold: from the leaf with the largest share up its path, to the deepest node
-whose mass is large enough.
+"""Answers at a threshold: starting at the leaf with the largest share, climb up its path to the
+deepest node whose mass reaches the threshold.
 
-The mass of a node is the sum of an item's shares over the leaves below it; the root's is 1, and an
-answer there says nothing. Shares come from names, from neighbours, or from somebody's predictions;
-all of them end in a `Climb`, which holds L numbers of an item, and not one of every class.
+The mass of a node is the sum of an item's shares over the leaves below the node. The root has mass
+1, and an answer at the root says nothing. Shares come from names, from neighbours, or from
+somebody's predictions. All of them are turned into a `Climb`, which needs only L numbers for each
+item, instead of one for each class.
 
 >>> labels = np.array([[0, 0], [0, 1], [1, 2]])
 >>> rows = Shares(np.array([0, 0, 0]), labels, np.array([0.5, 0.375, 0.125]))
@@ -30,11 +31,12 @@ BELOW = -1  # stands for a node below the end of a path
 
 
 class Shares(NamedTuple):
-    """The shares of items in paths of a tree, a row for each pair of an item and a path, R rows.
+    """The shares of items in paths of a tree: R rows, one for each pair of an item and a path.
 
-    `owners` (R,): the item of each row; `paths` (R, L): the nodes of its path from the coarsest
-    level on, BELOW after the end of the path; `shares` (R,): at least 0; those of one item sum to
-    at most 1, and what is missing to 1 stays on the root."""
+    `owners` (R,): the item of each row. `paths` (R, L): the nodes of its path, coarse to fine,
+    BELOW after the end of the path. `shares` (R,): at least 0. The shares of one item sum to at
+    most 1; the rest belongs to the root alone.
+    """
 
     owners: Positions
     paths: Labels
@@ -42,33 +44,35 @@ class Shares(NamedTuple):
 
 
 class Climb(NamedTuple):
-    """The path of the largest share of each of N items: its `nodes` (N, L), BELOW its end, and
-    their `masses` (N, L), 0 below it."""
+    """The path with the largest share of each of N items. `nodes` (N, L): the nodes of the path,
+    BELOW after its end. `masses` (N, L): the masses of these nodes, 0 after the end."""
 
     nodes: Labels
     masses: Values
 
     @property
     def reach(self) -> Values:
-        """The largest threshold (N, L) at which an item has an answer at a level or at a deeper
-        one: the largest of its masses from that level down."""
-        # running maxima from the finest level upwards
+        """The largest threshold at which an item has an answer at a level or at a finer one,
+        (N, L): the largest of its masses from that level down."""
+        # running maxima from the finest level up to the coarsest
         return np.maximum.accumulate(self.masses[:, ::-1], axis=1)[:, ::-1]
 
     def levels_at(self, threshold: float | Values) -> Positions:
-        """The level of each answer (N,), 1 … L, 0 for none: that of the deepest node whose mass is
-        at least the threshold. `threshold`: one for all items, or one for each item (N,)."""
-        # `reach` falls down the path: the levels that reach the threshold are the first ones
+        """The level of each item's answer (N,): the finest level whose node has at least the
+        threshold as mass, 0 if there is none. `threshold`: one for all items, or one for each item
+        (N,)."""
+        # `reach` decreases down the path, so the levels that reach the threshold are the first ones
+        # of the path, and their number is the finest of them
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), len(self.masses))
         said = (self.reach >= thresholds[:, None]) & (self.nodes != BELOW)
         return np.asarray(said.sum(axis=1), np.int64)
 
     def levels_by(self, thresholds: Values) -> Positions:
-        """The deepest level (N,), 1 … L, whose mass reaches the threshold of that level, of the
-        `thresholds` (L,); 0 where none does. `masses` (N, L): along the path of each item; `nodes`
-        (N, L): BELOW after its end."""
+        """The finest level (N,) whose mass reaches the threshold of that level, 0 if there is none.
+        `thresholds` (L,): one for each level."""
         depth = self.masses.shape[1]
-        # a level can pass where a coarser one does not, so that passes cannot be counted
+        # a level can reach its threshold although a coarser one does not, so counting the levels
+        # does not give the finest
         said = (self.masses >= thresholds) & (self.nodes != BELOW)
         return np.asarray((said * np.arange(1, depth + 1)).max(axis=1), np.int64)
 
@@ -78,15 +82,15 @@ class Climb(NamedTuple):
 
 
 def climb_of(rows: Shares, items: int) -> Climb:
-    """The climbs of the items 0 … `items` − 1: the path of an item's largest share, with masses.
+    """The climbs of the items 0 … `items` − 1: for each, the path with the largest share.
 
-    An item's rows of the same path are one share. Of paths with equal shares the one whose nodes
-    have the smaller numbers is taken. Where an item's path ends at a node below which the item has
-    longer paths, it goes on along the longer path with the largest share.
+    If an item has several rows with the same path, their shares are added. Among paths with equal
+    shares, the path whose nodes have the smallest numbers is taken. If the path ends at a node
+    below which the item has longer paths, it is extended by the longer path with the largest share.
     """
     rows = _sum_equal_paths(rows)
     depth = rows.paths.shape[1]
-    # (N,): the row of each item's largest share, −1 without any
+    # (N,): the row with each item's largest share, −1 for an item without rows
     first = _row_of_largest_share(rows, items)
     nodes = np.full((items, depth), BELOW, rows.paths.dtype)
     has = first >= 0
@@ -95,8 +99,8 @@ def climb_of(rows: Shares, items: int) -> Climb:
 
     masses = np.zeros((items, depth))
     for level in range(depth):
-        # (R,): the node at this level on the path of each row's item. The mass of that node is the
-        # sum of the shares of all the item's rows whose path has the node, too
+        # (R,): for each row, the node at this level on the path of the row's item. The mass of this
+        # node is the sum of the shares of all rows of the item whose paths have the node, too.
         own = nodes[rows.owners, level]
         same = (rows.paths[:, level] == own) & (own != BELOW)
         masses[:, level] = np.bincount(rows.owners[same], rows.shares[same], items)
@@ -104,18 +108,19 @@ def climb_of(rows: Shares, items: int) -> Climb:
 
 
 def _sum_equal_paths(rows: Shares) -> Shares:
-    """The rows with the shares of equal paths of an item added up, sorted by item, then by path."""
+    """Add up the shares of equal paths of an item. The result is sorted by item, then by path."""
     keys = np.concatenate([rows.owners[:, None], rows.paths], axis=1)
-    # keys (R, 1 + L): the owner, then its path; `of_row` (R,): which of the different keys it has
+    # keys (R, 1 + L): an owner and a path; `of_row` (R,): the number of each row's key among the
+    # different ones, which are sorted
     different, of_row = np.unique(keys, axis=0, return_inverse=True)
     sums = np.bincount(of_row.ravel(), rows.shares, len(different)).astype(np.float64)
     return Shares(different[:, 0], different[:, 1:].astype(rows.paths.dtype), sums)
 
 
 def _row_of_largest_share(rows: Shares, items: int) -> Positions:
-    """The number of the row with the largest share of every item (items,), the first of equal ones;
-    −1 for an item without a row."""
-    # lexsort takes its last key first: by item, then by falling share, then as they stand
+    """The number of the row with the largest share of each item, (items,); the first of equal ones,
+    and −1 for an item without rows."""
+    # lexsort sorts by its last key first: by item, then by share, the largest first, then by number
     order = np.lexsort((np.arange(len(rows.owners)), -rows.shares, rows.owners))
     owners, at = np.unique(rows.owners[order], return_index=True)
     found = np.full(items, -1, np.int64)
@@ -124,18 +129,19 @@ def _row_of_largest_share(rows: Shares, items: int) -> Positions:
 
 
 def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
-    """Make paths of items that end early longer, until none can be: a path goes on along the
-    longer path of its item that begins with it and has the largest share. `nodes` (N, L): the path
-    of each item, BELOW after its end; `rows`: the shares of the same items, R rows."""
+    """Extend paths that end above the finest level, as far as possible. A path is replaced by a
+    longer path of the same item that begins with it; if there are several, by the one with the
+    largest share. `nodes` (N, L): the path of each item, BELOW after its end; `rows`: the shares of
+    the same items, R rows."""
     depth = nodes.shape[1]
     if not (nodes == BELOW).any():
         return nodes
-    ends = (nodes != BELOW).sum(axis=1)  # (N,): at how many levels each path has a node
+    ends = (nodes != BELOW).sum(axis=1)  # (N,): the length of each item's path
     lengths = (rows.paths != BELOW).sum(axis=1)
     own = nodes[rows.owners]
     own_end = ends[rows.owners]
-    # (R,): the rows whose path begins with the path of their item, and is longer; an item with an
-    # empty path is answered by the root, and stays there
+    # (R,): whether the row's path is longer than the path of its item, and begins with it. An item
+    # whose path is empty is answered by the root, and keeps that answer.
     agrees = (own == rows.paths) | (np.arange(depth) >= own_end[:, None])
     further = agrees.all(axis=1) & (lengths > own_end) & (own_end > 0)
     if not further.any():
@@ -145,37 +151,42 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
     has = first >= 0
     nodes = nodes.copy()
     nodes[has] = below.paths[first[has]]
-    # the longer path may end early itself
+    # a longer path may end above the finest level, too
     return _extend_paths(rows, nodes)
 
 
 def leaf_counts(tree: LabelTree) -> list[Positions]:
-    """How many leaves lie below every node: an array (nodes of the level,) per level, the coarsest
-    first. A leaf is a class without classes below it; a node that stands for an unknown class is
-    none, and counts 0."""
-    # from the finest level up, so that the first array is always of the next finer level
+    """How many leaves are below each node, or are the node itself: one array (nodes of the level,)
+    for each level, coarse to fine. A leaf is a class without classes below it. A node that stands
+    for an unknown class has the count 0."""
+    # from the finest level up, so that by_level[0] is always that of the next finer level
     by_level: list[Positions] = []
     for level in range(tree.depth - 1, -1, -1):
         names = tree.names[level]
         below = np.zeros(len(names), np.int64)
         if by_level:
+            # .at adds the counts of all children of a node
             np.add.at(below, tree.parents[level + 1], by_level[0])
         is_class = np.array([not is_unknown(name) and name != NO_CLASS for name in names])
-        # a class without any class below it is a leaf itself
+        # maximum with 1: a class without classes below it is a leaf itself
         by_level.insert(0, np.where(is_class, np.maximum(below, 1), 0))
     return by_level
 
 
 def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
-    """How much an answer at each of the `nodes` (N, L) of paths says, (N, L): 1 − log2 l / log2 F,
-    where l leaves are below the node and F in the tree. It is 1 at a leaf, and at a node that the
-    tree does not have; 0 at the root, and after the end of a path, where `nodes` is BELOW."""
+    """The coverage of an answer at each of the `nodes` (N, L) of paths, that is, how much the
+    answer says: 1 − log2 l / log2 F, where l is the number of leaves below the node, and F that of
+    the tree.
+
+    Coverage (N, L) is 1 at a leaf, and at a node that the tree does not have. It is 0 at the root,
+    and after the end of a path, where `nodes` is BELOW.
+    """
     counts = leaf_counts(tree)
-    whole = np.log2(max(int(counts[0].sum()), 2))  # of a tree of one leaf, no division by 0
+    whole = np.log2(max(int(counts[0].sum()), 2))  # at least 2: log2 of one leaf would be 0
     coverage = np.zeros(nodes.shape)
     for level, of_level in enumerate(counts):
         here = nodes[:, level]
-        leaves = np.ones(len(here))  # of a node that the tree does not have: as of a leaf
+        leaves = np.ones(len(here))  # 1 for nodes that the tree does not have
         in_tree = (here >= 0) & (here < len(of_level))
         leaves[in_tree] = np.maximum(of_level[here[in_tree]], 1)
         coverage[:, level] = np.where(here == BELOW, 0.0, 1 - np.log2(leaves) / whole)
@@ -183,7 +194,7 @@ def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
 
 
 def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions) -> Values:
-    """Whether the nodes (N, L) of paths are right (N, L): 1, 0, or NaN, where nobody knows.
+    """Whether each node of paths is right, (N, L): 1 or 0, or NaN if that is not known.
 
     Args:
         nodes: of the path that answers for each item (N, L), BELOW after its end.
@@ -194,10 +205,11 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     depth = labels.shape[1]
     same = nodes[owners] == labels
     is_known = np.arange(1, depth + 1) <= known[:, None]
-    # a node is right where all above it are, too; of several true paths one is enough, hence "or"
+    # a node is right if it and all nodes above it are on a true path (hence cumprod); one of
+    # several true paths is enough (hence "or")
     right = np.zeros(nodes.shape, bool)
     np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
-    # below the known levels of a true path, a node may be right if all the known ones are equal
+    # below the known levels of a true path, a node may be right if all known levels agree
     so_far = np.cumprod(same | ~is_known, axis=1).astype(bool)
     perhaps = np.zeros(nodes.shape, bool)
     np.logical_or.at(perhaps, owners, so_far & ~is_known)

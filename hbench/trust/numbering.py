@@ -1,4 +1,5 @@
-"""Numbers paths of names by the nodes of a label tree, and names it does not have beyond them.
+"""Turns paths of names into numbers of nodes: those of a label tree, and new numbers for names that
+the tree does not have.
 
 >>> rows = [("Owls", "Barn owl"), ("Parrots", "Galah")]
 >>> tree, _ = LabelTree.from_names(rows, levels=["order", "kind"])
@@ -24,14 +25,15 @@ from hbench.trust.climbing import BELOW
 
 
 class Numbering:
-    """The numbers of nodes by the names from the top to them, level by level."""
+    """The numbers of nodes, within their level, by the names on the path from the top to the node.
+
+    `names`: for each level, the names of its nodes in order of their numbers. `_of_path`: the
+    number of a node by its path of names. `_lacking`: all paths that were added because the tree
+    does not have them. `_unknown`: the topmost path of each added branch, in order.
+    """
 
     def __init__(self, tree: LabelTree) -> None:
-        """Starts with the nodes of the tree; `paths` adds others.
-
-        `names`: of each level, the names of its nodes in order of their numbers; `_of_path`: the
-        number of a node by the names from the top to it; `_lacking`: the added paths, which the
-        tree does not have; `_unknown`: the topmost path of each added branch, in order."""
+        """Start with the nodes of the tree; `paths` adds others."""
         self.tree = tree
         self.names = [list(names) for names in tree.names]
         self._of_path: dict[Row, int] = {}
@@ -44,12 +46,12 @@ class Numbering:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The paths that the tree does not have, from the first name that it lacks on."""
+        """The paths that the tree does not have, each up to its first name that is not in it."""
         return tuple(JOINED.join(path) for path in self._unknown)
 
     def paths(self, rows: Sequence[Row]) -> Labels:
-        """The numbers of the nodes (R, L) on the paths `rows` of names, BELOW their end; names that
-        the tree does not have get new numbers."""
+        """The numbers of the nodes (R, L) on R paths of names, `rows`; BELOW after the end of a
+        path. Names that the tree does not have get new numbers."""
         nodes = np.full((len(rows), self.tree.depth), BELOW, np.int32)
         for at, row in enumerate(rows):
             for depth in range(1, len(row) + 1):
@@ -57,19 +59,20 @@ class Numbering:
         return nodes
 
     def _number(self, path: Row) -> int:
-        """The number, among those of its level, of the node at the end of a path of names; a node
-        that is not in the tree gets the next one."""
+        """The number, within its level, of the node at the end of a path of names. A node that has
+        no number yet gets the next one."""
         found = self._of_path.get(path)
         if found is None:
             names = self.names[len(path) - 1]
             found = self._of_path[path] = len(names)
             names.append(path[-1])
             self._lacking.add(path)
-            if path[:-1] not in self._lacking:  # else the top of its branch is noted already
+            if path[:-1] not in self._lacking:  # only the top of a new branch is reported
                 self._unknown.append(path)
         return found
 
     def text(self, nodes: Sequence[int]) -> str:
-        """The path of nodes (L,), numbers by level, as one text; it ends where they are BELOW."""
+        """The names on a path of `nodes` (L,), numbers by level, as one text. BELOW marks the end
+        of the path."""
         named = zip(self.names, nodes, strict=False)
         return JOINED.join(names[node] for names, node in named if node != BELOW)

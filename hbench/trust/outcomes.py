@@ -1,8 +1,9 @@
-"""Measures answers: what is said, how much of it is right, risk against coverage, and reliability.
+"""Measures answers: how many items have one, how many are right, risk against coverage, and
+reliability.
 
-Risk is the share of all items whose answer is not right (the root always is), coverage the mean of
-1 − log2 leaves / log2 F of the answers, and hAURC the area under risk against coverage over all
-thresholds, by trapezoids (Goren et al. 2024, Hierarchical Selective Classification).
+Risk is the share of items whose answer is wrong; an answer at the root is never wrong. Coverage is
+the mean of 1 − log2 leaves / log2 F over the answers. hAURC is the area under risk against coverage
+over all thresholds, by trapezoids (Goren et al. 2024, Hierarchical Selective Classification).
 
 >>> climb = Climb(np.array([[0, 0], [1, 2]], np.int32), np.array([[1.0, 0.75], [0.5, 0.5]]))
 >>> judged = JudgedClimb(
@@ -26,12 +27,13 @@ from hbench.trust.climbing import BELOW, Climb, Positions, Values
 from hbench.trust.thresholds import answers_of
 
 BINS = 10
-ROUNDED = 1e-12  # by which equal masses differ that were summed in another order
+# masses that differ by less are equal: sums in another order may be rounded differently
+ROUNDED = 1e-12
 
 
 class JudgedClimb(NamedTuple):
-    """The climbs of N items; whether each node of a path is `right` (N, L), NaN where nobody knows;
-    and its `coverage` (N, L)."""
+    """The climbs of N items, and for each node of their paths whether it is `right` (N, L), NaN if
+    that is not known, and its `coverage` (N, L)."""
 
     climb: Climb
     right: Values
@@ -43,8 +45,8 @@ class JudgedClimb(NamedTuple):
 
 
 class AtLevel(NamedTuple):
-    """How many items have their answer at a level, 1 … L, and the share of these answers that is
-    right, among the items whose truth is known; NaN where none is."""
+    """How many `items` have their answer at a `level`, 1 … L, and the share of these answers that
+    is `right`, among those of which it is known; NaN if it is known of none."""
 
     level: int
     items: int
@@ -52,8 +54,12 @@ class AtLevel(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What comes of a threshold: the share of items of which something is `said`, and of that the
-    share that is right; risk and coverage over all items; NaN of none."""
+    """How answers at a threshold turn out.
+
+    `said`: the share of items that have an answer below the root. `right_of_said`: the share of
+    these answers that is right. `risk`, `coverage`: over all items. A share of nothing is NaN.
+    `by_level`: the answers at each level.
+    """
 
     said: float
     right_of_said: float
@@ -63,34 +69,33 @@ class Outcome(NamedTuple):
 
 
 class RiskCoverage(NamedTuple):
-    """Risk against coverage at falling thresholds, inf first; (T,) each."""
+    """Risk against coverage at T decreasing thresholds, of which the first is inf; (T,) each."""
 
     thresholds: Values
     coverage: Values
     risk: Values
 
     def thinned(self, most: int) -> RiskCoverage:
-        """The same curve with `most` of its P points at most, evenly chosen, both ends included."""
-        # iterating over this tuple gives its three arrays (P,), which are cut alike
+        """The same curve with at most `most` of its points, evenly chosen, including both ends."""
+        # unique, because a curve with fewer points has some of them chosen more than once
         rows = np.unique(np.linspace(0, len(self.risk) - 1, most).astype(np.int64))
         return RiskCoverage(*(values[rows] for values in self))
 
 
 def outcome_at(judged: JudgedClimb, threshold: float | Values) -> Outcome:
-    """What comes of answering with the deepest node whose mass reaches a threshold: one for all
-    items, or one for each item (N,)."""
+    """The outcome of answering each item with the deepest node whose mass reaches the threshold:
+    one for all items, or one for each item (N,)."""
     return outcome_of(judged, judged.climb.levels_at(threshold))
 
 
 def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
-    """What comes of answering N items at the `levels` (N,), 1 … L, or 0, which says nothing.
-
-    `judged`: of the nodes on every item's path, whether each is right (N, L), and how much it
-    covers (N, L). Shares that are right are among the items whose truth is known."""
+    """The outcome of answering N items at these `levels` (N,): 1 … L, or 0 for the root, which says
+    nothing. Items of which it is not known whether their answer is right do not count in shares
+    of right answers."""
     _, right, coverage = judged
     answers = answers_of(levels, right)
-    is_right = np.where(levels == 0, 1.0, answers)  # to say nothing is not wrong
-    # (N, L+1), by level from 0, at which nothing is covered
+    is_right = np.where(levels == 0, 1.0, answers)  # an answer at the root is not wrong
+    # (N, L + 1): by level from 0, the root, whose coverage is 0
     covered = np.concatenate([np.zeros((len(levels), 1)), coverage], axis=1)
     by_level = tuple(
         AtLevel(level, int((levels == level).sum()), _mean(answers[levels == level]))
@@ -106,26 +111,25 @@ def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
 
 
 def _mean(values: Values) -> float:
-    """The mean of the values (n,) that are defined; NaN where none is."""
+    """The mean of the values (n,) that are not NaN; NaN if all are."""
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else float("nan")
 
 
 def curve_of(judged: JudgedClimb) -> RiskCoverage:
-    """Risk against coverage at every threshold at which an answer changes, from ∞ down. `judged`:
-    the paths of N items with their masses, whether each node is right (N, L), NaN where nobody
-    knows, and how much it covers (N, L)."""
+    """Risk against coverage at each threshold at which an answer changes, from ∞ down."""
     reach, *changes = _changes_of_answers(judged)
-    # running sums of the changes, at the last of equal thresholds; the cut is for no threshold
     order = np.argsort(-reach, kind="stable")
     falling = reach[order]
+    # The places of the last of equal thresholds, where all changes at this threshold are summed up.
+    # The slice is for the case without any threshold, in which `append` gives one place too many.
     last = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])
     wrong, counted, covered = (np.cumsum(each[order])[last] for each in changes)
     items = len(judged.right)
-    # the first two are sums of −1, 0 and 1: whole numbers, but for rounding. The risk where no
-    # item is judged is 0
+    # the first two are sums of −1, 0 and 1, so rounding restores whole numbers; the risk is 0 if no
+    # item is judged
     risk = np.round(wrong) / np.maximum(items + np.round(counted), 1)
-    # at a threshold of ∞ every answer is the root: nothing is covered, and nothing wrong
+    # at a threshold of ∞ every answer is the root, with coverage and risk 0
     return RiskCoverage(
         thresholds=np.concatenate([[np.inf], falling[last]]),
         coverage=np.concatenate([[0.0], covered / max(items, 1)]),
@@ -134,13 +138,14 @@ def curve_of(judged: JudgedClimb) -> RiskCoverage:
 
 
 def _changes_of_answers(judged: JudgedClimb) -> tuple[Values, Values, Values, Values]:
-    """How three sums over items change where an answer moves down to a node, for all E nodes of all
-    paths: the threshold of each (E,), and what is added there to the wrong answers, to the judged
-    answers, and to the coverage, (E,) each.
+    """How sums over all items change when an answer moves down to a node. Returns four arrays, with
+    an entry for each of the E nodes of all paths: the threshold at which the answer moves to the
+    node, and what is added then to the number of wrong answers, to the number of judged answers,
+    and to the sum of coverages.
 
-    As the threshold falls, an item's answer goes from the root down its path, node by node. At the
-    root an item is judged, and right; at a node of which nobody knows whether it is right, it is
-    not judged. `judged`: as of `curve_of`.
+    As the threshold decreases, an item's answer moves from the root down its path, node by node. An
+    answer at the root is judged, and right. An answer at a node of which it is not known whether it
+    is right is not judged.
     """
     climb, right, coverage = judged
     some = climb.nodes != BELOW
@@ -152,16 +157,17 @@ def _changes_of_answers(judged: JudgedClimb) -> tuple[Values, Values, Values, Va
 
 
 def area_under(curve: RiskCoverage) -> float:
-    """hAURC, the area under the curve of risk (wrong answers) against coverage (how fine answers
-    are) over all thresholds, by trapezoids; smaller is better."""
+    """hAURC: the area under the curve of risk (how many answers are wrong) against coverage (how
+    fine the answers are) over all thresholds, by trapezoids. Smaller is better."""
     widths = np.diff(curve.coverage)
     heights = (curve.risk[1:] + curve.risk[:-1]) / 2
     return float((widths * heights).sum())
 
 
 class Reliability(NamedTuple):
-    """The items whose node at one level has a mass in a bin, from `low` to `high`: how many `items`
-    they are, their mean `mass`, and the share whose node is `right`; NaN where there are none."""
+    """The items whose node at one level has a mass from `low` to `high`: the number of `items`, the
+    mean `mass` of their nodes, and the share of these nodes that is `right`. Mean and share are NaN
+    if there are no items."""
 
     low: float
     high: float
@@ -171,10 +177,14 @@ class Reliability(NamedTuple):
 
 
 def reliability_of(masses: Values, right: Values) -> tuple[Reliability, ...]:
-    """How well masses say how often answers are right: a `Reliability` for each of ten bins of mass
-    of equal width. `masses` (N,), from 0 to 1: of one node of each item; `right` (N,): 1 where that
-    node is right, 0 where it is wrong, NaN, which counts in no bin, where nobody knows. A mass of 1
-    is in the last bin."""
+    """How well masses predict the share of right answers: a `Reliability` for each of ten bins of
+    mass, which have equal width. A mass of 1 is in the last bin.
+
+    Args:
+        masses: (N,), from 0 to 1, of one node of each item.
+        right: (N,), 1 if that node is right, 0 if it is wrong; NaN if that is not known, which
+            counts in no bin.
+    """
     known = ~np.isnan(right)
     bins = np.minimum((masses * BINS).astype(np.int64), BINS - 1)
     rows = []

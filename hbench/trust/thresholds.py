@@ -1,10 +1,12 @@
-"""Sets the least threshold above which a share of answers is right, for classes drawn anew.
+"""Sets the lowest threshold at which a target share of answers is right, also for newly drawn
+classes.
 
-Fixed-sequence testing: thresholds are tried from the largest down, in an order that looks at the
-masses alone. At each, the one-sided 95 % bound over units (by default classes) of the share wrong
-among what is said is compared with 1 − target; the first that exceeds it ends the sequence, and the
-one before it holds. Since each test is made only after all before it were passed, the chance that
-any false one passes is that of one test, 5 %.
+Fixed-sequence testing: thresholds are tried from the largest down, in an order that depends on the
+masses alone. At each threshold, an upper bound of the share of wrong answers, one-sided with 95 %
+confidence over units (by default classes), is compared with 1 − target. The first threshold that
+exceeds it ends the sequence, and the threshold before is the result. Since each test is made only
+if all tests before were passed, the chance that any test is passed wrongly is that of a single
+test, 5 %.
 """
 
 from __future__ import annotations
@@ -19,16 +21,20 @@ from hbench.core.errors import UsageError
 from hbench.metrics.significance import UnitSums, bound_without_errors, upper_bounds
 from hbench.trust.climbing import BELOW, Climb, Positions, Values
 
-STEPS = 200  # thresholds that are tried at most
-ROOM = 0.75  # of the errors that a target allows, what a bound without any may take at the start
-AT_ONCE = 8  # of them that are bounded together
-MOST_UNITS = 10**7  # beyond which no number of units is said to do
+STEPS = 200  # the most thresholds that are tried
+# the sequence begins where the bound for answers without any error is at most this share of the
+# errors that the target allows
+ROOM = 0.75
+AT_ONCE = 8  # thresholds whose bounds are computed together
+MOST_UNITS = 10**7  # a target that needs more units is refused
 
 
 class Promise(NamedTuple):
-    """A threshold, and on how much its promise rests: `threshold`, inf where none passed the test;
-    `units`, on how many it was tested; `needed`, how many would do that weigh the same and have no
-    error."""
+    """A threshold with a promise, and how well it is supported.
+
+    `threshold`: inf if no threshold passed the test. `units`: how many units it was tested on.
+    `needed`: how many units would be enough if all had the same weight and no error.
+    """
 
     threshold: float
     units: int
@@ -36,14 +42,14 @@ class Promise(NamedTuple):
 
 
 def threshold_for(climb: Climb, right: Values, units: Positions, target: float) -> Promise:
-    """The least threshold at which, with 95 % confidence, at least `target` of what is said is
-    right.
+    """The lowest threshold at which, with 95 % confidence, at least the share `target` of the
+    answers is right.
 
     Args:
-        climb: of the N items calibrated on.
-        right: whether each node on an item's path is right (N, L), NaN where nobody knows.
-        units: the unit of every item (N,), such as its class: items of one unit tend to be right
-            or wrong together, so units are what the bound counts.
+        climb: the climbs of the N items on which the threshold is calibrated.
+        right: whether each node on an item's path is right (N, L), NaN if that is not known.
+        units: the unit of each item (N,), such as its class. Items of one unit tend to be right or
+            wrong together, so the bound counts units, not items.
         target: more than 0 and less than 1.
     """
     needed = units_needed(target)
@@ -57,8 +63,9 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     # fixed-sequence testing: from the largest threshold down, until the first that fails
     held = math.inf
     for tried, said, wrong in answers.by_unit(first):
-        # the upper bound of the share wrong, at each threshold
+        # at each threshold, an upper bound of the share of wrong answers
         passed = upper_bounds(UnitSums.of_counts(said, wrong)) <= 1 - target
+        # how many thresholds pass before the first that fails
         through = len(passed) if passed.all() else int(passed.argmin())
         if through:
             held = float(tried[through - 1])
@@ -68,14 +75,14 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
 
 
 def units_needed(target: float) -> int:
-    """How many units a target needs at least, if all weigh the same and none has an error. Raises
-    UsageError for a target that MOST_UNITS do not reach.
+    """The smallest number of units with which a target can be reached, if all units have the same
+    weight and none has an error. Raises UsageError if MOST_UNITS units are not enough.
 
     >>> units_needed(0.95), units_needed(0.9)
     (65, 32)
     """
-    # by doubling, then by halving: the bound falls with the number of units. A target near 1 would
-    # double for ever without MOST_UNITS
+    # The bound decreases with the number of units: a number that is enough is found by doubling,
+    # and the smallest one by bisection. MOST_UNITS ends the doubling for a target near 1.
     low, high = 1, 2
     while bound_without_errors(high) > 1 - target and high < MOST_UNITS:
         low, high = high, 2 * high
@@ -95,24 +102,28 @@ def units_needed(target: float) -> int:
 
 
 def said_at(climb: Climb, right: Values, threshold: float | Values) -> Values:
-    """Whether each item's answer at a threshold is right, (N,): 1, 0, or NaN where nothing is said,
-    or nobody knows. `threshold`: one for all items, or one for each item (N,)."""
+    """Whether each item's answer at a threshold is right, (N,): 1 or 0, or NaN if the answer is the
+    root, or if it is not known whether it is right. `threshold`: one for all items, or one for each
+    item (N,)."""
     return answers_of(climb.levels_at(threshold), right)
 
 
 def answers_of(levels: Positions, right: Values) -> Values:
-    """Whether the answers at levels (N,) are right (N,): 1, 0, or NaN where nothing is said, level
-    0, or nobody knows. `right` (N, L): of the node at each level, from 1."""
+    """Whether the answers at these `levels` (N,) are right, (N,): 1 or 0, or NaN for level 0, the
+    root, and if it is not known. `right` (N, L): whether the node at each level, from 1, is right.
+    """
+    # a column of NaN in front, for level 0
     padded = np.concatenate([np.full((len(right), 1), np.nan), right], axis=1)
     return np.asarray(padded[np.arange(len(right)), levels])
 
 
 class _Answers(NamedTuple):
-    """How the answers of `units` many units change as the threshold falls, in E changes.
+    """How the answers of all units change as the threshold decreases, as E changes.
 
-    `tried` (T,): the thresholds, falling. Of each change: `at` (E,), the number of its threshold
-    in `tried`; `of` (E,), its unit; `said` (E,), how many more answers the unit gives there;
-    `wrong` (E,), how many more of its answers are wrong."""
+    `tried` (T,): the thresholds, in decreasing order. For each change (E,): `at`, the number of its
+    threshold in `tried`; `of`, its unit; `said`, how many more answers the unit has from there on;
+    `wrong`, how many more of them are wrong. `units`: the number of units.
+    """
 
     tried: Values
     at: Positions
@@ -122,18 +133,15 @@ class _Answers(NamedTuple):
     units: int
 
     def by_unit(self, first: int = 0) -> Iterator[tuple[Values, Values, Values]]:
-        """Yield the thresholds from number `first` on, some (n,) at a time, and with them how many
-        answers each of the G units gives there, and how many of those are wrong, (n, G) each.
-
-        Every change has the number of its threshold, `at`, its unit, `of`, and what it adds to
-        either number, `said` and `wrong`; `tried` (T,): all thresholds, falling.
-        """
-        # (2, G): how many answers are said, and wrong, at the last threshold gone through
+        """Yield the thresholds from number `first` on, some (n,) at a time. With them, yield how
+        many answers each of the G units has at each threshold, and how many of these are wrong,
+        (n, G) each."""
+        # (2, G): the numbers of answers, and of wrong ones, at the last threshold so far
         totals = np.zeros((2, self.units))
         for start in range(0, len(self.tried), AT_ONCE):
             here = (self.at >= start) & (self.at < start + AT_ONCE)
             some = self.tried[start : start + AT_ONCE]
-            # the place of each change in a table of thresholds and units
+            # the place of each change in a flattened table of thresholds × units
             cells = (self.at[here] - start) * self.units + self.of[here]
             size = len(some) * self.units
             more = [np.bincount(cells, each[here], size) for each in (self.said, self.wrong)]
@@ -141,38 +149,39 @@ class _Answers(NamedTuple):
             sums = np.asarray(np.cumsum(changes, axis=1) + totals[:, None], np.float64)
             totals = sums[:, -1]
             said, wrong = sums
-            # thresholds before `first` are gone through for their sums, and not given
+            # thresholds before `first` are needed for the sums, but are not yielded
             skipped = max(first - start, 0)
             if skipped < len(some):
                 yield some[skipped:], said[skipped:], wrong[skipped:]
 
 
 def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _Answers:
-    """How the answers of items change as the threshold falls, at STEPS thresholds at most.
+    """How the answers of items change as the threshold decreases, at up to STEPS thresholds.
 
-    `right` (N, L): whether each node on an item's path is right, NaN where nobody knows; `units`
-    (N,): the unit of each item. An item is counted while its answer is a node of known truth.
+    `right` (N, L): whether each node on an item's path is right, NaN if that is not known; an item
+    does not count while its answer is such a node. `units` (N,): the unit of each item.
     """
-    # (N, L): the highest threshold at which a node, or one below it, is said; falls down the path
+    # (N, L): the highest threshold at which the answer is a node or one below it; decreases down
+    # the path
     reach = climb.reach
     is_node = climb.nodes != BELOW
     falling = np.unique(reach[is_node])[::-1]
-    # of all thresholds at which an answer changes, STEPS with as many changes between them
+    # of all thresholds at which an answer changes, STEPS with equally many changes between them
     every = np.sort(reach[is_node])[::-1]
     step = max(1, -(-len(every) // STEPS))  # rounded up, so that there are no more than STEPS
     tried = np.unique(every[step - 1 :: step])[::-1]
-    # the lowest threshold, at which every answer is said, is always tried. Where it was not taken,
-    # the last full step ended above it, so that it is not one more than STEPS
+    # The lowest threshold, at which each answer is at its finest level, is always tried. It is
+    # missing only if the last step was not full, so there are still no more than STEPS.
     if len(falling) and (not len(tried) or tried[-1] > falling[-1]):
         tried = np.append(tried, falling[-1])
 
-    # (N, L): the number of the first tried threshold at which a node is said; both are negated,
-    # for searchsorted wants rising numbers
+    # (N, L): the number of the first tried threshold at which the answer is a node or one below it;
+    # negated, because searchsorted needs increasing numbers
     at = np.searchsorted(-tried, -reach, side="left")
     known = ~np.isnan(right)
-    # (N, L) each: what changes when an item's answer moves to this node from the node above it.
-    # `said` is +1 where the truth becomes known, −1 where it is unknown again below a known node:
-    # an item whose answer nobody can judge is not counted
+    # (N, L) each: what changes when an item's answer moves to this node from the node above. `said`
+    # is +1 if only this node is known to be right or wrong, −1 if only the node above is: an answer
+    # of which that is not known does not count.
     said = np.diff(np.where(known, 1.0, 0.0), prepend=0.0, axis=1)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)
     owners = np.broadcast_to(units[:, None], reach.shape)
@@ -182,18 +191,21 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
 
 
 def _first_threshold(answers: _Answers, target: float) -> int | None:
-    """The number of the threshold at which the sequence of tests begins, by what is said alone.
+    """The number of the threshold at which the sequence of tests begins. It depends only on how
+    many answers there are, not on how many are right.
 
-    It is the first at which enough units have answers to pass the test with ROOM for errors; if
-    there is none, the one at which most have answers; None if even those units would not pass
-    without an error. `target`: the share of the answers that is to be right."""
+    It is the first threshold at which enough units have answers to pass the test with some errors
+    (see ROOM). If there is none, it is the one at which most units have answers; None if even these
+    would not pass the test without any error. `target`: the share of answers that is to be right.
+    """
     most = 0.0
     found = None
-    number = 0  # of the threshold
+    number = 0  # the threshold's position
     for _, said, _ in answers.by_unit():
         for of_units in said:  # (G,): how many answers each unit gives at this threshold
             total = of_units.sum()
-            # the number of units with equally many answers that would be as good as these
+            # the effective number of units: that of units with equally many answers that would
+            # give the same bound
             effective = total**2 / (of_units**2).sum() if total else 0.0
             bound = bound_without_errors(effective)
             if bound <= ROOM * (1 - target):
