@@ -1,4 +1,4 @@
-"""Builds losses by name: each is an nn.Module of embeddings and hierarchical labels.
+"""Builds losses by name. Each loss is an nn.Module of embeddings and hierarchical labels.
 
     loss = build_loss("happier", classes=11318, dim=512)
     value = loss(embeddings, labels)    # (B, D), int64 (B, L) coarse to fine -> scalar
@@ -43,7 +43,8 @@ for _name, _entry in catalogue().items():
 def build_loss(name: str, **params: Any) -> nn.Module:
     """Build a loss by name, such as "happier".
 
-    For a dataset, `hbench.build_loss_for` fills in classes, paths and dim, and has the labels.
+    For a dataset, use `hbench.build_loss_for`: it fills in classes, paths and dim, and returns the
+    labels, too.
 
     Args:
         name: one of `hbench.list_losses()`; `hbench losses NAME` shows its formula and paper.
@@ -51,8 +52,8 @@ def build_loss(name: str, **params: Any) -> nn.Module:
 
     Returns:
         An nn.Module with forward(embeddings (B, D), labels int64 (B, L), ref_embeddings=None,
-        ref_labels=None) -> scalar: labels are coarse to fine, and without references (N, D) the
-        queries rank the batch.
+        ref_labels=None) -> scalar. Labels are coarse to fine. Without references (N, D), the
+        queries rank the batch itself.
 
     Raises:
         UnknownName: a loss that does not exist.
@@ -63,8 +64,8 @@ def build_loss(name: str, **params: Any) -> nn.Module:
 
 @checked
 def loss_entry(name: str) -> LossEntry:
-    """Look up the entry of a loss; a plug-in that is a class or function gets one, with the first
-    line of its docstring.
+    """Look up the entry of a loss. For a plugin that is a class or function, an entry is made, with
+    the first line of its docstring as formula.
 
     Args:
         name: of `hbench.list_losses()`.
@@ -92,8 +93,8 @@ def cross_batch_memory(
 ) -> nn.Module:
     """Build a loss by name and apply it to the batch and to a memory of the last `size` embeddings.
 
-    `params`: of the inner loss; `warm_up`: the batches before the memory counts; `batch_weight`,
-    `memory_weight`: of the two parts in the mean.
+    `params`: of the inner loss. `warm_up`: how many batches come before the memory is used.
+    `batch_weight`, `memory_weight`: the weights of the two losses in their mean.
     """
     inner = build_loss(loss, **(params or {}))
     return CrossBatchMemory(
@@ -109,8 +110,11 @@ losses.register("xbm")(
 def per_level_of(
     loss: str, params: Mapping[str, Any] | None = None, level_classes: Sequence[int] | None = None
 ) -> nn.Module:
-    """Build a loss by name for all levels; or, with `level_classes`, the number of classes of each
-    level, coarse to fine, a loss with proxies for each. `params`: of the loss."""
+    """Build a loss by name, and sum it over all levels.
+
+    `params`: of the loss. `level_classes`: for a loss with proxies, the number of classes of each
+    level, coarse to fine; a loss is then built for each level.
+    """
     if level_classes is None:
         return per_level(build_loss(loss, **(params or {})))
     return per_level(

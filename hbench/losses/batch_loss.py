@@ -1,12 +1,12 @@
 """Defines how every loss is called, and checks its arguments.
 
-    loss(embeddings, labels)                                          ranked in the batch
-    loss(embeddings, labels, ref_embeddings, ref_labels, self_index)  ranked in references
-    loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)      the order of other libraries
+    loss(embeddings, labels)                                          ranks the batch itself
+    loss(embeddings, labels, ref_embeddings, ref_labels, self_index)  ranks references
+    loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)      as in pytorch-metric-learning
 
 A loss is a subclass of BatchLoss that computes its value from a LossBatch. A sum over queries can
-be computed in blocks of queries (`sum_over_blocks`), with its gradient; then memory holds one block
-of rows instead of B × N scores.
+be computed block by block with its gradient (`sum_over_blocks`), so that memory holds the scores of
+one block instead of all B × N scores.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from hbench.core.errors import ConfigError
 from hbench.tree import check_nested
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
-Indices = tuple[
-    Tensor, ...
-]  # pairs (query, positive, query, negative) or triplets (query, positive, negative)
+# pairs (query, positive, query, negative) or triplets (query, positive, negative)
+Indices = tuple[Tensor, ...]
 
 
 class LossBatch(NamedTuple):
-    """Queries (B, D) with labels (B, L), and the references (N, D) with labels (N, L) that they
-    rank.
+    """Queries (B, D) with labels (B, L), and the references (N, D) with labels (N, L) that the
+    queries rank.
 
     `self_index` int64 (B,): the reference that is the query itself, −1 for none. `pairs`: mined
-    pairs or triplets, None for all. `partial`: whether labels may end early, in −1
-    (hbench.losses.partial).
+    pairs or triplets, None for all pairs. `partial`: whether labels may end above the finest level,
+    with −1 below their end (hbench.losses.partial).
     """
 
     embeddings: Tensor
@@ -55,8 +54,8 @@ class LossBatch(NamedTuple):
         """Mark the references that are paired with each query of the block, bool (b, N); None if
         all are.
 
-        With partial labels, a query is paired with itself and with every reference whose level,
-        the depth to which both labels agree, is known.
+        Under partial labels, a query is paired with itself and with all references for which the
+        level of the pair is known.
         """
         if self.partial:
             return ~unknown_pairs(self.labels[block], self.ref_labels) | self.is_self(block)
@@ -72,15 +71,15 @@ class LossBatch(NamedTuple):
         return mask[block]
 
     def same_class(self, block: slice = slice(None)) -> Tensor:
-        """Mark the references of the finest class of each query, bool (b, N), the query itself
-        too; two unknown classes, −1, are not the same.
+        """Mark the references of the same finest class as each query, bool (b, N), including the
+        query itself. Two unknown classes, −1, are not the same.
         """
         fine = self.labels[block, -1, None]
         return (fine == self.ref_labels[None, :, -1]) & (fine != -1)
 
     def split_pairs(self, block: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Mark the positives of each query, by its finest class and without the query itself, and
-        its negatives: two bool (b, N).
+        """Mark the positives and the negatives of each query by its finest class, without the query
+        itself: two bool (b, N).
         """
         same = self.same_class(block)
         others = ~self.is_self(block)
@@ -106,13 +105,13 @@ class LossBatch(NamedTuple):
 
 
 def uncompiled(method: MethodT) -> MethodT:
-    """Keep a method of a loss from being compiled by torch.compile, which could not: the method
-    looks at the labels with numpy, and its kernels are compiled already."""
+    """Exclude a method of a loss from torch.compile, which cannot compile it: the method reads the
+    labels with numpy, and its kernels are compiled already."""
 
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
-        """The method, out of the compiler's sight."""
-        # `disable` loads torch's compiler, which takes a second: only where that runs already
+        """Call the method outside of torch's compiler."""
+        # `disable` loads torch's compiler, which takes a second, so it is called only if that runs
         if torch.compiler.is_compiling():
             return torch.compiler.disable(method)(*arguments, **options)
         return method(*arguments, **options)
@@ -121,13 +120,13 @@ def uncompiled(method: MethodT) -> MethodT:
 
 
 class BatchLoss(nn.Module):
-    """A loss of a batch: `compute(batch)` -> scalar, which is not finite for embeddings that are
-    not.
+    """A loss of a batch: `compute(batch)` -> scalar. For embeddings that are not finite, the loss
+    is not finite, either.
 
-    Labels that do not form a tree, such as columns in the wrong order, are refused. `spelling`:
-    name and parameters, for its repr. `takes_pairs`: whether it can use mined pairs.
-    `takes_partial`: whether it can leave out pairs, by `LossBatch.listed`; `partial`: whether it
-    does so where labels end early (hbench.losses.partial).
+    Labels that do not form a tree, such as columns in the wrong order, raise an error. `spelling`:
+    name and parameters, for the repr. `takes_pairs`: whether the loss can use mined pairs.
+    `takes_partial`: whether it can leave out pairs of unknown level, by `LossBatch.listed`;
+    `partial`: whether it does so (hbench.losses.partial).
     """
 
     spelling = ""
@@ -137,7 +136,7 @@ class BatchLoss(nn.Module):
     labels_checked = False
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The loss of a batch, a scalar; each loss has its own."""
+        """The loss of a batch, a scalar; each subclass defines it."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -158,12 +157,12 @@ class BatchLoss(nn.Module):
         """The loss of a batch: embeddings (B, D), labels (B, L) or (B,), and what the queries rank,
         by default the batch itself.
 
-        The next three arguments are hbench's, references (N, D), their labels and `self_index`
-        (B,), where each query is among them, −1 for nowhere; or pytorch-metric-learning's, mined
-        pairs, references and their labels, which it calls `indices_tuple` and `ref_emb`:
-        `batch_of_arguments` tells them apart."""
+        The next three arguments follow either of two orders, which `batch_of_arguments` tells
+        apart. hbench: references (N, D), their labels, and `self_index` (B,), the reference that is
+        the query itself, −1 for none. pytorch-metric-learning: mined pairs (`indices_tuple`),
+        references (`ref_emb`), and their labels."""
         if indices_tuple is None and ref_emb is not None and not isinstance(ref_embeddings, Tensor):
-            # pairs by place, as the third argument, and references by the other library's names
+            # pairs were passed by position, as the third argument, and references by keyword
             indices_tuple, ref_embeddings = ref_embeddings, None
         if indices_tuple is None and ref_emb is None:
             batch = batch_of_arguments(embeddings, labels, ref_embeddings, ref_labels, self_index)
@@ -186,15 +185,15 @@ class BatchLoss(nn.Module):
                 "a loss of partial labels chooses its pairs itself",
                 fix="call it without mined pairs",
             )
-        # On a GPU only the first batch is checked, since that waits; labels in the wrong order show
-        # in nearly every batch.
+        # On a GPU only the first batch is checked, since the check waits for the device; labels in
+        # the wrong order are noticed in nearly every batch.
         if batch.labels.device.type == "cpu" or not self.labels_checked:
             require_tree(batch)
             self.labels_checked = True
         value = self.compute(batch._replace(partial=self.partial))
-        # Comparisons with NaN are false, so that a loss could be finite where its gradient is not.
-        # Zero times the sum of the vectors is 0, or NaN if one of them is not finite. Adding that
-        # to the loss, unlike a look at the vectors, does not make the host wait for the device.
+        # Comparisons with NaN are false, so a loss could be finite although its gradient is not.
+        # Zero times the sum of the vectors is 0, or NaN if a vector is not finite. It is added to
+        # the loss, since testing the vectors would make the host wait for the device.
         inputs = [batch.embeddings]
         if batch.ref_embeddings is not batch.embeddings:
             inputs.append(batch.ref_embeddings)
@@ -204,13 +203,13 @@ class BatchLoss(nn.Module):
 
 
 def require_tree(batch: LossBatch) -> None:
-    """Raise TreeError, naming the columns, unless each class of a column is in one class of the
-    column before it.
+    """Raise TreeError, with the names of the columns, unless each class of a column is in only one
+    class of the column before.
     """
     alone = batch.ref_labels is batch.labels
     table = (batch.labels if alone else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
     for level in range(1, table.shape[1]):
-        known = table[table[:, level] >= 0, level - 1 : level + 1]  # −1 is no class, but unknown
+        known = table[table[:, level] >= 0, level - 1 : level + 1]  # −1 is unknown, and no class
         check_nested(known, [f"column-{level - 1}", f"column-{level}"])
 
 
@@ -222,10 +221,10 @@ def require_positive(**values: float) -> None:
 
 
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Mark the pairs of unknown level, bool (B, N), of labels (B, L) and (N, L), coarse to fine:
-    those of a pair agree until one of them ends, in −1, and nobody knows whether they agree there.
+    """Mark the pairs of unknown level, bool (B, N), of labels (B, L) and (N, L), coarse to fine. In
+    such a pair, the labels agree until one of them ends (−1), so they may agree further.
     """
-    # bool (B, N) each: whether the labels agree in all columns so far, and what is returned
+    # bool (B, N) each; `agree`: whether the labels agree in all columns so far
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
     unknown = torch.zeros_like(agree)
     for column in range(labels.shape[1]):
@@ -244,18 +243,18 @@ def batch_of_arguments(
     fourth: Tensor | None,
     fifth: Tensor | None,
 ) -> LossBatch:
-    """Make a batch of a loss's arguments; raises ConfigError if they do not fit.
+    """Make a batch from a loss's arguments; raises ConfigError if they do not match.
 
-    Behind embeddings (B, D) and labels (B, L) come a `third`, `fourth` and `fifth` argument: in
+    After embeddings (B, D) and labels (B, L), the `third`, `fourth` and `fifth` argument are: in
     hbench's order, references (N, D), their labels (N, L) and self_index (B,); in
     pytorch-metric-learning's order, mined pairs, references and their labels. Without references,
     the queries rank the batch itself.
     """
-    # which of the two orders it is shows in the type of the third argument: a tensor is references
+    # the type of the third argument tells which order it is: a tensor is references
     pairs, refs, ref_labels, self_index = _pairs_or_references(third, fourth, fifth)
     wide = wide_labels(labels, embeddings, "labels", "embeddings")
     if refs is None and ref_labels is None:
-        # each query stands in the list at its own place
+        # query i is reference i
         everyone = torch.arange(len(wide), device=wide.device)
         return LossBatch(embeddings, wide, embeddings, wide, everyone, pairs)
     if refs is None or ref_labels is None:
@@ -278,7 +277,7 @@ def batch_of_arguments(
             found=f"dimension {refs.shape[-1]}, {wide_refs.shape[1]} levels",
         )
 
-    # where each query stands among the references: nowhere, if nobody says so
+    # without a self_index, no query is among the references
     none = torch.full((len(wide),), -1, device=wide.device)
     return LossBatch(
         embeddings, wide, refs, wide_refs, none if self_index is None else self_index, pairs
@@ -288,8 +287,8 @@ def batch_of_arguments(
 def _pairs_or_references(
     third: Any, fourth: Any, fifth: Any
 ) -> tuple[Indices | None, Any, Any, Any]:
-    """Sort arguments into pairs, references, their labels and self_index; pytorch-metric-learning
-    passes pairs third.
+    """Sort a loss's arguments into pairs, references, their labels and self_index. In
+    pytorch-metric-learning's order, the third argument is pairs.
     """
     if isinstance(third, tuple | list) and len(third) in {3, 4}:
         return tuple(third), fourth, fifth, None
@@ -300,15 +299,15 @@ def _pairs_or_references(
             expected="3 or 4 tensors of indices",
             found=found,
         )
-    # labels are whole numbers, so floats in fourth place are references, behind no pairs
+    # labels are integers, so floats as fourth argument are references, and the third is no pairs
     if third is None and isinstance(fourth, Tensor) and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth
 
 
 def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
-    """Return labels as (B, L); those of one level may be (B,). `vectors`: of the same items;
-    `what`, `of`: how errors call labels and vectors."""
+    """Check labels, and return them as int64 (B, L); labels of one level may be given as (B,).
+    `vectors`: of the same items. `what`, `of`: the names of labels and vectors in errors."""
     for name, given in ((of, vectors), (what, labels)):
         if not isinstance(given, Tensor):
             raise ConfigError(
@@ -344,9 +343,8 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 # scores in a block, 16 MB in float32; with fewer the matrix product is slower
 BLOCK_SCORES = 1 << 22
 
-BlockSum = Callable[
-    [Tensor, slice], Tensor
-]  # scores (rows, N), the slice of their queries -> a sum over these queries
+# scores (b, N) of a block, the slice of its queries -> a sum over these queries
+BlockSum = Callable[[Tensor, slice], Tensor]
 
 
 def full_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -366,11 +364,10 @@ def blocks(queries: int, references: int) -> Iterator[slice]:
 
 
 def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) -> Tensor:
-    """Sum function(embeddings[block] @ references.T, block) over blocks: a scalar, differentiable
-    in both.
+    """Sum function(embeddings[block] @ references.T, block) over blocks of queries: a scalar,
+    differentiable in embeddings (B, D) and references (N, D).
 
-    embeddings (B, D), references (N, D). The gradient is computed with the value, so that backward
-    only scales it.
+    The gradient is computed together with the value, so that backward only has to scale it.
     """
     among_themselves = references is embeddings
     queries, ranked = full_precision(embeddings, references)
@@ -381,27 +378,27 @@ def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) 
 
 
 class _BlockSum(torch.autograd.Function):
-    """The sum over blocks; without references the embeddings rank themselves, and get the gradients
-    of both roles.
+    """The sum over blocks. Without references, the embeddings rank themselves, and their gradient
+    is the sum of their gradients as queries and as references.
     """
 
     @staticmethod
     def forward(
         ctx: Any, embeddings: Tensor, references: Tensor | None, function: BlockSum
     ) -> Tensor:
-        """Sum the blocks, and compute the gradients along with them: the scores (b, N) of a block
-        exist only now, for keeping all of them is what this function avoids.
+        """Sum over the blocks. The gradients are computed here, too, because the scores (b, N) of a
+        block are not kept for `backward`.
 
-        `embeddings` (B, D); `references` (N, D), or None where the embeddings rank themselves;
-        `function`: gives the sum of a block, by its scores."""
+        `embeddings` (B, D); `references` (N, D), or None if the embeddings rank themselves;
+        `function`: the sum of a block, from its scores."""
         ranked = embeddings if references is None else references
         needs_grad = ctx.needs_input_grad[:2]  # of embeddings and references
         total = embeddings.new_zeros(())
-        # whether one block holds all pairs: then its gradient is the whole one, and is not added
-        # to zeros
+        # whether a single block has all pairs: its gradient is then the result, and need not be
+        # added to zeros
         whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
-        # of the embeddings, (B, D), then of the references, (N, D); without references the first
-        # one is for both roles of the embeddings
+        # gradients of the embeddings (B, D) and of the references (N, D), None if not needed;
+        # without references, only the first is used
         grads = [
             _zeros_for(tensor, written=not whole) if needed else None
             for tensor, needed in zip((embeddings, ranked), needs_grad, strict=True)
@@ -420,7 +417,7 @@ class _BlockSum(torch.autograd.Function):
                 to_ranked = grads[0] if references is None else grads[1]
                 if to_ranked is not None and not whole:
                     to_ranked.addmm_(slope.T, embeddings[block])
-        # each gradient with its input, which `_FirstOrder` needs
+        # the inputs that need a gradient, for `_FirstOrder`
         inputs = (
             tensor
             for tensor, needed in zip((embeddings, references), needs_grad, strict=True)
@@ -432,10 +429,10 @@ class _BlockSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients to the three arguments of `forward`, which has computed those of the total
-        already: they are multiplied by the gradient of the total, `upstream[0]`, a scalar. None
-        for an input that needs no gradient, and for the function."""
-        # `forward` has saved the gradients that are needed, and then as many inputs
+        """The gradients of the three arguments of `forward`: those that `forward` has computed,
+        times the gradient of the total, `upstream[0]`, a scalar. None for an input that needs no
+        gradient, and for the function."""
+        # `forward` has saved the gradients, and after them the same number of inputs
         half = len(ctx.saved_tensors) // 2
         scaled = iter(
             _FirstOrder.apply(grad * upstream[0], source)
@@ -445,8 +442,8 @@ class _BlockSum(torch.autograd.Function):
 
 
 def _zeros_for(tensor: Tensor, *, written: bool) -> Tensor:
-    """Zeros to add a gradient to; a single zero, shown in the same shape, where the gradient is set
-    instead, so that nothing is written.
+    """Zeros in the shape of a tensor, to which gradients are added. If they are not `written` to,
+    because the gradient replaces them, a single zero expanded to this shape is enough.
     """
     if written:
         return tensor.new_zeros(tensor.shape)
@@ -454,18 +451,18 @@ def _zeros_for(tensor: Tensor, *, written: bool) -> Tensor:
 
 
 class _FirstOrder(torch.autograd.Function):
-    """A gradient that was computed with the value, and knows nothing of how it changes with the
-    `source`: to differentiate it again is refused."""
+    """A gradient that was computed together with the value, so that it cannot be differentiated
+    again: its dependence on the `source` is not recorded."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, source: Tensor) -> Tensor:
-        """The gradient itself; `source` ties it to what it was computed from, so that `backward` is
-        called."""
+        """The gradient itself. With `source` as an input, autograd calls `backward` if the gradient
+        is differentiated by what it was computed from."""
         return gradient.view_as(gradient)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """Raise ConfigError: a second derivative would be wrong without a word."""
+        """Raise ConfigError, since a second derivative would silently be wrong."""
         raise ConfigError(
             "this loss has no second derivative here: its gradient is computed with its value",
             fix="differentiate it once, without create_graph",

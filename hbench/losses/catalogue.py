@@ -1,5 +1,5 @@
-"""Lists all losses by name, with formula and paper; those of rank losses and combinations are in
-their own tables.
+"""Lists all losses by name, with formula and paper. Rank losses and combinations have tables of
+their own, which are included.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,15 +27,15 @@ def sum_triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
 
 
 def sum_nsm(level_classes: Sequence[int], dim: int, temperature: float = 0.05) -> nn.Module:
-    """Sum `nsm` over the levels, with proxies for the classes of each; `level_classes` are coarse
-    to fine (ΣNSM).
+    """Sum `nsm` over the levels, with proxies for the classes of each level (ΣNSM).
+    `level_classes`: the number of classes of each level, coarse to fine.
     """
     return PerLevel([normalised_softmax(number, dim, temperature) for number in level_classes])
 
 
 def sum_proxy_nca_pp(level_classes: Sequence[int], dim: int, scale: float = 3.0) -> nn.Module:
-    """Sum `proxy_nca_pp` over the levels, with proxies for the classes of each; they are coarse to
-    fine (ΣNCA++).
+    """Sum `proxy_nca_pp` over the levels, with proxies for the classes of each level (ΣNCA++).
+    `level_classes`: the number of classes of each level, coarse to fine.
     """
     return PerLevel([proxy_nca_pp(number, dim, scale) for number in level_classes])
 
@@ -105,7 +105,7 @@ OTHERS: dict[str, tuple[Callable[..., nn.Module], str, str]] = {
 
 
 def catalogue() -> dict[str, LossEntry]:
-    """Return name -> entry of every loss, except for those that wrap another loss."""
+    """Return {name: entry} of all losses, except for those that wrap another loss."""
     entries = {name: rank_entry(row) for name, row in RANK_LOSSES.items()}
     entries |= {name: entry_of(*row) for name, row in OTHERS.items()}
     return entries | {name: combination_entry(row, entries) for name, row in COMBINATIONS.items()}

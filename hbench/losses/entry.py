@@ -1,5 +1,5 @@
-"""Defines the entry of a loss: a function that builds it, its formula, its paper, and the defaults
-of its parameters.
+"""Defines the entry of a loss: the function that builds the loss, its formula, its paper, and the
+defaults of its parameters.
 """
 
 import inspect
@@ -15,17 +15,17 @@ from hbench.core.errors import ConfigError, closest
 from hbench.losses.batch_loss import BatchLoss
 
 REQUIRED = inspect.Parameter.empty
-LARGEST = 1e18  # of a parameter: whole numbers of 64 bits, with room
+LARGEST = 1e18  # value of a parameter, which fits into an integer of 64 bits
 
 
 @dataclass(frozen=True)
 class LossEntry:
-    """An entry of the table of losses; called, it builds the loss.
+    """An entry of the table of losses. Calling the entry builds the loss.
 
     Attributes:
         build: build(parameters) -> nn.Module.
-        formula: in one line.
-        paper: its citation in words.
+        formula: of the loss, in one line.
+        paper: where the loss was published, in words.
         parameters: {name: default, or REQUIRED}.
     """
 
@@ -35,8 +35,8 @@ class LossEntry:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def refuse_unknown(self, name: str, params: Mapping[str, Any]) -> None:
-        """Raise ConfigError for a parameter that the loss does not have, or whose value is of
-        another kind than its default. `name`: of the loss; `params`: values by name."""
+        """Raise ConfigError for a parameter that the loss does not have, or whose value has another
+        type than its default. `name`: of the loss. `params`: values by parameter name."""
         for parameter, value in params.items():
             if parameter not in self.parameters:
                 close = " or ".join(map(repr, closest(parameter, self.parameters)))
@@ -48,11 +48,10 @@ class LossEntry:
             _check_kind(name, parameter, value, self.parameters[parameter])
 
     def __call__(self, name: str, params: Mapping[str, Any]) -> nn.Module:
-        """Build the loss with `params` in place of defaults; raises ConfigError for parameters that
+        """Build the loss with `params` in place of defaults. Raises ConfigError for parameters that
         the loss does not have or cannot use. `name`: of the loss, for its repr and for errors.
         """
         self.refuse_unknown(name, params)
-        # `parameters`: {name: default}; REQUIRED marks those that have none
         missing = [
             p for p, default in self.parameters.items() if default is REQUIRED and p not in params
         ]
@@ -67,7 +66,7 @@ class LossEntry:
 
         parameters = {**{p: d for p, d in self.parameters.items() if d is not REQUIRED}, **params}
         loss = self.build(parameters)
-        if isinstance(loss, BatchLoss):  # how it is shown: by the call that makes it again
+        if isinstance(loss, BatchLoss):  # the repr shows the arguments that would build it again
             loss.spelling = ", ".join(
                 [repr(name), *(f"{key}={value!r}" for key, value in parameters.items())]
             )
@@ -75,7 +74,7 @@ class LossEntry:
 
 
 def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> LossEntry:
-    """Make the entry of a function or class whose keyword arguments are the parameters."""
+    """Make an entry from a function or class whose keyword arguments are the loss's parameters."""
     return LossEntry(
         lambda params: function(**fitted(function, params)),
         formula,
@@ -93,7 +92,7 @@ def parameters_of(*functions: Callable[..., Any]) -> dict[str, Any]:
 
 
 def chosen(function: Callable[..., Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the parameters that the function takes, as it expects them."""
+    """Select the parameters that the function has, converted as it expects them."""
     names = inspect.signature(function).parameters
     return fitted(function, {name: params[name] for name in names if name in params})
 
@@ -107,9 +106,9 @@ def _listing(known: Mapping[str, Any]) -> str:
 
 
 def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
-    """Raise ConfigError for a value of another kind than the parameter's default; other kinds are
-    left to the loss itself."""
-    if isinstance(default, bool):  # before numbers, for a bool is one to Python
+    """Raise ConfigError if the default of a parameter is a bool or a number and its value is not,
+    or is too large. Parameters with other defaults are checked by the loss itself."""
+    if isinstance(default, bool):  # checked before numbers, since a bool is an int in Python
         fits = isinstance(value, bool)
         kind = "true or false"
     elif isinstance(default, int | float):

@@ -1,8 +1,8 @@
 """Makes losses leave out pairs of unknown level, for partial labels.
 
-Labels that end early have −1 below their end (`ended`). A pair whose labels agree until one of them
-ends may have any level from there on. It is left out of the lists and pairs of a loss, so that it
-affects neither value nor gradient.
+Labels that end above the finest level have −1 below their end. A pair whose labels agree until one
+of them ends may have any level from there on. It is left out of the lists and pairs of a loss, so
+that it affects neither value nor gradient.
 
 >>> import torch
 >>> from hbench.losses import build_loss
@@ -33,17 +33,17 @@ CONTAINERS = (CrossBatchMemory, PerLevel, WeightedSum, nn.ModuleList)
 
 
 def unknown_as_minus_one(labels: Labels, tree: LabelTree) -> Labels:
-    """The labels (N, L) of a tree with −1 where nothing is known."""
-    # (N,): to how many levels each item is known
+    """The labels (N, L) of a tree, with −1 at levels at which an item is not known."""
+    # (N,): how many levels of each item are known
     known = known_levels(tree)[labels[:, -1]]
     return np.where(np.arange(labels.shape[1]) < known[:, None], labels, np.int32(-1))
 
 
 def leave_unknown_out(loss: nn.Module) -> nn.Module:
-    """Make a loss leave out the pairs whose level its labels do not say, and return it.
+    """Make a loss leave out the pairs of unknown level, and return the loss.
 
-    Raises ConfigError for a loss that cannot, because its proxies or mixed items have classes of
-    the finest level.
+    Raises ConfigError for a loss that cannot do so, because its proxies or mixed items need classes
+    of the finest level.
     """
     for part in _losses_in(loss):
         if not (isinstance(part, BatchLoss) and part.takes_partial):
@@ -53,8 +53,8 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
                 found="labels that end early",
                 fix="leave out their items (--policy drop), or choose another loss",
             )
-    # wrappers, too: a partial loss refuses the pairs of a miner, which goes by labels that may not
-    # be known, and where a loss is wrapped, its wrapper is the one that is handed the pairs
+    # Wrappers are made partial, too: a partial loss refuses the pairs of a miner, which may use
+    # unknown labels, and the pairs are passed to the outermost wrapper.
     for module in loss.modules():
         if isinstance(module, BatchLoss):
             module.partial = True

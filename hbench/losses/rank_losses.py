@@ -1,5 +1,5 @@
-"""Defines the rank losses, 1 − score(ranks) averaged over the queries that have positives, by the
-table RANK_LOSSES.
+"""Defines the rank losses in the table RANK_LOSSES. A rank loss is 1 − score(ranks), averaged over
+the queries that have positives.
 
     loss = score × step for less relevant items × step for the others × relevance
 
@@ -28,17 +28,16 @@ from hbench.losses.steps import LowerBound, Sigmoid, Step, SupRank
 from hbench.losses.wrappers import SiMix, mix_positives
 from hbench.metrics.relevance import Relevance, exponential, relevances
 
-Extra = Callable[
-    [Tensor, Tensor, int], tuple[Tensor, Tensor]
-]  # scores, levels, depth -> the same with columns added
+# scores (Q, N), levels (Q, N), depth -> scores and levels with columns added
+Extra = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
 
 
 class RankLoss(BatchLoss):
     """The mean of 1 − score over the queries with positives; 0, with gradient 0, for a batch
-    without any.
+    without positives.
 
-    Embeddings are not normalised here. With mined pairs, a query's list consists of the references
-    paired with it.
+    Embeddings are not normalised here. With mined pairs, a query's list has only the references
+    that are paired with the query.
     """
 
     takes_partial = True
@@ -53,10 +52,16 @@ class RankLoss(BatchLoss):
         own_level: Callable[[int], int] = lambda depth: depth + 1,
         extra: Extra | None = None,
     ) -> None:
-        """`score`: of a query, from ranks; `steps`: what stands in for the step in a rank, by kind
-        of item; `relevance`: of the levels; `split`: which items are more relevant than a positive;
-        `own_level`: of the query itself in its list, by the depth L: L + 1 is outside; `extra`:
-        adds columns to the lists."""
+        """Combine the parts of a loss.
+
+        Args:
+            score: computes the score of each query from ranks.
+            steps: the surrogates, or None for the exact step, in the sums of rank and H-rank.
+            relevance: computes the relevance of each level.
+            split: tells which items are less and which are more relevant than a positive.
+            own_level: from the depth L to the level of a query in its own list; L + 1 is outside.
+            extra: adds columns to the lists, None for none.
+        """
         super().__init__()
         self.score = score
         self.steps = steps
@@ -70,8 +75,8 @@ class RankLoss(BatchLoss):
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            """The sum of 1 − score over the queries of a block that have a positive, by their
-            scores (b, N); counts these queries in `defined`."""
+            """The sum of 1 − score over the queries of a block that have a positive, from their
+            scores (b, N). Adds the number of these queries to `defined`."""
             values, counted = self.per_list(
                 scores, self.levels(batch, block), batch.labels.shape[1]
             )
@@ -79,27 +84,24 @@ class RankLoss(BatchLoss):
             return ((1 - values) * counted).sum()
 
         total = sum_over_blocks(missing, batch.embeddings, batch.ref_embeddings)
-        return total / defined.clamp(min=1)  # 0, and no NaN, of a batch without positives
+        return total / defined.clamp(min=1)  # clamp: 0, not NaN, for a batch without positives
 
     def levels(self, batch: LossBatch, block: slice) -> Tensor:
-        """Compute the levels (Q, N) of all items for a block of Q queries: how many labels they
-        share, from the coarsest on, or L+1 for an item outside of the query's list. `own_level`
-        gives, by the depth L, the level of a query itself in its own list.
+        """The levels (Q, N) of all items for a block of Q queries. Items outside of a query's list
+        have level L + 1.
         """
         depth = batch.labels.shape[1]
         listed = batch.listed(block)
         levels = shared_levels(batch.labels[block], batch.ref_labels)
-        if listed is not None:  # some references are not in every list: mined pairs, or unknown
+        if listed is not None:  # with mined pairs or partial labels, lists lack some references
             levels = levels.masked_fill_(~listed, depth + 1)
-        # each loss chooses the level of the query itself: mostly L + 1, too, but as in the papers'
-        # released code it can be a positive
+        # the query itself is mostly outside of its list, too; in the papers' released code it may
+        # be a positive
         return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """Compute the score of each query (Q,), and whether it has positives (Q,), from the scores
-        and levels (Q, N) of its items: levels are 0 … `depth`, or depth + 1 outside of its list.
-        The loss's own `steps` stand in for the step in a rank, `relevance` is that of the levels,
-        and `split` says which items are more relevant than a positive.
+        """The score of each query (Q,), and whether it has positives (Q,). `scores`, `levels`
+        (Q, N): of its items; levels are 0 … `depth`, or depth + 1 outside of the query's list.
         """
         # some losses add columns to their lists, such as the mixed positives of SupRank's code
         if self.extra is not None:
@@ -108,15 +110,16 @@ class RankLoss(BatchLoss):
         table = rank_sums.relevance_table(lists.counts, self.relevance)  # (Q, L+1)
         positives = lists.find_positives(table)
         ranked = lists, positives, self.split(table), self.steps
-        # H-rank takes as long as rank, and only H-AP uses it
+        # computing H-rank takes as long as computing the rank, and only H-AP needs it
         h_rank = rank_sums.h_ranks(*ranked) if self.score is rank_scores.h_ap else None
         score = self.score(RankEstimates(lists, positives, rank_sums.ranks(*ranked), h_rank))
         return score, (lists.counts * table).sum(1) > 0
 
 
 class RankRow(NamedTuple):
-    """A row of the table: factories of the three parts, whose arguments are the loss's parameters,
-    formula and paper.
+    """A row of the table: factories of the three parts of a loss, formula, paper, and the function
+    (`module`) that makes the loss of its parts. The arguments of all functions are the loss's
+    parameters.
     """
 
     score: Callable[..., Score]
@@ -140,8 +143,8 @@ def suprank(
     offset: float | None = None,
     start: float = 0.5,
 ) -> RankSteps:
-    """The steps of SupRank: the surrogate S for less relevant items (`steps.SupRank`, which takes
-    these parameters); for the other items, and in H-rank, the exact step.
+    """The steps of SupRank: the surrogate S for less relevant items, and the exact step for other
+    items and in H-rank. `steps.SupRank` explains the parameters.
     """
     surrogate = SupRank(tau, rho, delta, offset, start)
     return RankSteps(less=surrogate, others=None, above=None, within=None)
@@ -159,10 +162,10 @@ def suprank_with_h_rank(
     gamma: float = 0.5,
     leak: float = 10.0,
 ) -> RankSteps:
-    """The steps of `suprank`, which takes the first five parameters; with h_rank="linear" the step
-    for more relevant items in H-rank is a piece-wise linear lower bound of the exact one: `leak`·t
-    for t ≤ 0, min(`beta`·t + `gamma`, 1) beyond."""
-    # the step for more relevant items in H-rank; None is the exact one
+    """The steps of `suprank`, to which the first five parameters are passed. With h_rank="linear",
+    the step for more relevant items in H-rank is a piece-wise linear lower bound of the exact step:
+    `leak`·t for t ≤ 0, and min(`beta`·t + `gamma`, 1) for t > 0."""
+    # the step for more relevant items in H-rank; None is the exact step
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:
         raise ConfigError("h_rank is unknown", expected=" or ".join(above), found=repr(h_rank))
@@ -170,12 +173,12 @@ def suprank_with_h_rank(
 
 
 def fine_label() -> Relevance:
-    """Use relevance 1 for the fine level, 0 for the others."""
+    """Make the relevance that is 1 for the finest level and 0 for all others."""
 
     def relevance(counts: Tensor) -> Tensor:
-        """The relevance of every level in every list, (Q, L+1): 1 in the last column, 0 elsewhere.
-        Of `counts` (Q, L+1) only shape, dtype and device are used."""
-        # 1 … L+1 along the levels: the finest is the last
+        """The relevance of each level in each list, (Q, L+1): 1 in the last column, 0 elsewhere.
+        Of `counts` (Q, L+1), only shape, dtype and device are used."""
+        # the sum counts the columns, 1 … L+1, of which the last is the finest level
         return (counts.new_ones(counts.shape).cumsum(-1) == counts.shape[-1]).to(counts)
 
     return relevance
@@ -184,22 +187,22 @@ def fine_label() -> Relevance:
 def graded(
     relevance: str | Relevance = "alpha", alpha: float = 1.0, weights: Sequence[float] | None = None
 ) -> Relevance:
-    """Look up a relevance by name, with the exponent `alpha` or `weights` per level, coarse to
-    fine, if it takes them; a function is returned as it is.
+    """Make the relevance with this name, with the exponent `alpha` or the `weights` of the levels,
+    coarse to fine, if it has such parameters. A function is returned unchanged.
     """
     if callable(relevance):
         return relevance
     factory = relevances[relevance]
-    # `chosen` takes of these what the factory has a parameter for
+    # `chosen` selects the parameters that the factory has
     offered: dict[str, Any] = {"exponent": alpha}
     if weights is not None:
-        # some relevances call them weights, others values
+        # the parameter is called weights by some relevances, and values by others
         offered |= {"weights": weights, "values": weights}
     return factory(**chosen(factory, offered))
 
 
 def h_ap() -> Score:
-    """Score by H-AP, which is AP where the relevance is the fine label."""
+    """Score by H-AP, which is AP if the relevance is that of `fine_label`."""
     return rank_scores.h_ap
 
 
@@ -209,13 +212,13 @@ def ndcg() -> Score:
 
 
 def recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float = 1.0) -> Score:
-    """Score by the mean recall at the k of `at`, with a sigmoid of this temperature as outer
-    step."""
+    """Score by the mean of the recall at each k in `at`. Whether a rank is at most k is replaced by
+    a sigmoid with this temperature."""
     return rank_scores.recall(at, temperature, clip=False)
 
 
 def clipped_recall(at: Sequence[int] = (1, 2, 4, 8, 16), temperature: float = 1.0) -> Score:
-    """Like recall, with each sum of positives clipped at k."""
+    """Like `recall`, but the sum of positives among the first k is clipped at k."""
     return rank_scores.recall(at, temperature, clip=True)
 
 
@@ -226,9 +229,9 @@ def rank_loss(
     released: bool = False,
     mix_scores: bool = False,
 ) -> nn.Module:
-    """Make a rank loss of its three parts. `released`: as in the papers' released code, where the
-    query is a fine positive of its own list, and items are compared by level instead of by
-    relevance; `mix_scores`: also rank mixtures of positives."""
+    """Make a rank loss of its three parts. `released`: whether to follow the papers' released code,
+    where a query is a positive of the finest level in its own list, and items are compared by level
+    instead of by relevance. `mix_scores`: whether to also rank mixtures of positives."""
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
     # the query's own level in its list: L, the finest one, or L + 1, which is outside of the list
@@ -243,8 +246,9 @@ def recall_at_k(
     released: bool = False,
     simix: bool = False,
 ) -> nn.Module:
-    """Make the loss recall_at_k; `released`: the query stays in its own list, as an item that is
-    not a positive. `simix`: also mix embeddings of one class."""
+    """Make the loss recall_at_k of its three parts. `released`: whether a query stays in its own
+    list, as a distractor, as in the paper's released code. `simix`: whether to also mix embeddings
+    of the same class."""
     loss = RankLoss(
         score,
         steps,
@@ -295,15 +299,15 @@ RANK_LOSSES: dict[str, RankRow] = {
 
 
 def rank_entry(row: RankRow) -> LossEntry:
-    """Make the entry of a row: its parameters are those of its parts and of its module."""
+    """Make the entry of a row. Its parameters are those of its three parts and of its module."""
     parts = (row.score, row.steps, row.relevance)
-    # the module's first parameters take what the three parts build; the others, {name: default},
-    # become parameters of the loss
+    # the module's first three parameters are the parts; the others, {name: default}, are parameters
+    # of the loss
     options = dict(list(parameters_of(row.module).items())[len(parts) :])
     parameters = parameters_of(*parts) | options
 
     def build(params: Mapping[str, Any]) -> nn.Module:
-        """The loss with these parameters, by name: each part takes those that are its own."""
+        """Build the loss; each part gets those of the parameters that it has."""
         score, steps, relevance = (part(**chosen(part, params)) for part in parts)
         return row.module(score, steps, relevance, **{name: params[name] for name in options})
 

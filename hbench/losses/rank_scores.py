@@ -1,8 +1,8 @@
-"""Computes the score of queries from the ranks of their positives: H-AP (and AP), NDCG, recall at
-k; the best score is 1.
+"""Computes the scores of queries from the ranks of their positives: H-AP (and AP), NDCG, and recall
+at k. The best score is 1.
 
-A score is a function RankEstimates -> (Q,). It is a sum over positives, so that a query without
-positives scores 0; the caller leaves it out.
+A score is a function RankEstimates -> (Q,). It is a sum over positives, so a query without
+positives has the score 0; the caller leaves such queries out.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,10 @@ from hbench.losses.rank_sums import Lists, Positives, sum_by_query
 
 
 class RankEstimates(NamedTuple):
-    """Q lists, their P positives, and each positive's `rank`, from 1, and `h_rank`, float (P,),
-    estimated by steps and differentiable; H-rank is None for scores without it.
+    """Q lists, their P positives, and the positives' ranks and H-ranks.
+
+    `rank`, `h_rank` float (P,): estimated with steps, differentiable; ranks count from 1. `h_rank`
+    is None for scores that do not need it.
     """
 
     lists: Lists
@@ -29,62 +31,63 @@ Score = Callable[[RankEstimates], Tensor]
 
 
 def h_ap(ranked: RankEstimates) -> Tensor:
-    """Compute H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) (HAPPIER, Eq. 3), which is AP where all
-    relevances are 0 or 1 (Eq. 1): one value for each list, (Q,); 0 without a relevant item.
-    `ranked`: the estimated ranks (P,) of the positives of all lists, list by list."""
+    """H-AP = Σ_k H-rank(k)/rank(k) / Σ_k rel(k) of each list, (Q,) (HAPPIER, Eq. 3); 0 without
+    positives. If all relevances are 0 or 1, this is AP (Eq. 1)."""
     assert ranked.h_rank is not None
     sums = sum_by_query(ranked.h_rank / ranked.rank, ranked.positives, ranked.lists)
     total = (ranked.lists.counts * ranked.positives.table).sum(1)
-    return sums / torch.where(total > 0, total, 1)
+    return sums / torch.where(total > 0, total, 1)  # 0/1 without positives
 
 
 def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
-    """Compute Σ_r rel/log2(1 + r) of every list in order of relevance, from its level counts: (Q,).
-    `table` (Q, L+1): the relevance of each level."""
+    """Σ_r rel/log2(1 + r) of each list, if it were sorted by relevance, best first: (Q,). Computed
+    from the level counts. `table` (Q, L+1): the relevance of each level."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
     # the sum of the discounts of the first n places, for n = 0 …
     discount = torch.cat(
         [table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)]
     )
     gains, best_first = table.sort(dim=1, descending=True)  # (Q, L+1): relevances, and their levels
-    # the ideal list has the items of highest relevance first: each level takes a stretch of places
-    until = lists.counts.gather(1, best_first).cumsum(1).long()  # (Q, L+1): where each one ends
+    # in the ideal list, the items of each level take neighbouring places
+    until = lists.counts.gather(1, best_first).cumsum(1).long()  # (Q, L+1): where each level ends
     reached = discount[until]
     before = torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1)
     return (gains * (reached - before)).sum(1)
 
 
 def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
-    """Make NDCG = Σ_k rel(k)/log2(1 + rank(k)), over its `ideal` value for the list in order of
-    relevance (rank losses, Eq. 23).
+    """Make the score NDCG: Σ_k rel(k)/log2(1 + rank(k)), divided by its `ideal` value, that of the
+    list sorted by relevance (rank losses, Eq. 23).
     """
 
     def score(ranked: RankEstimates) -> Tensor:
-        """The score (Q,) of every query, by the estimated ranks of its positives (P,)."""
+        """The score (Q,) of each query, from the estimated ranks of its positives."""
         gains = ranked.positives.relevance / torch.log2(1 + ranked.rank)
-        best = ideal(ranked.lists, ranked.positives.table)  # 0 of a query without positives
+        best = ideal(ranked.lists, ranked.positives.table)  # 0 for a query without positives
         return sum_by_query(gains, ranked.positives, ranked.lists) / torch.where(best > 0, best, 1)
 
     return score
 
 
 def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
-    """Make the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) / min(k, |Ω+|) (rank
-    losses, Eq. 15–17).
+    """Make the score recall: the mean over k in `at` of Σ_{p ∈ Ω+} σ((k − rank(p))/temperature) /
+    min(k, |Ω+|) (rank losses, Eq. 15–17).
 
-    `clip` bounds each sum by k (Patel et al.).
+    `clip`: whether each sum is at most k (Patel et al.).
     """
 
     def score(ranked: RankEstimates) -> Tensor:
-        """The score (Q,) of every query; `number` (Q,): its positives, of relevance above 0."""
+        """The score (Q,) of each query, from the estimated ranks of its positives."""
+        # (Q,): how many positives, items of relevance above 0, each query has
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:
-            # how many positives are among the first k, each counted by a sigmoid of its rank
+            # the number of positives among the first k, each counted by a sigmoid of its rank
             reached = sum_by_query(
                 torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists
             )
-            # divided by min(k, number); by 1 where a query has no positives, and its sum is 0
+            # clamp: divided by min(k, number), but by 1 for a query without positives, whose sum
+            # is 0
             total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
         return total / len(at)
 
