@@ -1,15 +1,15 @@
-"""Computes the ranks of the positives of a block of lists, with the exact step or a surrogate in
-each of their parts.
+"""Computes the ranks of the positives of a block of lists. Each sum in a rank uses the exact step
+or a surrogate.
 
     rank(k)   = 1 + Σ_{j less relevant} step_less(s_j − s_k) + Σ_{other j} step_others(s_j − s_k)
     H-rank(k) = rel(k) + Σ_{j more relevant} min(rel(k), rel(j)) step_above(…)
                        + Σ_{other j} min(rel(k), rel(j)) step_within(…)
 
 (rank losses, Eq. 5; HAPPIER, Eq. 2 and 5.) Both are sums of table[level of k, level of j] ·
-step(s_j − s_k). Tables with the same step are added, so that each step needs one such sum:
-Lists.exact_sums or step_sums. This module computes them on every device and in every dtype. It goes
-through tiles of pairs, once forward and once backward, so that memory holds a tile instead of all
-pairs × items. cpu_lists.py is its faster counterpart for float32 on a CPU.
+step(s_j − s_k). Tables with the same step are added, so that each step needs only one such sum:
+Lists.exact_sums or step_sums. This module computes them on every device and in every dtype. Pairs
+are processed in tiles, once forward and once backward, so that memory holds only one tile of pairs.
+cpu_lists.py is a faster counterpart for float32 on a CPU.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,10 @@ from hbench.metrics.relevance import Relevance
 
 
 class Positives(NamedTuple):
-    """The items of positive relevance, query by query: query, item, level int64 (P,); relevance
-    float (P,).
+    """The P items of positive relevance, sorted by query. `query`, `item`, `level` int64 (P,): the
+    row, the column and the level of each; `relevance` float (P,).
 
-    `table` float (Q, L+1) holds the relevance of every level in every list; that of the distractors
-    is 0.
+    `table` float (Q, L+1): the relevance of each level in each list; that of distractors is 0.
     """
 
     query: Tensor
@@ -39,15 +38,15 @@ class Positives(NamedTuple):
 
 
 class Lists:
-    """The ranked lists of Q queries: `scores` float (Q, N); `levels` int64 (Q, N), 0 … L, or L+1
-    outside of the list, such as the query itself; `depth`: L.
+    """The ranked lists of Q queries. `scores` float (Q, N); `levels` int64 (Q, N), 0 … L, or L+1
+    for items outside of the list, such as the query itself; `depth`: L.
 
-    `counts` float (Q, L+1) are the items of each level. `by_rank` int64 (Q, N) are the columns of
-    every list by score down, level up, column up, which is pessimistic at ties.
+    `counts` float (Q, L+1): how many items of each level a list has. `by_rank` int64 (Q, N): the
+    columns of each list by descending score, then ascending level (pessimistic), then column.
     """
 
     def __init__(self, scores: Tensor, levels: Tensor, depth: int) -> None:
-        """Sorts the lists at once, into `counts` and `by_rank`, by which ranks are computed."""
+        """Sort the lists, which sets `counts` and `by_rank`."""
         self.scores = scores
         self.levels = levels.long()
         self.depth = depth
@@ -56,11 +55,11 @@ class Lists:
     def arrange(self) -> tuple[Tensor, Tensor]:
         """Compute `counts` (Q, L+1) and `by_rank` (Q, N).
 
-        Columns are put in order of level first, and then sorted by score stably: so of equal scores
-        the lower level comes first, which is pessimistic, as the metrics are.
+        Columns are sorted by level, and then by score with a stable sort. So among equal scores the
+        lower level comes first, which is pessimistic, as in the metrics.
         """
         # level by level, since bincount would make the host wait for a GPU; items of level L + 1,
-        # which are outside of the list, are not counted
+        # outside of the list, are not counted
         counts = torch.stack(
             [(self.levels == level).sum(1) for level in range(self.depth + 1)], dim=1
         ).to(self.scores)
@@ -71,8 +70,8 @@ class Lists:
         return counts, by_level.gather(1, by_score)
 
     def find_positives(self, table: Tensor) -> Positives:
-        """Find the items of positive relevance, list by list; table (Q, L+1): the relevance of
-        every level in every list, 0 of the distractors."""
+        """Find the items of positive relevance, list by list. `table` (Q, L+1): the relevance of
+        each level in each list, 0 for distractors."""
         # items outside of a list have level L+1, which is no positive
         is_positive = torch.cat(
             [table > 0, torch.zeros_like(table[:, :1], dtype=torch.bool)], dim=1
@@ -82,24 +81,24 @@ class Lists:
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
-        """Compute Σ_{j before k} table[q, level of k, level of j] for every positive k of query q:
-        (P,), without a gradient. `table` (Q, L+1, L+1): what an item j weighs for a positive k.
+        """Compute Σ_{j before k} table[q, level of k, level of j] for each positive k of query q:
+        (P,), without a gradient. `table` (Q, L+1, L+1): the weight of an item j for a positive k.
         """
         column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
-        # (P,): the place of every positive in its list, from 0
+        # (P,): the place of each positive in its list, from 0
         place = torch.empty_like(column).scatter(1, self.by_rank, column)[
             positives.query, positives.item
         ]
         sorted_levels = self.levels.gather(1, self.by_rank)  # (Q, N), by rank
-        weights = with_outside(table)  # (Q, L+1, L+2): 0 for what is outside of a list
+        weights = with_outside(table)  # (Q, L+1, L+2): 0 for items outside of a list
         # Apple's GPUs lack float64
         exact = torch.float32 if table.device.type == "mps" else torch.float64
         result = torch.zeros_like(positives.relevance)
 
         for level in range(1, table.shape[1]):  # of the positives; level 0 has none
-            # (Q, N): the sum of what all items up to each place weigh for a positive of this level
+            # (Q, N): the weights of all items up to each place, for a positive of this level
             so_far = weights[:, level].gather(1, sorted_levels).cumsum(1, dtype=exact)
-            # (P,): a positive's own weight, which is in the running sum at its place
+            # (P,): a positive's own weight, which the running sum at its place includes
             itself = table[positives.query, level, level]
             result = torch.where(
                 positives.level == level, so_far[positives.query, place].to(itself) - itself, result
@@ -108,12 +107,12 @@ class Lists:
         return result
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
-        """Compute Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) of every positive k,
-        float (P,).
+        """Compute Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) for each positive k
+        of query q: float (P,), differentiable in the scores by the slope of the step.
 
-        table (Q, L+1, L+1). The sums are differentiable in the scores, by the slope of the step.
+        `table` (Q, L+1, L+1): the weight of an item j for a positive k.
         """
-        # columns by level, so that the items that weigh something for a positive lie side by side
+        # columns by level, so that the items with a weight for a positive are neighbours
         by_level = sort_levels(self.levels, self.depth)
         pairs = _Pairs(self.levels, by_level, positives, with_outside(table), step)
         result: Tensor = _StepSums.apply(self.scores, pairs)
@@ -121,8 +120,8 @@ class Lists:
 
 
 def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Count the leading columns that labels (Q, L) and ref_labels (N, L), coarse to fine, share:
-    uint8 (Q, N).
+    """The level of each pair of labels (Q, L) and ref_labels (N, L), coarse to fine, that is, how
+    many leading columns are equal: uint8 (Q, N).
     """
     level = torch.zeros(
         labels.shape[0], ref_labels.shape[0], dtype=torch.uint8, device=labels.device
@@ -135,7 +134,7 @@ def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
 
 
 def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
-    """Compute the relevance of every level in every list from its level counts, 0 for the
+    """The relevance of each level in each list, from its level counts (Q, L+1), and 0 for
     distractors: float (Q, L+1).
     """
     table: Tensor = relevance(counts).to(counts)
@@ -143,8 +142,8 @@ def relevance_table(counts: Tensor, relevance: Relevance) -> Tensor:
 
 
 def sum_by_query(values: Tensor, positives: Positives, lists: Lists) -> Tensor:
-    """Sum values (P,) over each query's positives, (Q,), in the order of items, so that all runs
-    give the same bits.
+    """Sum values (P,) over each query's positives: (Q,). They are summed in the order of columns,
+    so that all runs give the same bits.
     """
     spread = values.new_zeros(lists.scores.shape).index_put(
         (positives.query, positives.item), values
@@ -153,8 +152,8 @@ def sum_by_query(values: Tensor, positives: Positives, lists: Lists) -> Tensor:
 
 
 class RelevanceSplit(NamedTuple):
-    """Whether j is less, and whether it is more relevant than k: bool (Q, L+1, L+1), [query, level
-    of k, level of j].
+    """Whether an item j is less relevant than k, and whether it is more relevant (`above`): bool
+    (Q, L+1, L+1) each, by query, level of k and level of j.
     """
 
     less: Tensor
@@ -162,8 +161,8 @@ class RelevanceSplit(NamedTuple):
 
 
 def split_by_relevance(table: Tensor) -> RelevanceSplit:
-    """Compare items by relevance (HAPPIER, Eq. 5), the same as by level if relevance increases with
-    the level. `table` (Q, L+1): the relevance of every level in every list.
+    """Compare items by relevance (HAPPIER, Eq. 5), which is the same as by level if relevance
+    increases with the level. `table` (Q, L+1): the relevance of each level in each list.
     """
     of_k = table[:, :, None]
     of_j = table[:, None, :]
@@ -171,8 +170,8 @@ def split_by_relevance(table: Tensor) -> RelevanceSplit:
 
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
-    """Compare items by level, like the released code, even where a finer level has the smaller
-    relevance. `table` (Q, L+1): relevances, of which only the shape is used."""
+    """Compare items by level, as in the released code, even if a finer level has a smaller
+    relevance. `table` (Q, L+1): relevances, of which only shape and device are used."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
@@ -181,14 +180,14 @@ def split_by_level(table: Tensor) -> RelevanceSplit:
     )
 
 
-# pairs (k, j) in a tile: a few float32 temporaries of them fit into a core's caches
+# pairs (k, j) in a tile: a few float32 temporaries of this size fit into a core's caches
 CPU_TILE = 1 << 19
 GPU_TILE = 1 << 24  # enough pairs to fill an accelerator, 64 MB per temporary
 
 
 class RankSteps(NamedTuple):
-    """The steps of rank (less relevant items, others) and of H-rank (more relevant items, others);
-    None is exact.
+    """The steps in the sums of rank (for `less` relevant items, and `others`) and of H-rank (for
+    more relevant items, `above`, and the others, `within`). None is the exact step.
     """
 
     less: Step | None
@@ -198,15 +197,15 @@ class RankSteps(NamedTuple):
 
 
 def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """Compute rank(k) of every positive: float (P,), differentiable in the scores."""
+    """Compute rank(k) of each positive: float (P,), differentiable in the scores."""
     less = split.less.to(positives.table)
     one = torch.ones_like(positives.relevance)
     return _sum_terms(one, lists, positives, [(steps.less, less), (steps.others, 1 - less)])
 
 
 def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
-    """Compute H-rank(k) of every positive: float (P,), differentiable in the scores. It is the
-    relevance of k itself and sums over the items more relevant than k, and over the others."""
+    """Compute H-rank(k) of each positive: float (P,), differentiable in the scores. It is the
+    relevance of k, plus a sum over the items more relevant than k, plus a sum over the others."""
     # (Q, L+1, L+1): min(rel(k), rel(j)) by level of k and of j
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
@@ -223,8 +222,8 @@ def _sum_terms(
 ) -> Tensor:
     """Add to `start` (P,), for each term, the sum of its step over items, weighted by its table.
 
-    Tables of the same step are added first, so that the sum, which takes the time, is made once.
-    `terms`: (step, table) of each; None is the exact step; a table is (Q, L+1, L+1).
+    `terms`: pairs of a step, None for the exact one, and a table (Q, L+1, L+1). The tables of equal
+    steps are added first, so that the sum, which takes most of the time, is computed once.
     """
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
@@ -241,17 +240,17 @@ def _sum_terms(
 
 
 def with_outside(table: Tensor) -> Tensor:
-    """Add a column of 0 to a table (Q, L+1, L+1) of weights, by level of k and of j, for the items
-    outside of the list, whose level is L + 1: (Q, L+1, L+2)."""
+    """Add a column of zeros to a table (Q, L+1, L+1) of weights, by level of k and of j, for items
+    outside of the list, whose level is L+1: (Q, L+1, L+2)."""
     return torch.cat([table, torch.zeros_like(table[:, :, :1])], dim=2)
 
 
 def sort_levels(levels: Tensor, depth: int) -> Tensor:
-    """The columns of every list in order of level, int64 (Q, N), equal levels in order of column.
-    They are counted, which for a few levels is quicker than sorting. `levels` (Q, N): of the items,
-    0 … L + 1, where L + 1 is of what is not in the query's list; `depth`: L."""
-    # (Q, N): the place of each column: behind all columns of lower levels, and behind the columns
-    # of its own level that are before it
+    """The columns of each list sorted by level, int64 (Q, N); equal levels are in order of column.
+    Columns are counted, which is quicker than sorting for a few levels. `levels` (Q, N): 0 … L+1,
+    where L+1 is outside of the query's list; `depth`: L."""
+    # (Q, N): the new place of each column: the number of all columns of lower levels, and of the
+    # columns of the same level before it
     place = torch.zeros_like(levels)
     before = torch.zeros_like(levels[:, :1])  # (Q, 1): the items of lower levels
     for level in range(depth + 2):
@@ -263,9 +262,9 @@ def sort_levels(levels: Tensor, depth: int) -> Tensor:
 
 
 class _Pairs(NamedTuple):
-    """The input of step sums: `levels` (Q, N), in the order of the columns; `by_level` (Q, N), the
-    columns by level; the `positives`; the `table` (Q, L+1, L+2) of weights, by level of the
-    positive and of the item; the `step`.
+    """The input of step sums. `levels` (Q, N): in the order of the columns. `by_level` (Q, N): the
+    columns sorted by level. `table` (Q, L+1, L+2): the weights, by level of the positive and of the
+    item.
     """
 
     levels: Tensor
@@ -276,13 +275,13 @@ class _Pairs(NamedTuple):
 
 
 class _StepSums(torch.autograd.Function):
-    """`Lists.step_sums` of all positives, tile by tile: the differences of all pairs (Q, P, N)
-    would not fit in memory, and are computed anew for the gradient."""
+    """`Lists.step_sums` of all positives, tile by tile, since the differences of all pairs would
+    not fit in memory. They are computed again for the gradient."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
-        """The sums (P,), one for each positive k, over all items of its list; the term of k itself,
-        which the tiles hold, is taken off again."""
+        """The sums (P,), one for each positive k, over all other items of its list. The tiles
+        include the term of k itself, which is subtracted at the end."""
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout = pairs, _layout(pairs)
         positives = pairs.positives
@@ -297,11 +296,11 @@ class _StepSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient to the scores (Q, N), from that of the sums, `grads[0]` (P,): a sum rises
-        with the scores of the items that its positive is compared with, and falls as the score of
-        the positive itself rises."""
+        """The gradient of the scores (Q, N), from that of the sums, `grads[0]` (P,). A sum
+        increases with the scores of the items with which its positive is compared, and decreases
+        with the score of the positive itself."""
         (scores,) = ctx.saved_tensors
-        # padding points behind the last positive, where the gradient is 0
+        # padding has the place behind the last positive, where the gradient is 0
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
         for tile in _tiles(scores, ctx.pairs, ctx.layout):
@@ -318,11 +317,12 @@ class _StepSums(torch.autograd.Function):
 
 
 class Tile(NamedTuple):
-    """Some queries, their positives of one level, padded to equal numbers, and the items that weigh
-    something for these positives.
+    """Some queries, their positives of one level, padded to equal numbers, and the items that have
+    a weight for these positives.
 
-    `query` (q,): row of each query; of its positives (q, k): column `item`, `place` among all
-    positives, and `own` score; of the n items (q, n): `column`, `scores` and `weight`.
+    `query` (q,): the row of each query. Of its positives, (q, k) each: the column (`item`), the
+    `place` among all positives, and the score (`own`). Of the n items, (q, n) each: `column`,
+    `scores` and `weight`.
     """
 
     query: Tensor
@@ -335,10 +335,10 @@ class Tile(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The sizes of the tiles. `reach` (L,): how many items, in order of level, end with the last
-    one that weighs something for positives of each level 1 … L; `sizes` (L, Q): how many positives
-    of each level every query has, as numbers on the host, and as the tensor `number` on the device;
-    `places` (P,): the positives in order of level."""
+    """The sizes of the tiles. `reach` (L,): how many items, sorted by level, have to be read for
+    positives of each level 1 … L, up to the last item that has a weight. `sizes` (L, Q): how many
+    positives of each level a query has, as numbers on the host; `number`: the same as a tensor.
+    `places` (P,): the positives sorted by level."""
 
     reach: list[int]
     sizes: list[list[int]]
@@ -347,9 +347,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(pairs: _Pairs) -> _Layout:
-    """Compute the sizes of all tiles, for forward and backward, with one wait for the GPU."""
-    # levels (Q, N), by column; by_level (Q, N): the columns in order of level; table (Q, L+1, L+2):
-    # what an item weighs for a positive, by level of the positive and of the item
+    """Compute the sizes of all tiles, for forward and backward. The host waits for a GPU once."""
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
     depth = table.shape[1] - 1
@@ -360,13 +358,13 @@ def _layout(pairs: _Pairs) -> _Layout:
     )
     sorted_levels = levels.gather(1, by_level)
     column = torch.arange(1, items + 1, device=levels.device)
-    # For positives of a level, how many columns, in order of level, have to be read: up to the
-    # last one that weighs something in any list
+    # for positives of each level, the items that have a weight in any list; the last of them ends
+    # the reach
     weighs = [
         (table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)
     ]
     reach = torch.stack([torch.where(has_weight, column, 0).amax() for has_weight in weighs])
-    known = torch.cat([reach, number]).tolist()  # in one list: here the host waits
+    known = torch.cat([reach, number]).tolist()  # joined, so that the host waits only once
     sizes = [known[depth + level * queries :][:queries] for level in range(depth)]
 
     return _Layout(
@@ -378,8 +376,8 @@ def _layout(pairs: _Pairs) -> _Layout:
 
 
 def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
-    """Yield tiles that together hold every pair of a positive and an item with a weight other than
-    0. `scores` (Q, N), by column; items are in order of level, the least relevant first.
+    """Yield tiles that together have all pairs of a positive and an item with a weight other than
+    0. `scores` (Q, N): by column. In a tile, items are sorted by level, the lowest first.
     """
     positives = pairs.positives
     sorted_levels = pairs.levels.gather(1, pairs.by_level)
@@ -390,15 +388,15 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     for level, (reach, sizes) in enumerate(zip(layout.reach, layout.sizes, strict=True), start=1):
         places = layout.places[first : first + sum(sizes)]
         first += len(places)
-        if reach == 0:  # no item weighs anything for them: their sums stay 0
+        if reach == 0:  # no item has a weight for these positives: their sums stay 0
             continue
-        # (Q, N): what each item weighs for positives of this level
+        # (Q, N): the weight of each item for positives of this level
         weight = pairs.table[:, level].gather(1, sorted_levels)
         for query, place in _padded(
             places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)
         ):
-            # a place behind the last positive is padding: it stands for item 0 here, and what is
-            # summed for it is thrown away
+            # the place behind the last positive is padding, for which item 0 is used; its sums are
+            # discarded
             item = torch.cat([positives.item, positives.item.new_zeros(1)])[place]
             own = scores[query].gather(1, item)
             yield Tile(
@@ -415,29 +413,28 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
 def _padded(
     places: Tensor, number: Tensor, sizes: list[int], absent: int, most: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield queries (q,) with the places of their positives (q, k), filled up with `absent`; q·k is
-    at most `most`.
+    """Yield some queries (q,) at a time, with the places of their positives (q, k), filled up with
+    `absent`; q·k is at most `most`.
 
     Queries with similar numbers of positives share a tile, so that there is little padding.
-    `places` (P',): of the positives of one level, query by query; `number` (Q,): how many each
+    `places` (P',): of the positives of one level, sorted by query. `number` (Q,): how many each
     query has; `sizes`: the same numbers on the host.
     """
-    # (Q,) each: where the places of each query begin; the queries, most positives first
+    # (Q,) each: where the places of each query begin; the queries sorted by number of positives
     first = number.cumsum(0) - number
     larger = number.argsort(descending=True, stable=True)
     padded = torch.nn.functional.pad(places, (0, 1), value=absent)
-    # how many positives each query has that has any, in the order of `larger`
+    # the numbers of positives, without zeros, in the order of `larger`
     wide = sorted((size for size in sizes if size), reverse=True)
 
     start = 0
     while start < len(wide):
-        # the first query of a tile has most positives: the tile takes as many queries as would fit
-        # if all had so many
+        # the first query has the most positives, so as many queries fit as if all had this number
         end = start + max(1, most // wide[start])
         query = larger[start : min(end, len(wide))]
         # more than one round only for a single query with more positives than a tile holds
         for begin in range(0, wide[start], most):
-            # (k,): which of its positives are taken from each query
+            # (k,): the numbers, within each query, of the positives in this tile
             k = torch.arange(begin, min(begin + most, wide[start]), device=places.device)
             yield (
                 query,

@@ -1,5 +1,5 @@
-"""Wraps a loss: with a memory of past batches (Wang et al. 2020), at every level of the tree, with
-mixed items (Patel et al.).
+"""Wrappers of a loss: with a memory of past batches (Wang et al. 2020), summed over all levels of
+the tree, or with mixed items (Patel et al.).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ from hbench.losses.batch_loss import (
 class CrossBatchMemory(nn.Module):
     """A loss over the batch and a memory of earlier embeddings (XBM).
 
-    (w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m); loss(batch) in the first
-    `warm_up` batches. The memory is a queue of the last `size` embeddings, without gradient,
-    including the batch. Embeddings that are not finite are not stored: one bad batch would spoil
-    all losses while it is in memory.
+    The loss is (w_b · loss(batch) + w_m · loss(batch, memory)) / (w_b + w_m), but loss(batch) in
+    the first `warm_up` batches. The memory is a queue of the last `size` embeddings, without
+    gradient, including the batch. Embeddings that are not finite are not stored: one bad batch
+    would spoil all losses while it is in the memory.
 
     Args:
-        loss: takes references; it gets the places of the queries among them, so that none ranks
-            itself.
+        loss: a loss that takes references. It gets the places of the queries among them, so that no
+            query ranks itself.
         size: of the memory, in embeddings, ≥ 1.
         warm_up: batches before the memory is used, ≥ 0.
         batch_weight: w_b, ≥ 0.
@@ -54,9 +54,8 @@ class CrossBatchMemory(nn.Module):
         batch_weight: float = 1.0,
         memory_weight: float = 1.0,
     ) -> None:
-        """The queue, `embeddings` (size, D) and `labels` (size, L), gets its widths D and L, and
-        its device, from the first batch. `stored`: how many embeddings were put into it so far,
-        also those that were overwritten since; `batches`: of how many batches."""
+        """Begin with an empty queue. The first batch determines the widths D and L, and the device,
+        of `embeddings` (size, D) and `labels` (size, L)."""
         super().__init__()
         if (
             size < 1
@@ -79,21 +78,21 @@ class CrossBatchMemory(nn.Module):
         # buffers, so that checkpoints keep the queue, and .to() moves it
         self.register_buffer("embeddings", torch.empty(0, 0))
         self.register_buffer("labels", torch.empty(0, 0, dtype=torch.int64))
-        self.register_buffer("stored", torch.zeros((), dtype=torch.int64))  # embeddings seen so far
+        # how many embeddings were stored so far, including overwritten ones, and how many batches
+        self.register_buffer("stored", torch.zeros((), dtype=torch.int64))
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     @uncompiled
     def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """The loss of the batch; after the warm-up, the weighted mean of it and of the loss of the
-        batch against the memory. The memory's `embeddings` (size, D) are filled from the start:
-        until `stored` reaches `size`, only the first `stored` rows are used."""
+        """The loss of a batch of embeddings (B, D) with labels (B, L). After the warm-up, it is the
+        weighted mean of loss(batch) and loss(batch, memory)."""
         wide = wide_labels(labels, embeddings, "labels", "embeddings")  # (B, L)
-        # (B,): where each query stands in the memory, so that it does not rank itself there
+        # (B,): the place of each query in the memory, so that it does not rank itself there
         place = self._enqueue(embeddings.detach(), wide)
         within: Tensor = self.loss(embeddings, wide)
         if int(self.batches) <= self.warm_up:
             return within
-        filled = min(int(self.stored), self.size)
+        filled = min(int(self.stored), self.size)  # the rows behind are not filled yet
         across: Tensor = self.loss(
             embeddings, wide, self.embeddings[:filled], self.labels[:filled], place
         )
@@ -103,23 +102,23 @@ class CrossBatchMemory(nn.Module):
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """Store a batch, `embeddings` (B, D) and `labels` (B, L), in place of the oldest entries of
-        the queue, which has room for `size`; return the place of each item, int64 (B,), −1 for an
-        item that is not stored.
+        the queue. Return the place of each item in the queue, int64 (B,), −1 for an item that is
+        not stored.
         """
-        if self.embeddings.shape[0] == 0:  # the first batch tells dimension and levels
+        if self.embeddings.shape[0] == 0:  # the first batch determines dimension and levels
             try:
                 self.embeddings = embeddings.new_zeros(self.size, embeddings.shape[1])
                 self.labels = labels.new_zeros(self.size, labels.shape[1])
-            except (RuntimeError, TypeError):  # torch's errors for what memory or an int64 holds
+            except (RuntimeError, TypeError):  # torch's errors for too large sizes
                 raise ConfigError(
                     "the memory of past batches does not fit into this machine's",
                     expected="a smaller size",
                     found=f"{self.size:,} embeddings of {embeddings.shape[1]} numbers",
                 ) from None
 
-        # (K,): the rows that are finite; of a batch larger than the queue only the last ones
+        # (K,): the finite rows; only the last ones, if the batch is larger than the queue
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
-        # the queue is a ring: what would go behind its end goes to its start, over the oldest
+        # the queue is a ring: behind its end, storing goes on at its start, over the oldest entries
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
         self.embeddings[place] = embeddings[kept].to(self.embeddings)
         self.labels[place] = labels[kept]
@@ -128,9 +127,9 @@ class CrossBatchMemory(nn.Module):
         return torch.full((len(labels),), -1, device=labels.device).index_put((kept,), place)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        """Take the queue as it was stored, whatever its shape."""
-        # The first batch determines the width of the queue, so a new module takes the stored
-        # shapes.
+        """Load the queue, whatever its shape; torch calls this with the saved tensors, whose names
+        begin with the prefix."""
+        # a new module's queue has no widths yet, so buffers of the saved shapes replace it
         for name in ("embeddings", "labels"):
             if prefix + name in state_dict:
                 setattr(
@@ -142,10 +141,10 @@ class CrossBatchMemory(nn.Module):
 
 
 class PerLevel(BatchLoss):
-    """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss gets the first l columns, the last of
-    which is its finest.
+    """Σ_l loss_l(embeddings, labels[:, :l], …): the l-th loss gets the first l columns of the
+    labels, so that level l is its finest level.
 
-    A single loss, which must be without proxies, is used at every level of any tree.
+    A single loss, which must have no proxies, is used at each level of any tree.
     """
 
     takes_partial = True
@@ -157,9 +156,9 @@ class PerLevel(BatchLoss):
         self.losses = nn.ModuleList([] if isinstance(losses, nn.Module) else losses)
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum of the losses of all levels, each of which sees the labels down to its own."""
+        """The sum of the losses of all levels. The loss of a level gets the labels down to it."""
         depth = batch.labels.shape[1]
-        # `every`: one loss for all levels, None where each has its own
+        # `every`: one loss for all levels, None if each level has its own loss
         losses = list(self.losses) if self.every is None else [self.every] * depth
         if depth != len(losses):
             raise ConfigError(
@@ -198,34 +197,33 @@ def per_level(losses: nn.Module | Sequence[nn.Module]) -> nn.Module:
     return PerLevel(losses)
 
 
-Draw = Callable[
-    [int], Tensor
-]  # number of pairs -> the share α ~ U[0, 1] of each, in the order of (first, second)
+# number of pairs -> for each, the share α ~ U[0, 1] of its first item in the mixture
+Draw = Callable[[int], Tensor]
 
 
 class SiMix(BatchLoss):
-    """A loss of the batch and its mixed embeddings, which are not normalised and also queries
-    (Patel et al. 2022, §3.3).
+    """A loss of the batch and of mixtures of its embeddings, which are queries, too (Patel et al.
+    2022, §3.3). Mixtures are not normalised.
     """
 
     takes_pairs = False
 
     def __init__(self, loss: nn.Module, draw: Draw = torch.rand) -> None:
-        """`loss`: of what is mixed, too; `draw`: the shares of n mixtures."""
+        """`loss`: the loss that gets the batch with its mixtures; `draw`: the random shares of n
+        mixtures."""
         super().__init__()
         self.loss = loss
         self.draw = draw
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The loss of the batch and of a random mixture of each pair of one class, in which the
-        mixtures are queries, and also items where the batch ranks itself."""
+        """The loss of the batch with a random mixture of each pair of items of one finest class.
+        Mixtures are queries, and also items if the batch ranks itself."""
         (embeddings,), labels = full_precision(batch.embeddings), batch.labels
-        # all pairs of one finest class, each once, hence above the diagonal (triu(1)): their
-        # mixtures are virtual items of that class
+        # triu(1): each pair once, and no item with itself; a mixture is a virtual item of the class
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
         virtual = share * embeddings[first] + (1 - share) * embeddings[second]
-        # where each query stands among the references: −1 for a mixture, which is not there
+        # the place of each query among the references, −1 for mixtures, which are not among them
         index = torch.cat([batch.self_index, batch.self_index.new_full((len(first),), -1)])
         every = torch.cat([embeddings, virtual])
         classes = torch.cat([labels, labels[first]])
@@ -238,21 +236,22 @@ class SiMix(BatchLoss):
 def mix_positives(
     draw: Draw = torch.rand,
 ) -> Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]:
-    """Add a column for the mixed score of every pair of a query's fine positives, as a fine
-    positive (SupRank's released code).
+    """Make a function that adds a column for each pair of a query's positives of the finest level.
+    The column has a mixture of their two scores, and counts as another such positive (SupRank's
+    released code).
     """
 
     def add(scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """The lists, scores and levels (Q, N), with virtual positives behind them: each a random
-        mixture of two positives of its query at the finest level, `depth`."""
+        """Add virtual positives to the lists, scores and levels (Q, N). Each has a random mixture
+        of the scores of two positives of the finest level, `depth`."""
         fine = levels == depth
         # triu(1): each pair once, and no item with itself
         query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)
         share = draw(len(query)).to(scores)
         mixed = share * scores[query, first] + (1 - share) * scores[query, second]
         number = torch.bincount(query, minlength=len(scores))  # (Q,): pairs of each query
-        # (pairs,): which of the added columns a pair takes. Pairs come query by query, and those of
-        # each query are numbered from 0
+        # (pairs,): the added column of each pair: pairs are sorted by query, and those of a query
+        # are numbered from 0
         first_pair = number.cumsum(0) - number  # (Q,): where the pairs of each query begin
         column = torch.arange(len(query), device=query.device) - first_pair[query]
         width = int(number.max()) if len(query) else 0
