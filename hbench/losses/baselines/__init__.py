@@ -1,3 +1,3 @@
-"""Defines the losses that are not rank losses: pairs, proxies, black-box differentiation, soft
-bins, calibration.
+"""Defines the losses other than rank losses: those of pairs, proxies, black-box differentiation,
+soft bins, and calibration.
 """

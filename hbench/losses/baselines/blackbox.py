@@ -1,5 +1,5 @@
-"""Differentiates exact ranks as a black box: their gradient is that of an interpolation with
-strength λ ([R]).
+"""Differentiates exact ranks as a black box: the gradient is that of an interpolation of the ranks
+with strength λ ([R]).
 
     forward   rk(y)_i = 1 + #{j : y_j > y_i}, equal scores in column order        ([R] Eq. 2)
     backward  dL/dy  = −(rk(y) − rk(y + λ dL/drk)) / λ                            ([R] Algorithm 1)
@@ -36,7 +36,8 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
         lam: λ, more than 0.
 
     Returns:
-        (…, n), whole numbers in the dtype of the scores, or in float64 where that cannot hold them.
+        (…, n), whole numbers in the dtype of the scores, or in float64 if that dtype cannot hold
+        them.
 
     Raises:
         ConfigError: λ that is not more than 0.
@@ -54,35 +55,40 @@ def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
             expected="lam > 0",
             found=f"{lam:g}",
         )
-    # floats hold whole numbers up to 2/eps: ranks beyond it need float64
+    # a float type holds all whole numbers up to 2/eps; larger ranks need float64
     exact = scores.double() if scores.shape[-1] > 2 / torch.finfo(scores.dtype).eps else scores
     result: Tensor = _BlackboxRank.apply(exact, lam)
     return result
 
 
 def chosen_ranks(scores: Tensor, lam: float, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the black-box ranks of the `chosen` items, bool (Q, n), among all items of their
-    rows, by scores (Q, n). `lam`: the strength λ.
+    """Compute the black-box ranks of some items among all items of their rows.
 
-    Returns (rank, place, number). Of the P chosen items, row by row and the best first in every
-    row: their differentiable ranks (P,), and their places among the chosen ones of the row (P,),
-    from 1. `number` (Q,): how many are chosen in each row.
+    Args:
+        scores: (Q, n).
+        lam: the strength λ.
+        chosen: bool (Q, n), marks P items.
+
+    Returns:
+        (rank, place, number). For the P chosen items, sorted by row and then by rank: their
+        differentiable ranks (P,), and their places among the chosen items of the row (P,), from 1.
+        `number` (Q,): how many items are chosen in each row.
     """
     rank = blackbox_rank(scores, lam)[chosen]
     number = chosen.sum(-1)
     # (P,): the row of each chosen item
     row = torch.arange(len(number), device=scores.device).repeat_interleave(number)
-    # by row, then by rank, in one sort: a rank is at most n, so rows do not mix
+    # one sort by row and then by rank: row · (n + 1) + rank, as a rank is at most n
     best_first = (row * (scores.shape[-1] + 1) + rank.detach().long()).argsort()
-    # where the row of each item begins, from which places are counted
+    # for each item, where its row begins, from which places count
     first = (number.cumsum(0) - number).repeat_interleave(number)
     place = torch.arange(1, len(rank) + 1, device=rank.device) - first
     return rank[best_first], place, number
 
 
 def descending_ranks(scores: Tensor) -> Tensor:
-    """Compute 1-based ranks along the last dimension, with equal scores in column order: int64 (…,
-    n).
+    """The ranks along the last dimension, from 1 for the highest score: int64 (…, n). Equal scores
+    are ranked in order of column.
     """
     order = scores.argsort(dim=-1, descending=True, stable=True)
     place = torch.arange(1, scores.shape[-1] + 1, device=scores.device).expand_as(order)
@@ -92,8 +98,8 @@ def descending_ranks(scores: Tensor) -> Tensor:
 class _BlackboxRank(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, lam: float) -> Tensor:
-        """The ranks of scores (Q, n), from 1, the highest first, as floats. `lam`: λ, how far the
-        gradient looks for other ranks."""
+        """The ranks of scores (Q, n), from 1 for the highest, as floats. `lam`: λ, by which the
+        gradient moves scores to see how ranks change."""
         rank = descending_ranks(scores)
         ctx.save_for_backward(scores, rank)
         ctx.lam = lam
@@ -102,9 +108,9 @@ class _BlackboxRank(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient to the scores by black-box interpolation: scores are moved by λ times the
-        incoming gradient, `upstream[0]`, and what their ranks change by is divided by λ. None for
-        λ itself."""
+        """The gradient of the scores by black-box interpolation: the scores are moved by λ times
+        the incoming gradient, `upstream[0]`, and the change of their ranks is divided by λ. None
+        for λ itself."""
         scores, rank = ctx.saved_tensors
         perturbed = descending_ranks(scores + ctx.lam * upstream[0])
         return (perturbed - rank).to(scores) / ctx.lam, None

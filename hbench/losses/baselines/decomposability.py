@@ -1,5 +1,6 @@
-"""Measures the decomposability gap, by which the mean AP inside batches exceeds the AP of the whole
-set, and narrows it by calibrating scores across batches (ROADMAP, §3.2; rank losses, §III-C).
+"""Measures the decomposability gap, by which the mean AP within batches exceeds the AP of the whole
+set, and defines losses that reduce it by calibrating scores across batches (ROADMAP, §3.2; rank
+losses, §III-C).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +20,10 @@ from hbench.losses.entry import LossEntry
 
 
 class Calibration(BatchLoss):
-    """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, for cosines and fine labels
-    (ROADMAP, Eq. 7).
+    """The mean over queries of 1/|P| Σ_P [α − s]₊ + 1/|N| Σ_N [s − β]₊, where s are cosines, and P
+    and N the positives and negatives by the finest class (ROADMAP, Eq. 7).
 
-    A query without positives lacks the first term, one without negatives the second.
+    The first term is 0 for a query without positives, the second for a query without negatives.
     """
 
     takes_partial = True
@@ -34,13 +35,12 @@ class Calibration(BatchLoss):
         self.beta = negative_margin
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean over the queries of how far positives lie below α and negatives above β; 0 of an
-        empty batch. Cosines are computed block by block of queries."""
+        """The mean over the queries of how far the cosines of positives are below α, and those of
+        negatives above β; 0 for an empty batch."""
 
         def excess(scores: Tensor, block: slice) -> Tensor:
-            """The sum over the queries of a block of both terms. `scores` (b, N): the cosines of
-            the queries to all references; a positive should reach `alpha`, a negative stay below
-            `beta`."""
+            """The sum of both terms over the queries of a block. `scores` (b, N): the cosines of
+            the queries to all references."""
             positive, negative = batch.split_pairs(block)
             below = (self.alpha - scores).clamp(min=0)
             above = (scores - self.beta).clamp(min=0)
@@ -53,14 +53,14 @@ class Calibration(BatchLoss):
 def calibration(
     positive_margin: float = 0.9, negative_margin: float = 0.6, released: bool = False
 ) -> nn.Module:
-    """Make the calibration loss; `released`: each term is a mean over the batch's pairs for which
-    it is not 0.
+    """Make the calibration loss. `released`: whether to follow the released code, where each term
+    is a mean over all pairs of the batch for which it is not 0.
     """
     return (contrastive if released else Calibration)(positive_margin, negative_margin)
 
 
 def _mean_where(chosen: Tensor, values: Tensor) -> Tensor:
-    """The mean of each row of values (b, N) over the `chosen` ones, bool (b, N); 0 of none."""
+    """The mean of the `chosen` values, bool (b, N), in each row of `values` (b, N); 0 for none."""
     return torch.where(chosen, values, 0).sum(1) / chosen.sum(1).clamp(min=1)
 
 
@@ -108,7 +108,8 @@ def decomposability_gap(
 
 
 def _indices(batch: Any, items: int) -> NDArray[np.int64]:
-    """The places of a batch among some items. Raises ConfigError for what are none."""
+    """Check that a batch is an array of positions of items, 0 … `items` − 1, and return it. Raises
+    ConfigError for anything else."""
     places = as_array(batch, "batches")
     if (
         places.ndim != 1
@@ -126,12 +127,12 @@ def _indices(batch: Any, items: int) -> NDArray[np.int64]:
 
 
 class WeightedSum(BatchLoss):
-    """Σ w_i · loss_i(…) of losses with the same arguments."""
+    """Σ w_i · loss_i(…), a weighted sum of losses that are called with the same arguments."""
 
     takes_partial = True
 
     def __init__(self, losses: Sequence[nn.Module], weights: Sequence[float]) -> None:
-        """`weights`: one of each loss. Raises ConfigError for another number."""
+        """`weights`: one for each loss. Raises ConfigError if the numbers differ, or are 0."""
         super().__init__()
         if not losses or len(losses) != len(weights):
             raise ConfigError(
@@ -153,8 +154,8 @@ class WeightedSum(BatchLoss):
 
 
 class Combination(NamedTuple):
-    """A combination: names of the rank loss and the decomposability loss, λ, changed defaults of
-    the rank loss, paper.
+    """A combination of two losses: the names of the rank loss and of the decomposability loss, λ,
+    defaults that replace those of the rank loss, and the paper.
     """
 
     rank: str
@@ -178,13 +179,13 @@ COMBINATIONS = {
 
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
-    """Make the entry of a row: its parameters are λ (`lam`) and those of its two losses. `entries`:
-    of all losses, by name."""
+    """Make the entry of a combination. Its parameters are λ (`lam`) and those of its two losses.
+    `entries`: the entries of all losses, by name."""
     first = entries[row.rank]
     second = entries[row.decomposability]
 
     def build(params: Mapping[str, Any]) -> nn.Module:
-        """The weighted sum of both losses; of `params`, each loss takes those it has."""
+        """Build the weighted sum of both losses; each loss gets those of `params` that it has."""
         lam = params["lam"]
         if not 0 <= lam <= 1:
             reason = "the weight of the decomposability loss is out of range"

@@ -1,5 +1,5 @@
-"""Defines the losses of pairs and triplets at the fine level, most of them by
-pytorch-metric-learning, on pairs chosen here.
+"""Defines the losses of pairs and triplets at the finest level. Most are losses of
+pytorch-metric-learning, applied to pairs that are chosen here.
 
 A query is never paired with itself, neither in its batch nor among references that contain it.
 """
@@ -19,36 +19,35 @@ from hbench.losses.batch_loss import (
     sum_over_blocks,
 )
 
-Choose = Callable[
-    [Tensor, Tensor, Tensor], Indices
-]  # cosines (B, N), positive and negative pairs bool (B, N)
+# cosines (B, N), positive and negative pairs bool (B, N) -> chosen pairs or triplets
+Choose = Callable[[Tensor, Tensor, Tensor], Indices]
 
 
 class ChosenPairs(BatchLoss):
-    """A pytorch-metric-learning loss of pairs or triplets, mined ones or else those of `choose`, at
-    the fine level.
+    """A pytorch-metric-learning loss of pairs or triplets at the finest level. It uses mined pairs,
+    or else those that `choose` selects.
     """
 
     takes_partial = True
 
     def __init__(self, loss: nn.Module, choose: Choose) -> None:
-        """`loss`: one of pytorch-metric-learning; `choose`: which pairs it gets where nobody mined
-        any."""
+        """`loss`: a loss of pytorch-metric-learning; `choose`: selects the pairs if no mined pairs
+        are given."""
         super().__init__()
         self.loss = loss
         self.choose = choose
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The pair loss at the finest level, over the batch's mined pairs, or, where nobody mined
-        any, over those that `choose` finds."""
+        """The loss at the finest level, over the batch's mined pairs, or else over those that
+        `choose` selects; 0 for an empty batch."""
         if len(batch.labels) == 0 or len(batch.ref_labels) == 0:
-            return batch.embeddings.sum() * 0  # has a gradient, so that backward can be called
+            return batch.embeddings.sum() * 0  # a 0 with a gradient, so that backward works
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         fine = batch.labels[:, -1]
         ref_fine = batch.ref_labels[:, -1]
         with torch.autocast(query.device.type, enabled=False):
             chosen = batch.pairs
-            if chosen is None:  # nobody mined pairs; the choice itself has no gradient
+            if chosen is None:  # no mined pairs; selecting pairs needs no gradient
                 cosines = (functional.normalize(query) @ functional.normalize(others).T).detach()
                 positive, negative = batch.split_pairs()  # bool (Q, N)
                 chosen = self.choose(cosines, positive, negative)
@@ -63,24 +62,24 @@ def all_pairs(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
 def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
     """Choose one triplet per query: the query, its nearest positive, and the nearest of the
-    negatives that are farther than that positive.
+    negatives that are farther away than that positive.
 
     A query without such a negative, or without positives, has no triplet. `cosines` (Q, N);
-    `positive`, `negative` bool (Q, N): which items are so for each query. Returns the queries,
-    positives and negatives of T triplets, (T,) each.
+    `positive`, `negative` bool (Q, N): which items are positives and negatives of each query.
+    Returns the queries, positives and negatives of T triplets, (T,) each.
     """
-    # (Q,): the cosine of each query's nearest positive, and its place
+    # (Q,): the cosine and the column of each query's nearest positive
     nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)
     farther = negative & (cosines < nearest[:, None])
     query = (positive.any(1) & farther.any(1)).nonzero().squeeze(1)
-    # (Q,): the place of the nearest one of them
+    # (Q,): the column of the nearest of these negatives
     hardest = cosines.masked_fill(~farther, -torch.inf).argmax(dim=1)
     return query, which[query], hardest[query]
 
 
 def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
-    """Make the mean of [m − cos(q, p) + cos(q, n)]₊ over the triplets for which it is above 0, m
-    being the `margin`: over one semi-hard triplet per query (TL_SH), or over all triplets.
+    """Make the mean of [m − cos(q, p) + cos(q, n)]₊ over the triplets for which it is above 0; m is
+    the `margin`. The triplets are one semi-hard triplet per query (TL_SH), or all triplets.
     """
     from pytorch_metric_learning import distances, losses
 
@@ -114,11 +113,11 @@ def multi_similarity(alpha: float = 2.0, beta: float = 50.0, base: float = 0.5) 
 
 
 class MemoryPairs(BatchLoss):
-    """1/B Σ_q [Σ_{p, s < 1} (1 − s) + Σ_{n, s > m} s], at the fine level: the pair loss of the
-    memory paper.
+    """1/B Σ_q [Σ_{p, s < 1} (1 − s) + Σ_{n, s > m} s], at the finest level: the pair loss of the
+    paper on cross-batch memory (XBM, Wang et al. 2020).
 
-    (Wang et al. 2020, XBM; like the released code it takes pairs with s ≥ 1 − 10⁻⁵ for copies of
-    the query.)
+    As in the released code, a positive with s ≥ 1 − 10⁻⁵ is regarded as a copy of the query, and is
+    left out.
     """
 
     takes_partial = True
@@ -128,12 +127,12 @@ class MemoryPairs(BatchLoss):
         self.margin = margin
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum over all pairs of both terms, divided by the number of queries."""
+        """The sum of both terms over all pairs, divided by the number of queries."""
 
         def pull_and_push(scores: Tensor, block: slice) -> Tensor:
-            """The terms of a block of queries, by their scores (b, N)."""
+            """The sum of both terms over a block of queries, from their scores (b, N)."""
             positive, negative = batch.split_pairs(block)
-            # as in the released code, a positive of about the same vector is a copy of the query
+            # a positive with nearly the same vector is regarded as a copy of the query
             pulled = positive & (scores < 1 - 1e-5)
             pushed = negative & (scores > self.margin)
             return torch.where(pulled, 1 - scores, 0).sum() + torch.where(pushed, scores, 0).sum()

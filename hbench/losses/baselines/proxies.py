@@ -1,8 +1,8 @@
-"""Defines the proxy losses, which compare embeddings with one learned vector per class instead of
-with each other.
+"""Defines the proxy losses, which compare embeddings with one learned vector per class, the proxy,
+instead of with each other.
 
-Labels are class numbers 0 … C−1 in the finest column; references are accepted but ignored, since
-proxies replace them.
+The finest column of the labels has class numbers 0 … C−1. References are accepted but ignored,
+since proxies replace them.
 """
 
 import math
@@ -24,14 +24,13 @@ CSL_MARGINS = {
     7: (0.75, 0.65, 0.55, 0.45, 0.35, 0.25, 0.15),
 }
 
-Logits = Callable[
-    [Tensor, Tensor, Tensor], Tensor
-]  # embeddings (B, D), proxies (C, D), classes (B,) -> (B, C)
+# embeddings (B, D), proxies (C, D), classes (B,) -> logits (B, C)
+Logits = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def random_proxies(classes: int, dim: int) -> Tensor:
-    """Draw proxies (C, D) from a normal distribution, for C `classes` and vectors of dimension
-    `dim`, D. Raises ConfigError for more than memory holds."""
+    """Draw proxies (C, D) from a normal distribution, for C `classes` and vectors of dimension D,
+    `dim`. Raises ConfigError if they do not fit in memory."""
     try:
         return torch.randn(classes, dim)
     except (RuntimeError, TypeError, OverflowError):
@@ -43,8 +42,8 @@ def random_proxies(classes: int, dim: int) -> Tensor:
 
 
 def class_paths(paths: Any) -> Tensor:
-    """The labels of every class as int64 (C, L). Raises ConfigError for what is no table of
-    labels."""
+    """Check the labels of all classes, and return them as int64 (C, L). Raises ConfigError for
+    anything that is no table of whole numbers."""
     table = as_array(paths, "paths")
     if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
         raise ConfigError(
@@ -56,7 +55,7 @@ def class_paths(paths: Any) -> Tensor:
 
 
 def require_dimension(embeddings: Tensor, proxies: Tensor) -> None:
-    """Raise ConfigError for embeddings of another dimension than the proxies."""
+    """Raise ConfigError if embeddings and proxies differ in dimension."""
     if embeddings.shape[1] != proxies.shape[1]:
         raise ConfigError(
             "embeddings and proxies differ in dimension",
@@ -66,29 +65,27 @@ def require_dimension(embeddings: Tensor, proxies: Tensor) -> None:
 
 
 class ProxySoftmax(BatchLoss):
-    """The mean of −log softmax_y(logits) over a batch, y being an item's finest class; `spread` is
-    the standard deviation of the initial proxies.
+    """The mean of −log softmax_y(logits) over a batch, where y is the finest class of an item.
 
-    `logits`: a function of embeddings (B, D), proxies (C, D) and the finest classes (B,) that gives
-    the logits (B, C).
+    `logits`: a function of embeddings (B, D), proxies (C, D) and the finest classes (B,) that
+    returns the logits (B, C). `weight` (C, D): the proxies, which are learned.
     """
 
     takes_pairs = False
 
     def __init__(self, classes: int, dim: int, logits: Logits, *, spread: float) -> None:
-        """`spread`: the standard deviation of the proxies (C, D) as they begin."""
+        """`classes`: C; `dim`: D; `spread`: the standard deviation of the initial proxies."""
         super().__init__()
         require_positive(classes=classes, dim=dim)
         self.weight = nn.Parameter(random_proxies(classes, dim) * spread)
         self.logits = logits
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The cross-entropy of the logits (B, C) with the fine classes; 0 of an empty batch.
-        `weight` (C, D): the proxies, one for each class, which learn."""
+        """The cross-entropy of the logits (B, C) with the finest classes; 0 for an empty batch."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
-            return embeddings.sum() * 0  # has a gradient, so that backward can be called
+            return embeddings.sum() * 0  # a 0 with a gradient, so that backward works
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
         with torch.autocast(embeddings.device.type, enabled=False):
@@ -96,26 +93,26 @@ class ProxySoftmax(BatchLoss):
 
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
-    """Make −log softmax_y(x·p̂ / σ), p̂ = p/‖p‖, σ the temperature, x not normalised (HAPPIER, Eq.
-    6; NSM, Zhai & Wu 2019). `classes`: C, of the finest level; `dim`: D; proxies begin at a length
-    of about 1."""
+    """Make −log softmax_y(x·p̂ / σ), where p̂ = p/‖p‖, σ is the temperature, and x is not normalised
+    (HAPPIER, Eq. 6; NSM, Zhai & Wu 2019). `classes`: C, of the finest level; `dim`: D. Initial
+    proxies have a length of about 1."""
     require_positive(temperature=temperature, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
-        """The logits (B, C); `target` (B,), the fine classes, changes none of them here."""
+        """The logits (B, C), which do not depend on the finest classes, `target` (B,)."""
         return embeddings @ functional.normalize(proxies).T / temperature
 
     return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
 
 
 def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
-    """Make −log softmax_y(−‖s x̂ − s p̂‖²), with x̂ and p̂ normalised here (ProxyNCA++, Teh et al.
-    2020). `classes`: C, of the finest level; `dim`: D; `scale`: s."""
+    """Make −log softmax_y(−‖s x̂ − s p̂‖²), where x̂ and p̂ are normalised here (ProxyNCA++, Teh et
+    al. 2020). `classes`: C, of the finest level; `dim`: D; `scale`: s."""
     require_positive(scale=scale)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
-        """The logits (B, C), −s²‖x̂ − p̂‖² = 2 s² (x̂·p̂ − 1); `target` (B,) changes none of them
-        here."""
+        """The logits (B, C), −s²‖x̂ − p̂‖² = 2 s² (x̂·p̂ − 1), which do not depend on `target`
+        (B,)."""
         return (
             2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
         )
@@ -125,21 +122,22 @@ def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
 
 
 def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) -> nn.Module:
-    """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), with vectors normalised here and m in radians
-    (Deng et al. 2019).
+    """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), where vectors are normalised here, and m is
+    in radians (Deng et al. 2019).
 
-    Where θ_y + m exceeds π, cos θ_y − m sin m continues the decrease. `classes`: C, of the finest
-    level; `dim`: D; `margin`, `scale`: m and s.
+    If θ_y + m exceeds π, cos θ_y − m sin m is used, which continues to decrease. `classes`: C, of
+    the finest level; `dim`: D; `margin`, `scale`: m and s.
     """
     require_positive(scale=scale, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
-        """The logits (B, C); those of the fine classes, `target` (B,), have the margin."""
+        """The logits (B, C). Those of the items' own classes, `target` (B,), have the margin."""
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
         to_class = cosine.gather(1, target[:, None])
-        # cos(θ + m) = cos θ cos m − sin θ sin m, and sin θ > 0; the slope of √ is infinite at 0
+        # cos(θ + m) = cos θ cos m − sin θ sin m, where sin θ ≥ 0; clamp, because the slope of √ is
+        # infinite at 0
         sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()
-        # where θ + m exceeds π, its cosine would rise again: cos θ − m sin m falls on instead
+        # for θ + m above π the cosine would increase again, but cos θ − m sin m decreases
         beyond = to_class - margin * math.sin(margin)
         within = to_class * math.cos(margin) - sine * math.sin(margin)
         turned = torch.where(to_class > math.cos(math.pi - margin), within, beyond)
@@ -150,11 +148,12 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
 
 class CompositeSoftTriplet(BatchLoss):
     """CSL: Σ_l mean softplus(LSE_{z outside y's group at level l}(s x·p̂_z) − s x·p̂_y + s m_l),
-    with x not normalised.
+    where x is not normalised.
 
     The group of class y at level l consists of the classes that share its first l labels (Sun et
-    al., Dynamic Metric Learning). `paths` int (C, L) are the labels of every class, coarse to fine;
-    of the `margins` m_1 … m_L, coarse to fine, the coarse one is the largest.
+    al., Dynamic Metric Learning). `groups` (L, C): the group of each class at each level.
+    `margins`: m_1 … m_L, coarse to fine, of which the coarsest is the largest. `weight` (C, D): the
+    proxies, which are learned.
     """
 
     takes_pairs = False
@@ -166,26 +165,26 @@ class CompositeSoftTriplet(BatchLoss):
         margins: Sequence[float] | None = None,
         scale: float = 32.0,
     ) -> None:
-        """`paths` (C, L): a row per class, its labels coarse to fine; `margins` (L,): None for the
-        paper's; `scale`: s, by which all products are multiplied."""
+        """`paths` (C, L): the labels of each class, coarse to fine; `dim`: D; `margins` (L,): None
+        for those of the paper; `scale`: s."""
         super().__init__()
         require_positive(dim=dim, scale=scale)
         table = class_paths(paths)  # int64 (C, L)
         self.register_buffer("groups", _groups(table), persistent=False)
         self.margins = csl_margins(margins, table.shape[1])
         self.scale = scale
-        # of length about 1: p̂ does not depend on it, but how far a step turns it does
+        # proxies of length about 1: p̂ does not depend on the length, but the angle by which a
+        # training step turns it does
         self.weight = nn.Parameter(random_proxies(len(table), dim) / math.sqrt(dim))
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum over the levels of a soft triplet loss of the logits (B, C), s x·p̂ for each
-        class: at each level, an item's own class should exceed all classes outside of its group by
-        the margin of the level. `weight` (C, D): the proxies, which learn.
-        """
+        """The sum over the levels of a soft triplet loss: at each level, the logit of an item's own
+        class should exceed those of all classes outside of its group by the margin of the level;
+        0 for an empty batch."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:
-            return embeddings.sum() * 0  # has a gradient, so that backward can be called
+            return embeddings.sum() * 0  # a 0 with a gradient, so that backward works
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
         with torch.autocast(embeddings.device.type, enabled=False):
@@ -199,20 +198,19 @@ class CompositeSoftTriplet(BatchLoss):
         return torch.stack(terms).sum()
 
     def _level(self, logits: Tensor, inside: Tensor, target: Tensor, margin: float) -> Tensor:
-        """The term of one level, a scalar, of logits (B, C) and the level's `margin`. `inside` bool
-        (B, C): which classes are in the group of each item's own class; `target` (B,): the own
-        class."""
-        # classes inside of the group are left out of the sum over classes. They are set to the
-        # lowest finite number, not to −∞: where the group has all classes, the sum is empty, and
-        # its gradient must be 0, not 0/0
+        """The term of one level, a scalar, from logits (B, C) and the level's `margin`. `target`
+        (B,): each item's own class; `inside` bool (B, C): which classes are in its group."""
+        # Classes inside of the group are left out of the sum over classes. Their logits are set to
+        # the lowest finite number, not to −∞: if the group has all classes, the sum is empty, and
+        # its gradient must be 0, not 0/0.
         outside = logits.masked_fill(inside, torch.finfo(logits.dtype).min).logsumexp(1)
         own = logits.gather(1, target[:, None])[:, 0]
         return functional.softplus(outside - own + self.scale * margin).mean()
 
 
 def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...]:
-    """Return the margins m_1 … m_L, coarse to fine; None means the papers' margins, for 1, 2, 3 or
-    7 levels. `depth`: L."""
+    """Check the margins m_1 … m_L, coarse to fine, and return them. `margins`: None for default
+    margins, which exist for 1, 2, 3 or 7 levels. `depth`: L."""
     if margins is None and depth not in CSL_MARGINS:
         expected = f"margins: {depth} numbers, coarse to fine"
         raise ConfigError(
@@ -229,8 +227,8 @@ def csl_margins(margins: Sequence[float] | None, depth: int) -> tuple[float, ...
 
 
 def _groups(paths: Tensor) -> Tensor:
-    """The group of each class at each level, int64 (L, C): a number for every different beginning
-    of the `paths` (C, L), down to the level."""
+    """The group of each class at each level, int64 (L, C). `paths` (C, L): the labels of each
+    class. At level l, classes with equal first l labels get the same number."""
     numbers = []
     for level in range(paths.shape[1]):
         _, of_class = paths[:, : level + 1].unique(dim=0, return_inverse=True)
@@ -239,8 +237,8 @@ def _groups(paths: Tensor) -> Tensor:
 
 
 def require_classes(labels: Tensor, classes: int) -> None:
-    """Raise ConfigError for `labels` (B,), of the finest level, that are not class numbers 0 … C−1;
-    `classes`: C, each of which has a proxy."""
+    """Raise ConfigError if `labels` (B,) of the finest level are not class numbers 0 … C−1.
+    `classes`: C, the number of classes with a proxy."""
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ConfigError(
             "a label has no proxy",

@@ -1,8 +1,8 @@
 """Defines the RaMBO losses: AP or recall on black-box ranks, with a score margin and a memory of
 past scores (RaMBO, §4).
 
-Like in the released code, `lam` applies to ranks divided by the number n of ranked scores, so that
-it means the same for every n; the rank itself is interpolated with λ = n·lam.
+As in the released code, `lam` is the strength for ranks divided by the number n of ranked scores,
+so that it has the same meaning for every n. The rank itself is interpolated with λ = n·lam.
 """
 
 from collections import deque
@@ -22,14 +22,15 @@ Weight = Callable[[Tensor], Tensor]
 
 
 def score_margin(margin: float) -> Shift:
-    """Make the shift to y − α/2 for positives, y + α/2 for the others (RaMBO, Eq. 14)."""
+    """Make the shift of scores y to y − α/2 for positives, and y + α/2 for others, where α is the
+    `margin` (RaMBO, Eq. 14)."""
     return lambda scores, positive: (
         scores + margin * (0.5 - positive.to(scores)) if margin else scores
     )
 
 
 def random_margin(margin: float, draw: Callable[[Tensor], Tensor] = torch.randn_like) -> Shift:
-    """Make the shift by score_margin times |N(0, 1)|, drawn for every score, like the released
+    """Make the shift by `score_margin` times |N(0, 1)|, drawn for each score, as in the released
     code.
     """
     return lambda scores, positive: (
@@ -41,11 +42,11 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
     """Compute the mean of 1 − 1/|P| Σ_P rk⁺/rk over rows with positives (RaMBO, Eq. 21–22); 0
     without such rows.
 
-    rk is an item's rank, differentiable by black-box interpolation of strength `lam`; rk⁺ its rank
-    among the positives, without a gradient. scores (Q, n), positive bool (Q, n). `smoothing` is
-    added to |P|: 10⁻⁵ in the released code, whose AP thus never reaches 1.
+    rk is the rank of an item, differentiable by black-box interpolation with strength `lam`. rk⁺ is
+    its rank among the positives, without a gradient. `scores`, `positive` (Q, n). `smoothing`: is
+    added to |P|; it is 10⁻⁵ in the released code, whose AP therefore never reaches 1.
     """
-    # `lam` is of ranks divided by n, so that it means the same for every n
+    # `lam` is for ranks divided by n, hence the factor n
     rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     rows = number.repeat_interleave(number).to(rank) + smoothing  # (P,): |P| of each one's row
     defined = (number > 0).sum()
@@ -55,13 +56,12 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
 def recall_loss(
     scores: Tensor, positive: Tensor, lam: float, weight: Weight, *, unit: float = 1.0
 ) -> Tensor:
-    """Compute the mean of weight(r) over all positives, r = rk − rk⁺ being the irrelevant items
-    ahead (RaMBO, Eq. 17, 20).
+    """Compute the mean of weight(r) over all positives, where r = rk − rk⁺ is the number of
+    irrelevant items before a positive (RaMBO, Eq. 17, 20); 0 without positives.
 
-    scores (Q, n), positive bool (Q, n); `lam`: the strength of the black-box gradient. `unit`
-    multiplies r; in the released code it is the number of rows over n. Without positives the loss
-    is 0."""
-    # `lam` is of ranks divided by n, so that it means the same for every n
+    `scores`, `positive` (Q, n). `lam`: the strength of the black-box gradient. `unit`: r is
+    multiplied by it; in the released code it is the number of rows divided by n."""
+    # `lam` is for ranks divided by n, hence the factor n
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
 
@@ -77,15 +77,16 @@ def log_log_weight(ahead: Tensor) -> Tensor:
 
 
 class ScoreMemory(nn.Module):
-    """A memory of the last batches' scores, without gradient, which are joined to the current ones
-    along `dim` (RaMBO, §4.3).
+    """A memory of the scores of past batches, without gradient, which are joined to the current
+    scores along `dim` (RaMBO, §4.3).
 
-    Where rows are joined, shorter ones are filled up with −∞, which ranks last. Rows (or columns)
-    with NaN or ∞ are not kept. The memory is part of the module's state_dict.
+    If rows are joined, shorter rows are filled up with −∞, which ranks last. Rows (or columns) with
+    NaN or ∞ are not kept. The memory is part of the module's state_dict.
     """
 
     def __init__(self, batches: int, dim: int) -> None:
-        """`batches`: how many past ones are kept; `dim`: along which they are joined."""
+        """`batches`: how many past batches are kept. `dim`: 0 to join rows, which are lists, or 1
+        to join columns, which are items."""
         super().__init__()
         if batches < 0:
             raise ConfigError(
@@ -99,20 +100,19 @@ class ScoreMemory(nn.Module):
         return list(self.past)
 
     def set_extra_state(self, state: list[tuple[Tensor, Tensor]]) -> None:
-        """Restore what get_extra_state returned; from a longer memory, the newest batches."""
+        """Restore what `get_extra_state` returned; only the newest batches, if that was longer."""
         self.past.clear()
         self.past.extend(state)
 
     @uncompiled
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and flags with those of past batches before them along `dim`, 0 for rows, that is
-        lists, or 1 for columns, that is items; only those of this batch carry a gradient."""
-        # scores and flags (Q, n) of each past batch, oldest first; after a resume the memory may be
-        # on another device than the scores
+        """Return the scores and flags (Q, n) of this batch, with those of past batches before them
+        along `dim`, and add this batch to the memory. Only its own scores have a gradient."""
+        # oldest batch first; after resuming, the memory may be on another device than the scores
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
-        # the rows (or columns) without NaN and ∞; −∞ is allowed, for it stands for an item outside
-        # of its list. `1 - self.dim` is the other one of the two dimensions
+        # the rows (or columns) without NaN and ∞; −∞ is allowed, as it marks items outside of a
+        # list. 1 − dim is the other dimension.
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
         self.past.append(
             (
@@ -121,8 +121,8 @@ class ScoreMemory(nn.Module):
             )
         )
 
-        # batches can differ in the length of their lists; the shorter ones are filled up with −∞,
-        # which ranks last, and no positives
+        # batches may have lists of different lengths; the shorter lists are filled up with −∞,
+        # which ranks last, and with flags of no positives
         if self.dim == 0:
             width = max(part.shape[1] for part, _ in every)
             pad = nn.functional.pad
@@ -137,8 +137,8 @@ class ScoreMemory(nn.Module):
 
 
 class Rambo(BatchLoss):
-    """A loss of rows of scores with fine labels: first the margin, then the memory, then the loss
-    of the rows.
+    """A loss of rows of scores, with positives by the finest class: scores are shifted by the
+    margin, then joined to those in the memory, and then the loss of the rows is computed.
     """
 
     takes_partial = True
@@ -146,7 +146,7 @@ class Rambo(BatchLoss):
     def __init__(
         self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False
     ) -> None:
-        """`loss`: of rows of scores; `shift`: puts the margin in; `memory`: how many past batches
+        """`loss`: of rows of scores; `shift`: applies the margin; `memory`: how many past batches
         are kept; `keep_self`: whether a query stays in its own list."""
         super().__init__()
         self.loss = loss
@@ -155,30 +155,30 @@ class Rambo(BatchLoss):
         self.memory = ScoreMemory(memory, dim=0)
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The rank loss of the batch's lists, joined to those that the memory holds. The query
-        itself, and what is in no pair with it, are outside of its list: −∞ ranks them last."""
+        """The loss of the batch's lists, joined to those in the memory. Items outside of a query's
+        list, such as the query itself, get a score of −∞, which ranks them last."""
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
             positive = batch.same_class()
-            # bool (B, N): what is not in a query's list; None: nothing is left out
+            # bool (B, N): the items outside of a query's list, None if there are none
             outside = None if self.keep_self else batch.is_self()
-            listed = batch.listed()  # None: mined pairs and partial labels leave nothing out
+            listed = batch.listed()  # None: neither mined pairs nor partial labels
             if listed is not None:
                 outside = ~listed if outside is None else outside | ~listed
             if outside is not None:
                 scores = scores.masked_fill(outside, -torch.inf)
                 positive = positive & ~outside
-            # scores are remembered with their margin
+            # shifted before they are stored, so the memory has scores with their margin
             return self.loss(*self.memory(self.shift(scores, positive), positive))
 
 
 class RamboClasses(nn.Module):
-    """(1 − c) L_mAP + c L_APC of a score matrix: AP by class, and AP of all classes' scores as one
-    list (RaMBO, Eq. 6, 23).
+    """(1 − c) L_mAP + c L_APC of a matrix of scores: the AP by class, and the AP of the scores of
+    all classes in one list (RaMBO, Eq. 6, 23).
 
-    forward(scores (n, C), targets bool (n, C)): examples × classes; the memory adds examples. The
-    paper has c = 1/3 (2 : 1).
+    forward(scores (n, C), targets bool (n, C)): n examples × C classes; the memory adds examples.
+    The paper uses c = 1/3 (2 : 1).
     """
 
     def __init__(
@@ -191,9 +191,16 @@ class RamboClasses(nn.Module):
         shift: Shift | None = None,
         smoothing: float = 0.0,
     ) -> None:
-        """`lam`, `smoothing`: as of `ap_loss`; `margin`: between positives and others, or `shift`
-        in its place; `memory`: past batches whose examples count; `joint`: c, the share of the AP
-        of all classes' scores in one list."""
+        """Set the constants of the loss.
+
+        Args:
+            lam: as in `ap_loss`.
+            margin: between positives and others.
+            memory: how many past batches are kept, whose examples count, too.
+            joint: c, the weight of the AP of all classes in one list.
+            shift: applies the margin; None for `score_margin(margin)`.
+            smoothing: as in `ap_loss`.
+        """
         super().__init__()
         if not 0 <= joint <= 1:
             reason = "the weight of the joint AP is out of range"
@@ -206,12 +213,10 @@ class RamboClasses(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The AP loss of scores and targets (detections, classes): class by class and, by the share
-        `joint`, of all classes in one list. `shift`: moves scores by the margin; `memory`: keeps
-        examples of earlier batches; `lam`: the strength of the gradient of ranks; `smoothing`:
-        what is added to the number of positives."""
+        """The AP loss of scores and targets (examples, classes): the mean over the classes, and,
+        with the weight `joint`, that of all classes in one list."""
         (exact,) = full_precision(scores)
-        # a row for each class, with the examples of this batch and of those before: (C, n)
+        # (C, n): a row for each class, with the examples of this batch and of past ones
         rows, positive = self.memory(exact.T, targets.T.bool())
         with torch.autocast(exact.device.type, enabled=False):
             by_class = ap_loss(
@@ -219,7 +224,7 @@ class RamboClasses(nn.Module):
             )
             if self.joint == 0:
                 return by_class
-            # one list of all pairs of an example and a class, example by example
+            # one list of all pairs of an example and a class, sorted by example
             flat = rows.T.reshape(1, -1)
             flags = positive.T.reshape(1, -1)
             joint = ap_loss(self.shift(flat, flags), flags, self.lam, smoothing=self.smoothing)
@@ -229,9 +234,15 @@ class RamboClasses(nn.Module):
 def rambo_ap(
     lam: float = 4.0, margin: float = 0.02, memory: int = 0, released: bool = False
 ) -> nn.Module:
-    """Make L_AP of the queries' lists (RaMBO, Eq. 22). `lam`: λ, of ranks divided by n; `memory`:
-    how many past batches are ranked, too; `released`: as in the released code, where a query stays
-    in its own list, the margin is multiplied by |N(0, 1)|, and 10⁻⁵ is added to |P|."""
+    """Make the loss L_AP of the queries' lists (RaMBO, Eq. 22).
+
+    Args:
+        lam: λ for ranks divided by n.
+        margin: between positives and others.
+        memory: how many past batches are kept, whose lists count, too.
+        released: whether to follow the released code, where a query stays in its own list, the
+            margin is multiplied by |N(0, 1)|, and 10⁻⁵ is added to |P|.
+    """
     shift = random_margin(margin) if released else score_margin(margin)
     loss = partial(ap_loss, lam=lam, smoothing=1e-5 if released else 0.0)
     return Rambo(loss, shift, memory, keep_self=released)
@@ -244,12 +255,15 @@ def rambo_recall(
     memory: int = 0,
     released: bool = False,
 ) -> nn.Module:
-    """Make L_rec of the queries' lists with w_K ≈ 1/K ("log") or 1/(K log K) ("loglog") (RaMBO, Eq.
-    20).
+    """Make the loss L_rec of the queries' lists (RaMBO, Eq. 20).
 
-    `released`: irrelevant items ahead are counted in units of n over the number of lists, including
-    those in memory. `lam`: λ, of ranks divided by n; `margin`: between positives and others;
-    `memory`: how many past batches are ranked, too.
+    Args:
+        lam: λ for ranks divided by n.
+        margin: between positives and others.
+        weight: "log" for w_K ≈ 1/K, or "loglog" for w_K ≈ 1/(K log K).
+        memory: how many past batches are kept, whose lists count, too.
+        released: whether to follow the released code, which multiplies the number of irrelevant
+            items before a positive by the number of lists, including those in memory, over n.
     """
     weights = {"log": log_weight, "loglog": log_log_weight}
     if weight not in weights:
@@ -258,7 +272,7 @@ def rambo_recall(
         )
 
     def loss(scores: Tensor, positive: Tensor) -> Tensor:
-        """The recall loss of lists (Q, n)."""
+        """The recall loss of lists, scores and flags of positives (Q, n)."""
         unit = scores.shape[0] / scores.shape[1] if released else 1.0
         return recall_loss(scores, positive, lam, weights[weight], unit=unit)
 

@@ -1,5 +1,5 @@
-"""Computes AP over soft bins: evenly spaced values of similarity; every score is shared by the two
-next to it.
+"""Computes AP over soft bins: evenly spaced values of similarity. Each score is shared between the
+two nearest bins.
 
 (Revaud et al., Learning with Average Precision: training image retrieval with a listwise loss.)
 """
@@ -13,16 +13,16 @@ from torch.nn import functional
 from hbench.core.errors import ConfigError
 from hbench.losses.batch_loss import BatchLoss, LossBatch, full_precision, sum_over_blocks
 
-MOST_BINS = 10_000  # each is a pass over all scores
+MOST_BINS = 10_000  # each bin takes a pass over all scores
 
 
 class SoftBinAP(BatchLoss):
-    """The mean over queries of 1 − Σ_m Prec(m) ΔRec(m), for bins m from the highest similarity
-    down, at the fine level.
+    """The mean over queries of 1 − Σ_m Prec(m) ΔRec(m), over bins m from the highest similarity
+    down, with positives by the finest class.
 
-    h_m(s) = max(0, 1 − |s − b_m|/Δ), b_m = upper − (m−1)Δ; scores outside [lower, upper] are in the
-    first or last bin. Prec(m) = Σ_{m' ≤ m} positives / Σ_{m' ≤ m} items, ΔRec(m) = positives in m /
-    |P|.
+    The share of a score s in bin m is h_m(s) = max(0, 1 − |s − b_m|/Δ), where b_m = upper − (m−1)Δ.
+    Scores outside of [lower, upper] are in the first or last bin. Prec(m) = Σ_{m' ≤ m} positives /
+    Σ_{m' ≤ m} items, and ΔRec(m) = positives in m / |P|.
     """
 
     takes_partial = True
@@ -36,8 +36,9 @@ class SoftBinAP(BatchLoss):
         normalise: bool = False,
         released: bool = False,
     ) -> None:
-        """`bins`: whose middles go from `lower` to `upper`; `normalise`: whether embeddings are
-        scaled to length 1; `released`: whether a query is in its own list, as in that code."""
+        """`bins`: the number of bins, whose middles are evenly spaced from `lower` to `upper`.
+        `normalise`: whether embeddings are scaled to length 1. `released`: whether a query is in
+        its own list, as in the released code."""
         super().__init__()
         if not 2 <= bins <= MOST_BINS or not lower < upper:
             found = f"bins {bins}, lower {lower:g}, upper {upper:g}"
@@ -53,17 +54,16 @@ class SoftBinAP(BatchLoss):
         self.released = released
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean of 1 − AP over the queries that have a positive, AP being that of the bins that
-        the scores fall into."""
+        """The mean of 1 − AP over the queries that have a positive, where AP is computed over bins."""
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
-            """The sum of 1 − AP over the queries of a block that have a positive, by their scores
-            (b, N); counts these queries in `defined`."""
-            # bool (b, N): in the released code a query stands in its own list, as a positive
+            """The sum of 1 − AP over the queries of a block that have a positive, from their scores
+            (b, N). Adds the number of these queries to `defined`."""
+            # bool (b, N): the items in a query's list; with `released`, a query is in its own list
             present = ~batch.is_self(block) | self.released
             listed = batch.listed(block)
-            if listed is not None:  # mined pairs, or levels that are known
+            if listed is not None:  # mined pairs, or partial labels
                 present = present & listed
             positive = present & batch.same_class(block)
             counted = positive.any(1)
@@ -74,12 +74,12 @@ class SoftBinAP(BatchLoss):
         total = sum_over_blocks(
             missing, *(map(functional.normalize, vectors) if self.normalise else vectors)
         )
-        return total / defined.clamp(min=1)  # 0, and no NaN, of a batch without positives
+        return total / defined.clamp(min=1)  # clamp: 0, not NaN, for a batch without positives
 
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
-        """AP (Q,) of scores (Q, N) that fall into bins instead of ranks. `present`, `positive` bool
-        (Q, N): which items are in a query's list, and which of them are right."""
-        # (Q,) for each bin: the sum of the shares of all items in it, and of the right items
+        """The AP over bins, (Q,), of scores (Q, N). `present`, `positive` bool (Q, N): which items
+        are in a query's list, and which of them are positives."""
+        # (Q,) for each bin: the sum of the shares of all items in the bin, and of the positives
         items = []
         hits = []
         for share in self._shares(scores):
@@ -88,20 +88,20 @@ class SoftBinAP(BatchLoss):
         # (Q, bins), the highest scores first
         total = torch.stack(items, dim=1)
         positives = torch.stack(hits, dim=1)
-        # tiny: no division by 0 before the first item, nor of a query without positives
+        # tiny avoids a division by 0, before the first item and for a query without positives
         precision = positives.cumsum(1) / (total.cumsum(1) + torch.finfo(total.dtype).tiny)
         return (precision * positives).sum(1) / positives.sum(1).clamp(
             min=torch.finfo(total.dtype).tiny
         )
 
     def _shares(self, scores: Tensor) -> Iterator[Tensor]:
-        """For every bin, from the highest scores down, the share (Q, N) of each item in it: a
-        triangle around the bin's middle, so that an item moves from bin to bin with a gradient. The
-        middles of all `bins` go from `upper` to `lower`."""
-        # Each triangle is the lower of two lines, so that the subgradient at a score of exactly 1
+        """Yield the share (Q, N) of each item in each bin, from the bin of the highest scores down.
+        The share is a triangle function of the score around the middle of the bin, so that it has
+        a gradient."""
+        # The triangle is the minimum of two lines, so that the subgradient at a score of exactly 1
         # is that of the released code. Both lines are 1 at the middle of the bin, and each is 0 at
-        # the middle of one neighbour. The first bin has all scores above its middle, the last all
-        # below, so that each has only one of the lines.
+        # the middle of one neighbour. The first bin has all scores above its middle, and the last
+        # bin all scores below, so these two have only one of the lines.
         slope = (self.bins - 1) / (self.upper - self.lower)
         one = torch.ones_like(scores)
         for bin_ in range(self.bins):
@@ -117,7 +117,7 @@ class SoftBinAP(BatchLoss):
 
 
 def fast_ap(bins: int = 10) -> nn.Module:
-    """Make SoftBinAP over bins + 1 values of the squared distance 2 − 2s of normalised vectors
-    (Cakir et al. 2019).
+    """Make SoftBinAP of normalised vectors, over `bins` + 1 evenly spaced values of the squared
+    distance 2 − 2s (Cakir et al. 2019).
     """
     return SoftBinAP(bins + 1, normalise=True)
