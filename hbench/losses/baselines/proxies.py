@@ -93,7 +93,7 @@ class ProxySoftmax(BatchLoss):
 
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
-    """Make −log softmax_y(x·p̂ / σ), where p̂ = p/‖p‖, σ is the temperature, and x is not normalised
+    """Make −log softmax_y(x·p̂ / σ), where p̂ = p/‖p‖, σ is the temperature, and x is not scaled
     (HAPPIER, Eq. 6; NSM, Zhai & Wu 2019). `classes`: C, of the finest level; `dim`: D. Initial
     proxies have a length of about 1."""
     require_positive(temperature=temperature, dim=dim)

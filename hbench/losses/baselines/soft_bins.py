@@ -54,7 +54,7 @@ class SoftBinAP(BatchLoss):
         self.released = released
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean of 1 − AP over the queries that have a positive, where AP is computed over bins."""
+        """The mean of 1 − AP over the queries that have a positive, with AP computed over bins."""
         defined = torch.zeros((), dtype=torch.int64, device=batch.labels.device)
 
         def missing(scores: Tensor, block: slice) -> Tensor:
