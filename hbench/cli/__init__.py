@@ -1,4 +1,4 @@
-"""Runs the command line: verbs are loaded when called, and refusals become a message and an exit
+"""The command line: loads a verb when it is called, and turns errors into a message and an exit
 code.
 """
 
@@ -60,7 +60,7 @@ VERBS = {
     "info": "say what a bug report needs: versions, processor, folders",
     "hgldv2": "rebuild the super-categories of H-GLDv2, step by step",
 }
-PLUGINS = "hbench.verbs"  # the entry-point group of the verbs that other packages bring
+PLUGINS = "hbench.verbs"  # the entry-point group of verbs of other packages
 VARIABLES = {
     "HBENCH_HOME": "the folder of datasets, cache and own leaderboards, unless said below",
     "HBENCH_DATA": "downloaded and built datasets",
@@ -78,20 +78,20 @@ CONTEXT = {
 
 
 def module_of(verb: str) -> str:
-    """Return the name of the module that has a verb's `command`."""
+    """Return the name of the module that defines a verb's `command`."""
     return f"hbench.cli.{verb.replace('-', '_')}"
 
 
 def _set_at_the_root(context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Take a flag that stands behind its verb for one of hbench itself: write it into the
-    parameters of the outermost command, where --quiet and --verbose are read. A flag that is not
-    given must not take one back that stands before the verb."""
+    """Treat --quiet or --verbose after the verb like one before the verb: set it in the parameters
+    of the outermost command, where both are read. A flag that is absent here must not reset one
+    that was given before the verb, hence the `if`."""
     if value:
         context.find_root().params[str(option.name)] = True
 
 
 def common_options() -> list[click.Option]:
-    """The options that every verb takes, before its name and behind it."""
+    """Return the options that can be given before and after every verb."""
     return [
         click.Option(
             ["--quiet", "-q"],
@@ -105,12 +105,12 @@ def common_options() -> list[click.Option]:
 
 
 def with_common_options(command: click.Command) -> click.Command:
-    """Add the options that every verb takes to a command, and to those below it; return it. An
-    option of the command's own with the same name, such as its own -v, stays."""
+    """Add the common options to a command and its subcommands, and return it. An option of the
+    command itself with the same name, such as its own -v, is kept instead."""
     known = {option for parameter in command.params for option in parameter.opts}
     for option in common_options():
-        option.expose_value = False  # the command's function does not take it
-        option.callback = _set_at_the_root  # as if said before the verb
+        option.expose_value = False  # do not pass it to the command's function
+        option.callback = _set_at_the_root  # as if it were given before the verb
         if not known.intersection(option.opts):
             command.params.append(option)
     if isinstance(command, click.Group):
@@ -120,21 +120,22 @@ def with_common_options(command: click.Command) -> click.Command:
 
 
 class Verbs(click.Group):
-    """A group whose verbs live in hbench.cli.<verb> or in the packages that bring them by the entry
-    point `hbench.verbs`; each is imported only when needed, so that help is instant."""
+    """The group of all verbs: those in hbench.cli.<verb> and those of other packages, from the
+    entry points `hbench.verbs`. A verb is imported only when it is needed, so that help is
+    instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the verbs that are installed, without importing them: hbench's own in the order of
-        the help, then those of other packages."""
+        """List the installed verbs without importing them: hbench's own in the order of VERBS, then
+        those of other packages."""
         plugins = entry_points(group=PLUGINS).names
         return [
             verb for verb in VERBS if importlib.util.find_spec(module_of(verb)) or verb in plugins
         ] + sorted(plugins - set(VERBS))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the module of one verb, so that no command waits for the packages of the
-        others. A name of none ends with the names that are near it."""
-        # a verb of hbench's own may be in another package, which need not be installed
+        """Import the module of one verb, so that no command waits for the imports of others. An
+        unknown name ends the program with a suggestion."""
+        # some of VERBS are in separate packages, which may not be installed
         if name in VERBS and importlib.util.find_spec(module_of(name)):
             command = importlib.import_module(module_of(name)).command
         elif name in (plugins := entry_points(group=PLUGINS)).names:
@@ -155,7 +156,7 @@ class Verbs(click.Group):
         return with_common_options(command)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Print the whole traceback of an error of hbench where --verbose asks for it."""
+        """Run a verb. With --verbose the traceback of an HBenchError is printed as well."""
         try:
             return super().invoke(ctx)
         except HBenchError:
@@ -164,7 +165,8 @@ class Verbs(click.Group):
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what click would, without importing the verbs, and the environment variables."""
+        """Write the list of verbs, without importing them as click would, and the list of
+        environment variables."""
         with formatter.section("Verbs"):
             formatter.write_dl(
                 [
@@ -187,15 +189,15 @@ def group(**_: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; what is refused, by hbench or by the system, becomes a message on
-    stderr and an exit code.
+    """Run the command line. Errors of hbench and of the operating system become a message on stderr
+    and an exit code.
 
-    An unexpected error becomes one line and exit code 70 (HBENCH_GUARD=0 lets it pass, as the tests
-    do).
+    An unexpected error becomes one line and the exit code 70. With HBENCH_GUARD=0 it is raised
+    instead, which tests use.
     """
     for stream in (sys.stdout, sys.stderr):
-        # letters that the stream's encoding lacks, such as α in latin-1, are replaced; a test's
-        # stream may be of another kind
+        # replace characters that the stream's encoding lacks, such as α in latin-1. In tests a
+        # stream may be of another class
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
@@ -221,10 +223,10 @@ def main() -> None:
 
 
 def _refuse_other_bytes(arguments: Sequence[str]) -> None:
-    """Refuse names that are not UTF-8 among the `arguments` of the command line: neither Arrow nor
-    a report in JSON can hold them."""
+    """Raise UsageError for an argument of the command line that is not UTF-8, since neither Arrow
+    nor JSON can store it."""
     for argument in arguments:
-        # Python holds bytes that are not UTF-8 as surrogates, which UTF-8 cannot write
+        # Python represents bytes that are not UTF-8 as surrogates, which encode() replaces
         if argument.encode(errors="replace").decode() != argument:
             raise UsageError(
                 "an argument is not UTF-8",
@@ -235,14 +237,14 @@ def _refuse_other_bytes(arguments: Sequence[str]) -> None:
 
 
 def _end_refused(refusal: HBenchError) -> NoReturn:
-    """Say on stderr what was refused and why, and end with the exit code of its kind."""
+    """Print an error on stderr, and exit with its exit code."""
     click.echo(f"hbench: {refusal}", err=True)
     sys.exit(refusal.exit_code)
 
 
 def _end_by_system(error: OSError | SystemExit) -> NoReturn:
-    """End for what the system refused, with its reason, or for a `sys.exit` in a program of the
-    user's own."""
+    """Exit after an error of the operating system, with its message, or after a `sys.exit` in a
+    user's own program."""
     if isinstance(error, SystemExit):
         _end_in_own_code(error)
         raise error
@@ -255,24 +257,23 @@ def _end_by_system(error: OSError | SystemExit) -> NoReturn:
             )
         )
     click.echo(f"hbench: {readable(visible(str(error)))}", err=True)
-    # Python writes what stdout still holds once more as it ends: to a full disk it would fail again
+    # close stdout now: Python flushes it on exit, which would fail again on a full disk
     with suppress(OSError, AttributeError):
         sys.stdout.close()
     sys.exit(1)
 
 
 def _say_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
-    """Say a warning of any library in one line, in place of Python's with file and line; not with
-    --quiet. The arguments are those of `warnings.showwarning`. It may come while no command runs,
-    so the words of the command line themselves are asked."""
+    """Print a warning of any library in one line, without Python's file and line; nothing with
+    --quiet. It replaces `warnings.showwarning`."""
+    # a warning may come while no command is running, so look at the command line itself
     if not {"-q", "--quiet"} & set(sys.argv):
         click.echo(f"hbench: {visible(str(message))}", err=True)
 
 
 def _end_in_own_code(error: BaseException) -> None:
-    """End with the line of a user's own program, FILE.py:NAME, or of a package that adds to hbench,
-    where an error came through one; return where it came through none. Such an error is theirs to
-    mend, and no bug of hbench."""
+    """If an error passed through a user's own program (FILE.py:NAME) or a plug-in package, exit
+    with a message that names its line: the error is no bug of hbench. Otherwise return."""
     from hbench.cli.environment import foreign_line
 
     if foreign := foreign_line(error):
@@ -281,9 +282,9 @@ def _end_in_own_code(error: BaseException) -> None:
 
 
 def _end_unforeseen(error: Exception) -> NoReturn:
-    """Say in one line what was being done and which error came of it; with --verbose where, too.
-    The exit code is that of an internal error (EX_SOFTWARE of sysexits.h)."""
-    # Python 3.11 wraps what interrupts the making of a class, as while a library is imported.
+    """Print an unexpected error and the command in one line, with --verbose also the traceback, and
+    exit with 70, the code of an internal error (EX_SOFTWARE of sysexits.h)."""
+    # Python 3.11 wraps an interrupt while a class is being created, as during imports
     if isinstance(error.__cause__, KeyboardInterrupt):
         _end_interrupted()
     if os.environ.get("HBENCH_GUARD") == "0":  # for developers, who need the traceback
@@ -302,6 +303,6 @@ def _end_unforeseen(error: Exception) -> NoReturn:
 
 
 def _end_interrupted() -> NoReturn:
-    """End as programs do after Ctrl-C: 128 and the number of the signal, 2."""
+    """Exit as is usual after Ctrl-C: with 128 plus the number of the signal, 2."""
     click.echo("hbench: interrupted", err=True)
     sys.exit(130)

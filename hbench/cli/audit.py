@@ -78,7 +78,7 @@ def command(
         show_json(found.summary())
         return
 
-    # one decision may settle a whole group, so these come first
+    # groups come first, since one decision may settle a whole group
     groups = [
         [group["label"], group["proposed"], f"{len(group['items']):,}"]
         for group in found.summary()["groups"][:SHOWN_SUSPECTS]
@@ -99,5 +99,5 @@ def command(
 
 
 def _percent(sureness: float | None) -> str:
-    """A sureness, a share from 0 to 1, in percent; a dash where none is known."""
+    """Format a sureness, a share from 0 to 1, in percent; a dash if it is unknown."""
     return "–" if sureness is None else f"{100 * sureness:.0f} %"

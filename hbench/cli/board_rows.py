@@ -1,6 +1,5 @@
-"""The verbs of `hbench leaderboard` that change or check rows of runs: add, remove, verify and
-submit.
-"""
+"""The subcommands of `hbench leaderboard` that change or check rows of runs: add, remove, verify
+and submit."""
 
 from __future__ import annotations
 
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
 def setup_of(
     _context: click.Context, _option: click.Parameter, pairs: Sequence[str]
 ) -> dict[str, str | int]:
-    """Return the setup of a row, by key, from its KEY=VALUE pairs, as click's callback of an
-    option; raises UsageError for other texts, UnknownName for a key that rows lack.
-    """
+    """Parse the setup of a row from KEY=VALUE pairs; a callback of a click option. Raises
+    UsageError for other texts, UnknownName for a key that rows do not have."""
     from hbench.boards import Setup
 
     setup: dict[str, str | int] = {}
@@ -43,8 +41,8 @@ def setup_of(
                 expected="KEY=VALUE",
                 fix=f"--setup {key}=…, or leave it out",
             )
-        # a number only where the row has one there; a text that is none is handed on as it is, and
-        # the row's own check refuses it
+        # convert to a number only where rows have one. A text that is no number is passed on, since
+        # the row's own check has the better message
         is_number = Setup.model_fields[key].annotation == int | None and value.isdecimal()
         setup[key] = int(value) if is_number else value
     return setup
@@ -52,7 +50,7 @@ def setup_of(
 
 @dataclass(frozen=True)
 class RowOptions:
-    """What the options say of a row beside its scores."""
+    """The options that describe a row, besides its scores."""
 
     method: str | None
     backbone: str | None
@@ -62,8 +60,8 @@ class RowOptions:
     url: str | None
 
     def details(self, dim: int | None = None) -> RowDetails:
-        """Return the same as RowDetails, which a row is made with; `dim`: of the embeddings, None
-        for what the report says."""
+        """Convert the options to RowDetails, from which a row is made. `dim`: of the embeddings;
+        None: the one in the report."""
         from hbench.boards.runs import RowDetails
 
         return RowDetails(dim=dim, **asdict(self))
@@ -124,7 +122,7 @@ def add(
     from hbench.boards import runs as leaderboard_runs
 
     details = said.details(dim)
-    # the leaderboard and the row of a report by another program; None for one of `hbench evaluate`
+    # the leaderboard and row of another program's report; None for one of `hbench evaluate`
     carried = leaderboard_runs.carried_row(report, name, details)
     if carried is None:
         reported = _row_of(report, name, details)
@@ -132,7 +130,7 @@ def add(
     else:
         board, row = carried
     path = to or leaderboard_runs.target(name)
-    # a file that is named stands for itself: it may have rows that the leaderboard has elsewhere
+    # a named file is used alone: its rows may also be in the leaderboard
     beside = board if to is None else board.model_copy(update={"rows": ()})
     # the rows that the new one replaces
     gone = leaderboard_runs.add(row, beside, path, replace=replace)
@@ -141,8 +139,8 @@ def add(
     else:
         say(f"added {row.method} to {path}")
 
-    # the row's place is among those of the leaderboard as it is now, and of the file, which may be
-    # one that the leaderboard's name does not stand for
+    # rank the row among those of the present leaderboard and of the file, which need not be the
+    # file that the leaderboard's name refers to
     in_file = [each for each in read_board(str(path)).rows if each != row]
     others = [
         each
@@ -164,15 +162,15 @@ def add(
 
 
 def _say_place(row: Row, board: Leaderboard, file: Path | None) -> None:
-    """Say where a row stands among those of a leaderboard, itself not among them, if it has the
-    metric of its order; a row whose queries are names, among such rows. `file`: the one beside the
-    leaderboard whose rows are among them, if there is one."""
+    """Print the place of a row among the other rows of a leaderboard, if it has the metric that
+    ranks. Rows with names as queries are compared with such rows only. `file`: a file whose rows
+    are included as well."""
     from hbench.boards import place
     from hbench.metrics.names import factor_of
 
     if board.metric not in row.scores:
         return
-    # as a report has it: rows have most metrics in percent, but not all
+    # convert to the unit of reports: rows have most metrics, but not all, in percent
     score = float(row.scores[board.metric]) / factor_of(board.metric)
     stands = place(board, board.metric, score, by_name=row.setup.queries is not None)
     among = f" among the rows of {board.dataset} and of {file}" if file else ""
@@ -207,7 +205,7 @@ def remove(name: str, method: str, run: str | None, path: Path | None) -> None:
 
 @dataclass(frozen=True)
 class RowFiles:
-    """The files that a row is of."""
+    """The options that name the files of a row."""
 
     embeddings: Path | None
     ids: Path | None
@@ -216,7 +214,7 @@ class RowFiles:
 
     @property
     def said(self) -> list[str]:
-        """The options that were given."""
+        """The names of the options that were given."""
         return [f"--{name}" for name, path in asdict(self).items() if path]
 
 
@@ -294,7 +292,7 @@ def verify(
     of_a_file = row_files.said
     if dataset:
         of_a_file.append("--dataset")
-    # three ways to have the files, of which one is taken
+    # there are three sources of the files, and exactly one must be chosen
     if (fetch or files) and (of_a_file or (fetch and files)):
         raise click.UsageError(
             "--fetch verifies by the files that rows name, --files by those of a folder: leave "
@@ -356,7 +354,7 @@ def submit(
 
 
 class ReportedRow(NamedTuple):
-    """A report, the leaderboard that it goes to, and its row there."""
+    """A report, its leaderboard, and its row there."""
 
     document: Document
     board: Leaderboard
@@ -364,9 +362,8 @@ class ReportedRow(NamedTuple):
 
 
 def _row_of(report: Path, name: str | None, details: RowDetails) -> ReportedRow:
-    """Read a report, and make its row on the leaderboard of this name, by default that of its
-    dataset, even if there is none yet; `details`: what the command line says of the row.
-    """
+    """Read a report, and make its row on the leaderboard `name`, by default that of its dataset,
+    even if that does not exist yet. `details`: what the command line says about the row."""
     from hbench import boards as leaderboard
     from hbench.boards import runs as leaderboard_runs
     from hbench.records import document as reports
@@ -374,7 +371,7 @@ def _row_of(report: Path, name: str | None, details: RowDetails) -> ReportedRow:
     document = reports.read(report)
     name = document.dataset if name is None else name
     listed = leaderboard.board_names()
-    # a first row may begin a leaderboard: of the report's own dataset, or in a file that is named
+    # a first row may start a leaderboard, for the report's own dataset or in a named file
     if name not in {*listed, document.dataset} and not name.endswith(".toml"):
         raise UnknownName("leaderboard", name, dict.fromkeys([*listed, document.dataset]))
     is_there = name in listed or (name.endswith(".toml") and Path(name).is_file())

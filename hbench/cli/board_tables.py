@@ -1,6 +1,5 @@
-"""Selects rows of a leaderboard, and shows them as a table that fits into the terminal, or in a
-format.
-"""
+"""Selects rows of a leaderboard, and prints them as a table that fits into the terminal, or in
+another format."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
     from hbench.boards import Leaderboard, Row, Standing
     from hbench.records.tables import PrintedTable
 
-# characters to which columns of texts shrink before a metric is left out
+# the least width, in characters, of columns of texts before a metric is left out
 NARROWEST = {"method": 22, "backbone": 14, "source": 18}
 NO_TERMINAL = 10_000  # characters of a line in a pipe or a file: everything fits
 
 
 class RankedBoard(NamedTuple):
-    """A leaderboard, those of its standings that are shown, best first, and the metrics to show,
-    the one it is ranked by first."""
+    """A leaderboard, its `standings` to show, best first, and the `metrics` to show; the first
+    metric is the one that ranks."""
 
     board: Leaderboard
     standings: list[Standing]
@@ -36,7 +35,8 @@ class RankedBoard(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rows of a leaderboard are shown, by which metric, with which columns."""
+    """The options that choose the rows of a leaderboard, the metric that ranks them, and the
+    columns."""
 
     name: str
     metric: str | None
@@ -47,15 +47,15 @@ class Selection:
     top: int | None
 
     def standings(self) -> RankedBoard:
-        """Read the leaderboard, and rank its rows as asked for: those of the chosen papers, by one
-        metric. Rows without a score that can be compared have no place, and are shown with
-        `everything` alone. Raises UsageError for a metric that no row has."""
+        """Read the leaderboard and rank its rows, or those of the chosen papers, by one metric.
+        Rows whose score cannot be compared have no place, and are shown with `everything` only.
+        Raises UsageError for a metric that no row has."""
         from hbench.boards import rank, read_board
 
         board = read_board(self.name)
         key = board.key(self.metric or board.metric)
         rows = self._rows(board)
-        # the leaderboard's own metric may have no score yet; one that is asked for should
+        # the leaderboard's own metric may have no scores yet, but a requested one should
         if self.metric and not any(key in row.scores for row in rows):
             raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
 
@@ -66,8 +66,8 @@ class Selection:
         return RankedBoard(board, shown, list(metrics))
 
     def _rows(self, board: Leaderboard) -> list[Row]:
-        """Return the rows of the papers that were asked for, all if none were; raises UsageError
-        that lists the papers where none is meant."""
+        """Return the rows of the chosen papers; all rows if none were chosen. Raises UsageError,
+        which lists the papers, if no row matches."""
         chosen = [row for row in board.rows if not self.papers or _is_of(row, self.papers)]
         if self.papers and not chosen:
             sources = dict.fromkeys(row.paper.citation for row in board.rows if row.paper)
@@ -80,12 +80,13 @@ class Selection:
 
 
 def _is_of(row: Row, papers: Sequence[str]) -> bool:
-    """Whether a row's source has one of these texts in it."""
+    """Whether a row's source contains one of these texts."""
     return any(text.lower() in row.source.lower() for text in papers)
 
 
 def _most_common_metrics(standings: Sequence[Standing]) -> list[str]:
-    """The metrics of standings, those that most have first; of equal numbers as rows order them."""
+    """Return the metrics of standings, the most frequent first; equally frequent ones in the order
+    of the rows."""
     present: Counter[str] = Counter()
     for standing in standings:
         metrics = dict.fromkeys(metric for row in standing.rows for metric in row.scores)
@@ -96,8 +97,8 @@ def _most_common_metrics(standings: Sequence[Standing]) -> list[str]:
 def board_as_text(
     board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str
 ) -> str:
-    """The standings in a format: markdown, latex, csv, bibtex or json. Tables have the columns of
-    `metrics`; csv and json have all that is known, bibtex the sources alone."""
+    """Write standings in a format: markdown, latex, csv, bibtex or json. Tables have the columns of
+    `metrics`; csv and json have everything that is known, bibtex only the sources."""
     import json
 
     from hbench.boards import export as exports
@@ -121,10 +122,9 @@ def board_as_text(
 def terminal_table(
     board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, fixed: bool
 ) -> None:
-    """Show the table with as many of the metrics as fit into the terminal, the first ones, and
-    below it the notes and what was left out; `fixed`: with all, as somebody chose them. Into a pipe
-    or a file goes the whole.
-    """
+    """Print the table with as many of the first metrics as fit into the terminal, and below it the
+    notes and what was left out. `fixed`: print all metrics, since the user chose them. Pipes and
+    files get the whole table."""
     from hbench.boards import export as exports
     from hbench.boards.resolution import resolution
     from hbench.records import tables
@@ -158,8 +158,9 @@ def terminal_table(
 
 
 def needed_width(content: PrintedTable) -> int:
-    """Characters that a table takes when its columns of texts are as narrow as they may be: each
-    column has a space on both sides and a line at its right, and the first one also at its left."""
+    """Return the width, in characters, of a table whose columns of texts are as narrow as possible.
+    Each column adds a space on both sides and a line at its right, the first one also a line at its
+    left."""
     total = 1  # the line at the left
     for name, *cells in zip(content.header, *content.cells, strict=True):
         widest = max(map(len, [name, *cells]))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OwnOptions:
-    """How your own table or folder is read, and what becomes of its items: what OwnSource takes."""
+    """The options of how to read a user's own table or folder, and what to do with its items."""
 
     levels: str | None
     image_column: str | None
@@ -42,9 +42,8 @@ class OwnOptions:
     decisions: Path | None
 
     def source(self, path: Path, root: Path | None) -> OwnSource:
-        """Make an OwnSource of the table or folder at a path, whose images lie below `root`, with
-        these options. It asks for levels as a text, or as a tuple, empty where they are to be
-        found; `policy` is what is repeatable there as `policies`."""
+        """Make an OwnSource of the table or folder at `path` with these options. `root`: the folder
+        of the images."""
         from hbench.datasets.own.source import OwnSource
 
         return OwnSource(
@@ -233,7 +232,7 @@ def command(
             expected="NAME and --from-scratch, or --from with your own",
             found="--from and --from-scratch",
         )
-    # labels are made by the pipeline of the paper, and not read from the release
+    # the pipeline makes the labels as in the paper, instead of reading the released ones
     if name is not None and from_scratch is not None:
         dataset = _from_scratch(specs[name], root, from_scratch, contact)
         folder = out or writable_folder(dataset.name)
@@ -253,8 +252,8 @@ def command(
 
 
 def _refuse_own_options(name: str | None) -> None:
-    """Raise UsageError for options of a table or folder of one's own where neither is given: a
-    published dataset has levels and splits of its own."""
+    """Raise UsageError for options of a user's own table or folder if none is given: a published
+    dataset has its own levels and splits."""
     if given := given_among({field.name for field in fields(OwnOptions)}):
         raise UsageError(
             f"{examples(given)} are of a table or folder of your own",
@@ -265,10 +264,9 @@ def _refuse_own_options(name: str | None) -> None:
 
 
 def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:
-    """Make the dataset of `spec`, whose labels are made anew by the pipeline of its name, in the
-    folder `work`, and read it from there; `root`: the folder of the raw files; `contact`: an
-    address that the pipeline gives to the servers it asks. Raises UsageError for a dataset without
-    a pipeline."""
+    """Make a dataset whose labels are computed anew by the pipeline of its name, in the folder
+    `work`, and read it from there. `root`: the folder of the raw files. `contact`: an address that
+    the pipeline sends to servers. Raises UsageError for a dataset without a pipeline."""
     from importlib.metadata import entry_points
 
     from hbench.datasets import read
@@ -285,9 +283,9 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 
 
 def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
-    """Show what was built: the counts and digests of every split, and of an own table or folder
-    (`read`) what its columns were taken for. For people a table of counts, a split a line: all
-    splits of a dataset have the same levels, and so the same counts."""
+    """Print what was built: the counts of every split and, for a user's own table or folder, how
+    its columns were understood. JSON also has the digests. The table has a line for each split: all
+    splits of a dataset have the same levels, and so the same columns."""
     from hbench.datasets.build import count_contents
 
     numbers = {split: count_contents(manifest) for split, manifest in dataset.manifests.items()}

@@ -31,8 +31,8 @@ METRIC_SOURCES = {  # name = the paper that defines it
 
 
 def _names() -> list[str]:
-    """List names to cite, for completion and for the error of an unknown one: losses and methods
-    are left out, since they would need torch and all leaderboards."""
+    """List the names that can be cited, for completion and for the error of an unknown name. Losses
+    and methods are left out, since listing them would load torch and all leaderboards."""
     from hbench.datasets import specs
 
     return sorted({OWN, *specs, *METRIC_SOURCES})
@@ -61,9 +61,8 @@ def command(name: str) -> None:
 
 
 def sources(name: str) -> dict[str, str]:
-    """Return the sources to cite for a name, their texts by short names; empty where nothing has
-    the name. A dataset goes before a metric, and a metric before a method.
-    """
+    """Return the sources to cite for a name, {short name: text}; empty for an unknown name. A
+    dataset has precedence over a metric, and a metric over a method."""
     from hbench.datasets import specs
 
     if name == OWN:
@@ -73,13 +72,14 @@ def sources(name: str) -> dict[str, str]:
         return {
             name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)
         }
-    # a method and its loss often share a name, and two papers; that of a metric is no method's
+    # a method and its loss often have the same name, but two papers: return both. A metric's name
+    # is not that of a method
     return _of_metric(name) or (_of_rows(name) | _of_loss(name))
 
 
 def _of_metric(name: str) -> dict[str, str]:
-    """The paper of a metric, whose name may go on with what the paper does not define: a level
-    (AP/genus), a relevance (H-AP(…)), partial lists (AP#), a rank (NDCG@10, but mAP@R as it is), or
+    """Return the paper of a metric. Parts of its name that the paper does not define are ignored: a
+    level (AP/genus), a relevance (H-AP(…)), partial lists (AP#), a cut (NDCG@10, but not mAP@R), or
     what is counted (HD-first-mistake)."""
     metric = re.split(r"[/(#]", name)[0]
     without_rank = metric.partition("@")[0]
@@ -91,8 +91,8 @@ def _of_metric(name: str) -> dict[str, str]:
 
 
 def _of_rows(method: str) -> dict[str, str]:
-    """The papers of the rows of a method on any leaderboard, whatever the case of its letters:
-    their texts by short name. Rows of runs have no paper, and give none."""
+    """Return the papers of a method's rows on any leaderboard, {short name: text}. The case of its
+    name does not matter. Rows of runs have no paper."""
     from hbench.boards import board_names, read_board
 
     citations = {}
@@ -104,7 +104,7 @@ def _of_rows(method: str) -> dict[str, str]:
 
 
 def _of_loss(name: str) -> dict[str, str]:
-    """The paper of a loss, whose name may be spelled as papers do: Smooth-AP, NCA++."""
+    """Return the paper of a loss, whose name may be spelled as in papers: Smooth-AP, NCA++."""
     if importlib.util.find_spec("torch") is None:
         return {}
     from hbench.losses import loss_entry, losses

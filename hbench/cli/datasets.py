@@ -39,14 +39,14 @@ def command(name: str | None, *, as_json: bool, as_csv: bool) -> None:
 
 
 def _list_datasets(*, as_json: bool, as_csv: bool) -> None:
-    """Show all published datasets and one's own, a row each."""
+    """Print all published datasets and the user's own, a row each."""
     from hbench.datasets import own_names, specs
 
     rows = [*(_row_of_published(specs[name]) for name in specs), *map(_row_of_own, own_names())]
     if as_json:
         terminal.show_json(rows)
         return
-    # {key of a row: head of its column}
+    # {key of a row: header of its column}
     columns = {
         "name": "name",
         "title": "title",
@@ -67,10 +67,10 @@ def _list_datasets(*, as_json: bool, as_csv: bool) -> None:
 
 
 def _row_of_published(spec: Spec) -> dict[str, Any]:
-    """What the list says of a published dataset, by keys that --json prints: texts, and the levels
-    as a list; "" for the images of a test where no number is published."""
-    # the images of each test; a test of queries against a gallery counts its gallery. Tests of one
-    # dataset may share images, so the first with a number stands for all
+    """Make the row of a published dataset, with the keys of --json: texts, and the levels as a
+    list. The images of a test are "" if their number is not published."""
+    # the number of images of each test, of its gallery if it has a separate one. Tests of a dataset
+    # may share images, so take the first test with a number
     numbers = [
         counts.get("images", counts.get("gallery"))
         for split, counts in spec.counts.items()
@@ -90,8 +90,8 @@ def _row_of_published(spec: Spec) -> dict[str, Any]:
 
 
 def _row_of_own(name: str) -> dict[str, Any]:
-    """What the list says of a dataset of one's own; the keys are those of the published ones. It
-    needs no files but those that were built, so it has no size to fetch, and is ready."""
+    """Make the row of a user's own dataset, with the same keys. It has nothing to download, and is
+    always ready."""
     from hbench.datasets import load
 
     dataset = load(name)
@@ -107,7 +107,7 @@ def _row_of_own(name: str) -> dict[str, Any]:
 
 
 def here(spec: Spec) -> str:
-    """Say what of a dataset is on this disk: "ready", "raw files", or nothing."""
+    """Say how much of a dataset is on this disk: "ready", "raw files", or ""."""
     from hbench.datasets import folders
     from hbench.datasets.build import raw_folder
 
@@ -117,8 +117,8 @@ def here(spec: Spec) -> str:
 
 
 def _card(name: str, *, as_json: bool) -> None:
-    """Show what is published of a dataset, then what lies on this disk. A dataset that is not here
-    is no error while its card can be shown; one of the user's own has nothing published."""
+    """Print what is published about a dataset, and then what is on this disk. A dataset that is not
+    here is an error only if it has no published card, as a user's own."""
     from hbench.core.errors import DataError
     from hbench.datasets import card, load, specs
 
@@ -150,8 +150,8 @@ def _card(name: str, *, as_json: bool) -> None:
 
 
 def _files_to_fetch(spec: Spec) -> list[str]:
-    """The files that a download would fetch, in a sentence each: the first SHOWN_FILES by name and
-    size, and how many follow; none of a dataset that needs none, or has them by hand."""
+    """Describe the files that a download would fetch: the first SHOWN_FILES by name and size, and
+    how many others. Empty if none are needed, or if they have to be fetched by hand."""
     from hbench.datasets.download.sources import own_file, sources_of
 
     sources = sources_of(spec)
@@ -168,8 +168,8 @@ def _files_to_fetch(spec: Spec) -> list[str]:
 
 
 def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
-    """What a dataset that was built here holds, by the names under which a card shows it: version,
-    levels, counts of each split, a tree of each split, digests, and the folder of its images."""
+    """Collect the facts of a built dataset for its card, {name: fact}: version, levels, counts of
+    each split, tree of each split, digests, and the folder of its images."""
     from hbench.datasets.build import count_contents
 
     trees = {
@@ -188,13 +188,13 @@ def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
     if "background" in dataset.card:  # the colour under transparent images
         facts["background"] = dataset.card["background"]
     facts["digests"] = {split: manifest.digest for split, manifest in dataset.manifests.items()}
-    # a dataset of drawn pictures has no folder of images
+    # a dataset whose pictures are drawn has no folder of images
     facts["images"] = str(dataset.root) if dataset.root and dataset.root != Path() else ""
     return facts
 
 
 def _lines_of_tree(manifest: Manifest) -> list[str]:
-    """A line for each level: its nodes, how they branch, and its largest and smallest node."""
+    """Describe each level in a line: its nodes, how they branch, its largest and smallest node."""
     import numpy as np
 
     from hbench.tree.statistics import statistics
@@ -212,9 +212,9 @@ def _lines_of_tree(manifest: Manifest) -> list[str]:
 
 
 def _show_facts(facts: dict[str, Any]) -> None:
-    """Print a fact a line, its name in the left column; of a fact of several lines, such as a
-    dictionary or a list, the name stands at the first, and one without any is left out. Levels are
-    one line: they are read from left to right."""
+    """Print each fact in a line, with its name in the left column. A fact with several lines (a
+    dictionary or a list) has its name in the first one; an empty fact is left out. Levels are one
+    line."""
     for name, value in facts.items():
         if isinstance(value, dict):
             lines = [f"{key}: {_text(one)}" for key, one in value.items()]
@@ -231,7 +231,7 @@ def _show_facts(facts: dict[str, Any]) -> None:
 
 
 def _text(value: Any) -> str:
-    """A value as a card shows it: counts as "5,924 images, 100 classes", others as they are."""
+    """Format a value for a card: counts as "5,924 images, 100 classes", others by str."""
     if isinstance(value, dict):
         return ", ".join(f"{number:,} {what}" for what, number in value.items())
     return str(value)

@@ -1,4 +1,4 @@
-"""hbench demo: go the whole way on the built-in benchmark, in a minute."""
+"""hbench demo: run all steps on the built-in benchmark, in a minute."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def command(out: Path, dim: int) -> None:
 
 
 def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
-    """Write an embedding file of the test's pixels, projected on the `dim` directions in which
-    those of the training images vary most."""
+    """Write an embedding file of the test's pixels, projected on the first `dim` principal
+    components of the training images."""
     import numpy as np
     from sklearn.decomposition import PCA
 
@@ -101,8 +101,8 @@ def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
         pixels = []
         for manifest in data.manifests.values():
             images = glyphs.images(manifest)
-            # in doubles: in single precision products differ between processors, and between the
-            # rows of equal letters, whose vectors would then not be equal
+            # in float64: in float32 products differ between processors, and between the rows of
+            # equal letters, whose vectors would then not be equal
             pixels.append(images.reshape(len(images), -1) / 255)
         train, test = pixels  # (N, height · width), 0 to 1; manifests are in this order
 

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
-    """Bars on stderr, silent where it is not a terminal; yields the function that moves them.
+    """Show progress bars on stderr, if it is a terminal. Yields the function that moves them.
 
-    `folder`: where the files go, and where parts of an earlier run may lie. The bar of all files
-    has no length where no file says its size.
+    `folder`: where the files go; it may have parts of files from an earlier run. The bar of all
+    files has no length if the size of a file is unknown.
     """
     bytes_to_come = sum(source.size or 0 for source in sources) or None
     with terminal.progress(
@@ -45,13 +45,13 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     ) as progress:
         total = progress.add_task("all files", total=bytes_to_come)
         tasks: dict[str, TaskID] = {}
-        # files come in several threads, and `tasks` is theirs together
+        # files are fetched by several threads, which share `tasks`
         lock = threading.Lock()
 
         def on_progress(source: RemoteFile, what: str, number: int) -> None:
-            """Draw a file's bar: its bytes as they come, then its unpacking, whose length is
-            unknown. Called from several threads. `number` is of `what` is new: "bytes" that came,
-            "files" that were unpacked; "end" takes the bar away."""
+            """Move a file's bar, first by its bytes, then by its unpacked files, whose number is
+            unknown. Called from several threads. `what`: "bytes" (`number` more arrived), "files"
+            (`number` more were unpacked) or "end", which removes the bar."""
             with lock:
                 if what == "end":
                     if source.file in tasks:  # not of a file of which nothing had to be done
@@ -145,7 +145,7 @@ def command(
         terminal.say(f"{name} needs no files")
         return
     _refuse_without_addresses(spec, sources, adopt)
-    # files that lie elsewhere already; all are there once they are an unpacked dataset
+    # use files that are elsewhere on the disk; nothing is missing if they are an unpacked dataset
     if adopt is not None and _adopt(spec, sources, folder, adopt):
         return
     if offline:
@@ -159,7 +159,7 @@ def command(
         terminal.say(f"{len(sources)} files of {name} in {folder} are right")
     else:
         _fetch(sources, DownloadOptions(folder, repair, remove_archives), jobs)
-    # last, so that what can be fetched has come
+    # at the end, so that everything that can be fetched was fetched
     if spec.manual and not verify_only:
         raise DataError(
             f"files of {name} must be fetched by hand",
@@ -174,8 +174,8 @@ def command(
 def _refuse_without_addresses(
     spec: Spec, sources: Sequence[RemoteFile], adopt: Path | None
 ) -> None:
-    """Raise DataError for a dataset of which nobody has said where its files are to be had; those
-    of a folder of one's own may be adopted."""
+    """Raise DataError for a dataset whose files have no known address, unless files of a user's
+    folder are adopted."""
     if not sources and not spec.manual and adopt is None:
         raise DataError(f"no address of a file of {spec.name} is known", fix=spec.advice)
 
@@ -183,9 +183,9 @@ def _refuse_without_addresses(
 def _stay_offline(
     name: str, sources: list[RemoteFile], options: DownloadOptions, *, at_once: int | None
 ) -> None:
-    """Show which files of the dataset `name` are here, and refuse if some are missing. Archives
-    that are here and checked are unpacked first, `at_once` at a time; None unpacks nothing.
-    """
+    """Print which files of the dataset `name` are here, and raise DataError if some are missing.
+    Archives that are here and verified are unpacked first, `at_once` at a time; None: unpack
+    nothing."""
     here = [source for source in sources if state_of(options.folder, source) == "verified"]
     if at_once and here:
         _fetch(here, options, at_once)  # a file that is here is not fetched, only unpacked
@@ -203,9 +203,8 @@ def _stay_offline(
 
 
 def _fetch(sources: list[RemoteFile], options: DownloadOptions, at_once: int) -> None:
-    """Fetch and unpack files, `at_once` of them at a time, under bars; the files that failed are
-    named together at the end, so that one does not keep the others from coming.
-    """
+    """Fetch and unpack files, `at_once` of them at a time, with progress bars. All files that
+    failed are named together at the end, so that one does not stop the others."""
     with bars(sources, options.folder) as on_progress:
         with_bars = dataclasses.replace(options, on_progress=on_progress)
         problems = fetch_all(sources, with_bars, jobs=at_once)
@@ -214,10 +213,8 @@ def _fetch(sources: list[RemoteFile], options: DownloadOptions, at_once: int) ->
 
 
 def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) -> bool:
-    """Use files that lie in the folder `existing`: the unpacked dataset where it stands, or else
-    its archives, which are taken into `folder` and have yet to be unpacked. Return whether it is
-    unpacked, so that nothing is left to do.
-    """
+    """Use the files in the folder `existing`: an unpacked dataset stays where it is; archives are
+    taken into `folder`, and have to be unpacked. Return whether the dataset is unpacked."""
     from hbench.datasets.build import ADOPTED, find_raw
 
     try:
@@ -233,17 +230,16 @@ def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) 
             ) from None
         terminal.say(f"{len(files)} of {len(sources)} files are taken from {existing}")
         return False
-    # where the build finds it, without its name on the command line; nothing is copied
+    # record the place, so that the build finds it without a path; nothing is copied
     write_text(folder / ADOPTED, f"{raw.resolve()}\n")
     terminal.say(f"{spec.name} is used as it lies in {raw}; next: hbench build {spec.name}")
     return True
 
 
 def _list_files(sources: list[RemoteFile], folder: Path) -> None:
-    """Show the files to fetch into a folder; where many differ in their numbers alone, as
-    images_000.tar … images_499.tar, and are of one part and state, in one line. Below it their
-    bytes, as far as known, and what the disk has free.
-    """
+    """Print the files to fetch into a folder, and below them the number of bytes, as far as known,
+    and the free space. Files that differ only in their numbers, as images_000.tar … images_499.tar,
+    and have the same part and state, share a line."""
     if not sources:
         return
 
@@ -270,9 +266,9 @@ def _list_files(sources: list[RemoteFile], folder: Path) -> None:
 
 
 def _row_of_files(files: list[RemoteFile], folder: Path) -> list[str]:
-    """The row of one file, or of a series of files of the same part and state: name, bytes, part,
-    state, and the first address of the first. The bytes are "?" unless all sizes are known: a sum
-    of some would be taken for that of all."""
+    """Make the row of a file, or of a series of files with the same part and state: name, bytes,
+    part, state, and the address of the first. The bytes are "?" unless all sizes are known, since a
+    partial sum would be misleading."""
     first = files[0]
     name = first.file
     if len(files) > 1:

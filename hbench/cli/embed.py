@@ -134,7 +134,7 @@ def _refuse_options_of_images() -> None:
 
 
 class TextModel(NamedTuple):
-    """The model that embeds names: where it is from, and how many names at a time, where."""
+    """The model that embeds names: its name, its weights, the batch size, and the device."""
 
     name: str
     weights: str
@@ -145,7 +145,8 @@ class TextModel(NamedTuple):
 def _embed_names(
     model: TextModel, dataset: str, out: Path, *, split: str, naming: NameOptions
 ) -> None:
-    """Embed the names of nodes, with a bar, and say what was embedded and what comes next."""
+    """Embed the names of nodes with a progress bar, and print what was embedded and what to do
+    next."""
     from hbench import datasets
     from hbench.evaluation.by_name.nodes import paths_of
     from hbench.train.embedding.embed_dataset import items_of
@@ -153,7 +154,7 @@ def _embed_names(
     from hbench.train.embedding.other_names import read_names
 
     data = datasets.load(dataset)
-    # each name is put into these sentences, by default one about a photo
+    # the sentences into which each name is put; by default one about a photo
     sentences = naming.templates or (PHOTO,)
     with progress() as bars:
         task = bars.add_task(f"embedding names of {data.name}", total=None)
@@ -170,13 +171,13 @@ def _embed_names(
             device=model.device,
             on_progress=lambda done, number: bars.update(task, completed=done, total=number),
         )
-    # read once more, to say for how many nodes the file was of use
+    # read again, to print for how many nodes the file has names
     others = None
     if naming.other_names is not None:
         tree = items_of(data, split).tree
         others = read_names(naming.other_names, tree, naming.language)
         say(f"{len(others):,} of {len(paths_of(tree)):,} nodes have other names")
-    # a few sentences as they were embedded, so that a wrong template is seen
+    # print a few of the embedded sentences, so that the user notices a wrong template
     first = first_sentences(data, split, sentences[0], others)
     shown = ", ".join(f"“{text}”" for text in first)
     say(f"embedded sentences such as {shown}")
@@ -184,7 +185,7 @@ def _embed_names(
 
 
 def _embed_with_one(net: Embedder, images: SplitImages, dataset: str, out: Path) -> None:
-    """Embed the images of a split with one model, and say what comes next."""
+    """Embed the images of a split with one model, and print what to do next."""
     embed_split(net, images, out)
     command = f"hbench evaluate {out} --dataset {dataset}"
     if images.split == "train":
@@ -200,20 +201,20 @@ def _embed_with_list(
     *,
     load_model: Callable[[str], Embedder],
 ) -> None:
-    """Embed the images of a split with every model of a list, each to its file in the folder `out`;
-    the models that failed are named together at the end. `listed`: the file of each model's name;
-    `load_model`: loads the model of a name."""
+    """Embed the images of a split with every model of a list, each to its file in the folder `out`.
+    At the end all models that failed are named together. `listed`: {model: file}. `load_model`:
+    loads a model by its name."""
     from hbench.train.embedding.embed_models import refuse_failed
 
     failed = _embed_with_each(images, listed, load_model)
-    # something was embedded, of items that are scored
+    # if something was embedded, of items that are scored
     if len(failed) < len(listed) and images.split != "train":
         say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
     refuse_failed(failed, len(listed))
 
 
 class SplitImages(NamedTuple):
-    """The images of a split, and how they are embedded."""
+    """The images of a split, and the options of embedding them."""
 
     data: Dataset
     split: str
@@ -224,15 +225,14 @@ class SplitImages(NamedTuple):
 def _embed_with_each(
     images: SplitImages, listed: dict[str, Path], load_model: Callable[[str], Embedder]
 ) -> dict[str, HBenchError]:
-    """Embed with every model of a list, each to its file, unless the file is there; return the
-    errors of those that fail, by model. `listed`: the file of each model's name.
-    """
+    """Embed with every model of a list, unless its file exists already. Return {model: error} of
+    the models that failed. `listed`: {model: file}. `load_model`: loads a model by its name."""
     from hbench.train.embedding.embed_dataset import is_embedded
     from hbench.train.embedding.embed_models import embed_models
 
     def embed_unless_there(name: str, file: Path) -> str:
-        """Embed with the model of this name, and return what became of it. The model is loaded in
-        any case, as what its vectors depend on says whether the file is of it."""
+        """Embed with the model `name`, and return the outcome in words. The model is always loaded,
+        since only the model tells whether an existing file has its embeddings."""
         given = load_model(name)
         if is_embedded(given, file, images.data, images.split, images.options):
             return f"{file} is there"
@@ -243,8 +243,8 @@ def _embed_with_each(
 
 
 def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
-    """Embed the images of a split with the model `given`, into a file, with a bar, or a line from
-    time to time where no bar is watched; at the end, say which images were left out."""
+    """Embed the images of a split with the model `given` into a file, with a progress bar or,
+    without a terminal, a line from time to time. Finally print which images were left out."""
     import hbench
     from hbench.core.errors import examples
     from hbench.submissions import embeddings
@@ -256,8 +256,8 @@ def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
         said = 0  # images, in the last line
 
         def watch(done: int, number: int) -> None:
-            """Move the bar to `done` of `number` images; or say so, where there is no bar: after
-            the first line, also at the end, so that the last one says all."""
+            """Move the bar to `done` of `number` images. Without a bar print a line from time to
+            time; if any line was printed, also one at the end."""
             nonlocal last_said, said
             bars.update(task, completed=done, total=number)
             is_due = time.monotonic() - last_said >= EVERY or (said and done == number)
@@ -269,7 +269,7 @@ def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
         hbench.embed(
             given, data, file, split=split, options=options, device=device, on_progress=watch
         )
-    # the file names them; without that option an image that cannot be read is an error
+    # the file lists the images that were left out, which happens with --skip-unreadable only
     left_out = embeddings.read(file).left_out if options.skip_unreadable else ()
     if left_out:
         say(f"left out {len(left_out):,} images that cannot be read: {examples(left_out)}")

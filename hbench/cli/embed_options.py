@@ -1,6 +1,5 @@
-"""The options of hbench embed: how a model is loaded, how images are embedded, or names in their
-place.
-"""
+"""The options of hbench embed: for loading a model, for embedding images, and for embedding names
+instead."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tuple[float, ...]:
-    """Read the factors of --scales, by which images are made smaller or larger, from a text such as
-    "1,0.7071", as click's callback of the option; raises BadParameter for another text."""
+    """Parse the factors of --scales, by which images are resized, from a text such as "1,0.7071"; a
+    callback of the click option. Raises BadParameter for other texts."""
     try:
         scales = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -32,7 +31,7 @@ def _scales(_context: click.Context, _option: click.Parameter, text: str) -> tup
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How the model of a name is loaded."""
+    """The options of how to load a model."""
 
     size: int | None
     weights: str
@@ -73,7 +72,7 @@ MODEL = block(
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """How images are decoded and embedded: what EmbedOptions takes."""
+    """The options of how to decode and embed images."""
 
     scales: tuple[float, ...]
     flip: bool
@@ -84,7 +83,7 @@ class ImageOptions:
 
     @property
     def options(self) -> EmbedOptions:
-        """Return the same as EmbedOptions, for the function that embeds."""
+        """Convert the options to EmbedOptions, which the embedding functions take."""
         from hbench.train.embedding.embed_dataset import EmbedOptions
 
         return EmbedOptions(
@@ -140,7 +139,8 @@ IMAGES = block(
 
 @dataclass(frozen=True)
 class NameOptions:
-    """Whether names of nodes are embedded instead of images, and in which sentences."""
+    """The options for embedding names of nodes instead of images: whether to, and in which
+    sentences."""
 
     names: bool
     templates: tuple[str, ...]
@@ -148,7 +148,7 @@ class NameOptions:
     language: str | None
 
     def refuse_for_images(self) -> None:
-        """Raise click's UsageError where an option of names was given for images."""
+        """Raise click's UsageError if an option for names was given for images."""
         if self.templates or self.other_names or self.language:
             raise click.UsageError(
                 "--template, --other-names and --language are of --names: images have no sentences."

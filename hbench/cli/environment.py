@@ -1,5 +1,5 @@
-"""Describes the machine for a bug report: versions, processor, and the folders with those who may
-write to them.
+"""Describes the machine for a bug report: versions, processor, plug-ins, and folders with the users
+who may write to them.
 
 >>> sorted(environment())
 ['folders', 'plugins', 'processor', 'variables', 'versions']
@@ -27,7 +27,7 @@ PACKAGES = (
     "numpy", "numba", "pyarrow", "networkx", "pandas", "scikit-learn", "matplotlib", "torch",
     "torchvision", "timm",
 )  # fmt: skip
-# the entry-point groups of plug-ins: what one is called, and the registry that loads it
+# {entry-point group: (what one of its plug-ins is called, "MODULE:NAME" of the registry)}
 GROUPS = {
     "hbench.datasets": ("dataset", "hbench.datasets:specs"),
     "hbench.metrics": ("metric", "hbench.metrics.definitions:metrics"),
@@ -37,7 +37,7 @@ GROUPS = {
     "hbench.recipes": ("recipes of the verb", "hbench.train.recipes.books:books"),
     "hbench.verbs": ("verb", ""),
 }
-OWN_CODE = "own_"  # begins the modules of FILE.py:NAME (hbench.train.recipes.own_code)
+OWN_CODE = "own_"  # prefix of modules from FILE.py:NAME (hbench.train.recipes.own_code)
 VARIABLES = (
     "HBENCH_HOME",
     "HBENCH_DATA",
@@ -49,8 +49,8 @@ VARIABLES = (
 
 
 def environment() -> dict[str, Any]:
-    """Versions, hardware, folders, variables that are set and plug-ins, as JSON-ready values: what
-    `hbench info` shows."""
+    """Collect what `hbench info` shows, as values for JSON: versions, hardware, folders, variables
+    that are set, and plug-ins."""
     return {
         "versions": _versions(),
         "processor": _processor(),
@@ -61,13 +61,13 @@ def environment() -> dict[str, Any]:
 
 
 def plugins() -> Iterator[dict[str, str | bool | None]]:
-    """What other packages add, by kind, name and package ("NAME VERSION", None where the
-    installation does not say): each is loaded as hbench would load it, and tried on a small
-    example, where one can be made of its kind (`tried`). `problem` is why it is left out, or what
-    it raises; None where there is none.
+    """Yield a record for each plug-in of another package: its kind, its name, the package with its
+    version (None if unknown), whether it was `tried` on a small example, and its `problem` (why it
+    is left out, or what it raised; None if it works).
 
-    A table of GROUPS is "MODULE:NAME", a registry that loads its plug-ins when it is first read,
-    and warns of those that fail; verbs have none, and an empty text."""
+    Plug-ins are loaded as hbench loads them: a registry loads its plug-ins when it is first read,
+    and warns of those that fail. Verbs have no registry.
+    """
     for group, (kind, table) in GROUPS.items():
         points = [point for point in entry_points(group=group) if not _is_ours(point)]
         if not points:
@@ -92,50 +92,52 @@ def plugins() -> Iterator[dict[str, str | bool | None]]:
 
 
 def _is_ours(point: EntryPoint) -> bool:
-    """Whether hbench itself brings what an entry point names."""
+    """Whether an entry point belongs to hbench itself."""
     return point.dist is not None and point.dist.name == "hbench"
 
 
 def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[str]) -> str | None:
-    """Say why a plug-in is left out, None where it works.
+    """Return why a plug-in is left out; None if it works.
 
-    `known`: the names in the registry of its kind, and `said`: the warnings that the registry gave
-    as it loaded plug-ins, one of which has this one's name in quotes. None of a verb, which has no
-    registry: it is loaded here."""
+    `known`: the names in the registry of its kind; None for a verb, which has no registry and is
+    loaded here. `said`: the warnings of the registry while it loaded plug-ins; a warning has the
+    name of its plug-in in quotes.
+    """
     if known is not None:
         if point.name in known:
             return None
         return next((text for text in said if repr(point.name) in text), "it is not registered")
     try:
         point.load()
-    except Exception as error:  # whatever a foreign program raises as it is imported
+    except Exception as error:  # another package may raise anything on import
         return f"{type(error).__name__}: {first_line(error)}"
     return None
 
 
 def _try(kind: str, name: str) -> tuple[bool, str | None]:
-    """Try what a package brings: return whether a small example could be made of it, and what went
-    wrong, with the line of the package; None where nothing did."""
+    """Try a plug-in on a small example. Return whether there is an example for it, and what went
+    wrong, with the line in its package; None if nothing did."""
     try:
         return trial_of(kind)(name), None
     except HBenchError as error:
         return True, f"{error.problem}: found {error.found}" if error.found else error.problem
-    except Exception as error:  # whatever a foreign program raises
+    except Exception as error:  # another package may raise anything
         met = f"{type(error).__name__}: {first_line(error)}"
         foreign = foreign_line(error)
         return True, f"{met}, in {foreign.line}" if foreign else met
 
 
 class ForeignLine(NamedTuple):
-    """A `line` of code that is not hbench's, "FILE, line N", and `whose` it is, in words."""
+    """A line of code outside of hbench. `whose`: whose code it is, in words. `line`: "FILE, line
+    N"."""
 
     whose: str
     line: str
 
 
 def foreign_line(error: BaseException) -> ForeignLine | None:
-    """The innermost line of a user's own program, FILE.py:NAME, or of a package that adds to
-    hbench, that an error came through; None where it came through neither."""
+    """Find the innermost line of a user's own program (FILE.py:NAME), or of a plug-in package, that
+    an error passed through; None if it passed through neither."""
     packages = _packages_of_plugins()
     found = None
     at = error.__traceback__
@@ -151,15 +153,15 @@ def foreign_line(error: BaseException) -> ForeignLine | None:
 
 
 def _packages_of_plugins() -> dict[str, str]:
-    """Return the names of the packages that add to hbench by an entry point, by the outermost
-    module of each, such as "mine" of mine.losses."""
+    """Return {outermost module: package} of the packages with plug-ins for hbench, such as "mine"
+    for mine.losses."""
     points = [point for group in GROUPS for point in entry_points(group=group)]
     named = {point.module.partition(".")[0]: point.dist for point in points}
     return {module: dist.name for module, dist in named.items() if dist and dist.name != "hbench"}
 
 
 def _versions() -> dict[str, str]:
-    """The versions of hbench, Python, the system, and of the packages that results depend on."""
+    """Return the versions of hbench, Python, the system, and the packages that affect results."""
     found = {
         "hbench": __version__,
         "python": platform.python_version(),
@@ -174,17 +176,17 @@ def _versions() -> dict[str, str]:
 
 
 def _processor() -> dict[str, Any]:
-    """The processor and the libraries that multiply on it: what a measured time depends on."""
+    """Describe the processor and the BLAS libraries, which measured times depend on."""
     from threadpoolctl import threadpool_info
 
     model = platform.processor() or "unknown"
-    with suppress(OSError):  # Linux alone has this file, and names the model better
+    with suppress(OSError):  # only Linux has this file, which names the model better
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         model = next(
             (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
             model,
         )
-    # with several libraries loaded any of them may have multiplied
+    # several BLAS libraries may be loaded, and any of them may be in use
     blas = [
         f"{library['internal_api']} {library.get('architecture', '')}".strip()
         for library in threadpool_info()
@@ -199,9 +201,9 @@ def _processor() -> dict[str, Any]:
 
 
 def _folder(path: Path) -> dict[str, Any]:
-    """Describe a folder: its path, whether it is there, its owner and who may write to it (None
-    where it is not there). A folder of compiled code that others may write to is not used, and this
-    is where one sees why."""
+    """Describe a folder: its path, whether it exists, its owner and who may write to it (None if it
+    does not exist). The latter shows why a folder of compiled code is not used: others may write to
+    it."""
     there = path.exists()
     return {
         "path": str(path),

@@ -29,7 +29,7 @@ FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex", "hub"])
 
 @dataclass(frozen=True)
 class SubmittedFiles:
-    """The files of vectors beside FILE, or in its place."""
+    """The options that name files of vectors, in addition to FILE or in its place."""
 
     ids: Path | None
     query: Path | None
@@ -39,24 +39,23 @@ class SubmittedFiles:
 
     @property
     def paths(self) -> list[Path | None]:
-        """The files that these options name, None for one that was not given."""
+        """The files of all these options, None for an option that was not given."""
         return [self.query, self.gallery, self.ids, self.nodes]
 
     @property
     def of_names(self) -> dict[str, object]:
-        """The option of vectors of names, with what was given, or None: what an option that
-        excludes it looks at."""
+        """The option --nodes with its value (or None), for checking options that exclude it."""
         return {"--nodes": self.nodes}
 
     def scored(self, file: Path | None) -> list[tuple[Path, Path | None]]:
-        """List the files whose vectors are ranked, each with that of its ids, if any."""
+        """List the files whose vectors are ranked, each with the file of its ids or None."""
         return [(path, self.ids) for path in (file, self.query, self.gallery) if path]
 
     def read(self, file: Path | None) -> Submission:
-        """Read FILE, or the files of the queries and the gallery, which need each other; without
-        items of zero vectors if --leave-out says so. Raises UsageError for one of the two, or for
-        FILE and them. `movable`: the vectors may be put into another order, to save memory."""
-        # a gallery needs the queries' file, and FILE is for queries and gallery together
+        """Read FILE, or the two files of queries and gallery, and apply --leave-out. Raises
+        UsageError if only one of the two is given, or both and FILE. `movable`: whether vectors may
+        be reordered in memory, which saves space."""
+        # a gallery needs a file of queries, and FILE is for queries and gallery together
         asked = file or self.query
         both = file is not None and self.query is not None
         if asked is None or both or (file is None) != (self.gallery is not None):
@@ -96,7 +95,8 @@ SUBMITTED = block(
 
 @dataclass(frozen=True)
 class Extent:
-    """What is computed beside the scores, and which part of it by this process."""
+    """The options of what to compute besides the scores, and which part of the work this process
+    does."""
 
     top_k: int
     trees: str | None
@@ -105,9 +105,9 @@ class Extent:
     blocks: str | None
 
     def of(self, machine: MachineOptions) -> Execution:
-        """Make the Execution of an evaluation: the machine's options (threads, memory, device) with
-        the options above. As it is made it raises UsageError for options that
-        exclude each other or need one another, such as --blocks, I/N, without --resume."""
+        """Combine these options with those of the machine (threads, memory, device) to an
+        Execution. Raises UsageError for options that exclude each other or need one another, such
+        as --blocks I/N without --resume."""
         return replace(
             machine.execution,
             top_k=self.top_k,
@@ -119,7 +119,7 @@ class Extent:
 
     @property
     def given(self) -> dict[str, object]:
-        """The options by name, with what was given: a value that is not false, if it was."""
+        """The options with their values, {option: value}; values of options not given are false."""
         return {
             "--trees": self.trees,
             "--top-k": self.top_k,
@@ -129,8 +129,8 @@ class Extent:
 
     @property
     def of_items_alone(self) -> list[str]:
-        """The options that were given and that go with items as queries alone, not with --nodes:
-        all but --resume."""
+        """The given options that need items as queries, and cannot be used with --nodes: all but
+        --resume."""
         return [option for option, value in self.given.items() if value and option != "--resume"]
 
 
@@ -218,14 +218,14 @@ def command(
     Example: hbench evaluate emb.parquet --dataset sop -o mine.json
     """
     execution = extent.of(machine)
-    # options, with what was given of each, that make no sense for a table of several sizes
+    # {option: value} of options that make no sense for a table of several sizes
     of_one_report = {"--check": check, "--remarks": remarks, "--method": method}
     shown_as = "json" if as_json else format_
     smaller.refuse_beside(
         of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
     )
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
-    # what can be refused at once is, before a dataset and vectors are read
+    # check everything that can be refused before a dataset and vectors are read
     reporting.refuse_missing([file, *submitted.paths])
     data = table.load(dataset)
     given = submitted.read(file)
@@ -249,13 +249,16 @@ def command(
 def _refused_together(
     files: ReportFiles, extent: Extent, *, method: str | None, nodes: Path | None
 ) -> ReportFiles:
-    """Return the files to write; raise UsageError, before anything is scored, where one of them
-    lacks what it needs, excludes another option, or cannot be written. --top-k keeps results beside
-    values by query, so these get a file, too, next to the report. `extent`: what is computed beside
-    the scores; `nodes`: the file of vectors of names, where these are the queries."""
+    """Return the files to write. Raises UsageError, before anything is scored, for options that
+    exclude each other or lack another one, and for files that cannot be written.
+
+    --top-k stores results beside values by query, so these get a file next to the report as well.
+    `extent`: what is computed besides the scores. `nodes`: the file of vectors of names, if these
+    are the queries.
+    """
     if files.row and not method:
         raise click.UsageError("--row needs --method, the name of the row.")
-    # a process that computes a share of the blocks has no scores to write
+    # a process that computes only a share of the blocks has no scores to write
     if extent.blocks and (files.output or files.by_query or files.row):
         raise click.UsageError(
             "--out, --by-query and --row are written by the run that reports, without --blocks."
@@ -272,8 +275,7 @@ def _refused_together(
 
 
 def _show_checked(checked: Examined, *, as_json: bool) -> None:
-    """Say what --check found: what the file was taken for, doubts (what speaks against the scores)
-    and remarks (what one should know of them); a file that cannot be scored was refused before."""
+    """Print what --check found: how the file was understood, doubts about scores, and remarks."""
     reporting.show_read(understood.document() for understood in checked.subject.read)
     for doubt in checked.subject.doubts:
         say(f"doubt: {doubt}")
@@ -292,9 +294,9 @@ def _report(
     nodes: Path | None,
     scored: list[tuple[Path, Path | None]],
 ) -> Report | None:
-    """Rank and measure, with a bar; None where only a share of the blocks (pieces of the work that
-    are kept in a folder) was asked for. `nodes`: the file of vectors of names that are the queries,
-    if any; `scored`: the files whose vectors are ranked, each with that of its ids."""
+    """Measure a submission with a progress bar, and return the report; None if only a share of the
+    blocks was computed. `nodes`: the file of vectors of names, if these are the queries. `scored`:
+    the ranked files, each with the file of its ids or None."""
     with execution.open(scored, announce=say) as execute, bars("ranking") as on_test:
         if execution.blocks:
             number = execution.keep_blocks(checked, execute, on_test)

@@ -27,8 +27,7 @@ FORMATS = click.Choice(["table", "json", "csv", "markdown", "latex"])
 
 
 class ScoredFile(NamedTuple):
-    """The report of an embedding file, and the metrics that were asked for: a kept report may have
-    more."""
+    """The report of an embedding file, and the requested metrics; the report may have more."""
 
     document: Document
     metrics: list[str]
@@ -99,7 +98,7 @@ def command(
         try:
             scored = report_of(file, report, data, settings=scoring.settings, machine=machine)
             documents[report] = scored.document
-            # a report may have more metrics than were asked for
+            # a report may have more metrics than were requested
             asked |= dict.fromkeys(scored.metrics)
         except HBenchError as error:
             refused[file.name] = error
@@ -130,9 +129,9 @@ def command(
 def _ranked_by(
     by: str | None, documents: Collection[Document], usual: list[str], asked: Collection[str]
 ) -> str:
-    """Choose the metric to sort by: that of --by, if a report has it (else UnknownName), or else
-    the first of the `usual` ones (the leaderboard's, H-AP) that was asked for, or the first of
-    those that were `asked` for at all, that all reports have."""
+    """Choose the metric that ranks: that of --by, if a report has it (else UnknownName), or the
+    first requested metric that all reports have, where the `usual` ones (the leaderboard's, H-AP)
+    come first."""
     from hbench.core.errors import UnknownName
     from hbench.evaluation import many
 
@@ -147,10 +146,10 @@ def _ranked_by(
 def report_of(
     file: Path, report: Path, data: Dataset, *, settings: Settings, machine: MachineOptions
 ) -> ScoredFile:
-    """Return the report of an embedding file: the one that is at `report` already, if it is of this
-    file and these settings, or a new one, which is written there. A report that lacks a metric is
-    made again with those it has, too (`widened`). Raises HBenchError for a file that is refused.
-    """
+    """Return the report of an embedding file: the existing one at `report` if it is on this file
+    and these settings, or a new one, which is written there. If the existing one lacks metrics, a
+    new one is made that also has its metrics (`widened`). Raises HBenchError for a file that is
+    refused."""
     from hbench.evaluation import many
     from hbench.evaluation.submission import read
 
@@ -171,8 +170,8 @@ def report_of(
 def _show(
     standings: list[ModelStanding], metric: str, asked: list[str], *, refused: list[str], form: str
 ) -> None:
-    """Print the table of all models, best first by `metric`, with the metrics that were `asked`
-    for, in a form that the command line offers; `refused`: names of files that were, for JSON."""
+    """Print the table of all models, best first by `metric`, with the requested metrics (`asked`).
+    `refused`: the names of files that were refused, for JSON. `form`: the output format."""
     from hbench.evaluation.many import tables
 
     best = standings[0].document

@@ -60,11 +60,11 @@ def command(
     with execution.open([(file, ids)], announce=say) as execute, bars("ranking") as on_test:
 
         def report(examined: Examined) -> Report:
-            """Measure one convention."""
+            """Measure an examined submission under one convention."""
             return execution.report(examined, execute, on_test)
 
         found = list(conventions.tried(given, data, name, report))
-    # conventions that print the value, and the nearest others
+    # the conventions that print the value, and the nearest others
     explained = conventions.explained(printed, found, str(name))
     if as_json:
         show_json(_document(explained, len(found), printed))
@@ -74,9 +74,7 @@ def command(
 
 
 def _document(explained: Explained, tried: int, printed: PrintedValue) -> dict[str, Any]:
-    """What --json shows; `tried`: the number of conventions. `fitting`: those that give the printed
-    value, rounded to its last digit or, where none does, cut off there; `nearest`: of the
-    others."""
+    """Make the document for --json. `tried`: the number of conventions that were computed."""
     return {
         "value": printed.value,
         "tried": tried,
@@ -87,11 +85,10 @@ def _document(explained: Explained, tried: int, printed: PrintedValue) -> dict[s
 
 
 def _show(explained: Explained, name: str, what: str, command: str) -> None:
-    """Print the conventions that fit, as tried and parted (`explained`), or the nearest ones where
-    none does, each with its command.
+    """Print the conventions that give the value, or the nearest ones if none does, each with its
+    command.
 
-    `what` begins the title: the value, and of how many conventions. `command` is completed by the
-    options of each.
+    `what`: the beginning of the title. `command`: is completed by the options of each convention.
     """
     header = ["convention", f"{name}, as printed", "command"]
     if explained.fitting:
@@ -106,8 +103,8 @@ def _show(explained: Explained, name: str, what: str, command: str) -> None:
 
 
 def _rows(conventions: list[Convention], name: str, command: str) -> list[list[str]]:
-    """The cells of conventions of the metric `name`: words, value with four digits, and command.
-    What no option of `hbench evaluate` asks for has no command."""
+    """Return the rows of conventions: words, value with four digits, and command. A convention that
+    no option of `hbench evaluate` gives has no command."""
     from hbench.records.shown import shown
 
     rows = []

@@ -98,13 +98,13 @@ def command(
                 found=f"{batch} of {items} items",
             )
         with bar(f"batches of {name}") as on_batch:
-            # so many random queries; `retrieval_of`: vectors and labels of both sides
+            # this number of random queries
             drawn = sampled(retrieval_of(manifest, given.queries), queries, seed)
             gap = gap_of(
                 drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch
             )
         drawn_queries = len(drawn.queries.labels)
-        # the signature says of which queries and batches the gap is
+        # the signature states the queries and batches of the gap
         conditions = f"queries:{drawn_queries}|batch:{batch}|seed:{seed}"
         signature = f"{examined.signature([name])}|{conditions}"
         documents.append(_json_document(gap, signature))
@@ -116,8 +116,8 @@ def command(
 
 
 def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
-    """The gap of every metric, inside batches minus in the whole gallery, as shares; how large it
-    can be; and how it was measured, as --json prints them."""
+    """Make the document for --json: the gap of every metric (inside batches minus whole gallery) as
+    fractions, its bounds, and how it was measured."""
     columns = zip(gap.metrics, gap.inside, gap.whole, gap.queries, strict=True)
     return {
         "signature": signature,
@@ -131,9 +131,9 @@ def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
 
 
 def _show_gap(document: dict[str, Any]) -> None:
-    """Print the gap of every metric, and how large it can be at most, in points, of a `document`
-    as `_json_document` makes it. The second bound is None for similarities that are no cosines,
-    to which thresholds of 0.9 and 0.6 mean nothing."""
+    """Print the gap of every metric and its bounds, in percentage points. `document`: made by
+    `_json_document`. The second bound is None for similarities other than the cosine, for which the
+    thresholds .9 and .6 are meaningless."""
     cells = [
         (
             name,
@@ -161,8 +161,8 @@ def _show_gap(document: dict[str, Any]) -> None:
 
 
 def _refuse_other_paths(words: Words) -> None:
-    """Raise UsageError where items have several paths, or paths that end early: inside a batch and
-    on the whole, the gap is counted from one path of each item, down to the finest level."""
+    """Raise UsageError if items have several paths, or paths that end early: the gap is defined for
+    one complete path of each item."""
     from hbench.core.errors import UsageError
 
     if words.several > 1:

@@ -1,4 +1,4 @@
-"""hbench info: what a bug report needs to say of the machine."""
+"""hbench info: describe the machine for a bug report."""
 
 from typing import Any
 
@@ -37,9 +37,8 @@ def command(compiles: bool, as_json: bool) -> None:
 
 
 def _compile() -> None:
-    """Compile what evaluations call, by three small ones: of whole rows of float32 and of float64,
-    and of half of the products, which is how vectors of many dimensions are ranked.
-    """
+    """Compile the functions that evaluations call, by three small evaluations: of whole rows of
+    float32 and of float64, and of half of the products, as for vectors of many dimensions."""
     import numpy as np
 
     from hbench.evaluation.arrays import score
@@ -47,7 +46,7 @@ def _compile() -> None:
     with progress() as bars:
         task = bars.add_task("compiling the ranking kernels", total=3)
         for dim, dtype in ((8, np.float32), (8, np.float64), (2048, np.float32)):
-            # so many that compiled code is used for their pairs; fewer are ranked by numpy
+            # enough items that compiled code is used for their pairs; fewer are ranked by numpy
             items = np.arange(2200)
             vectors = np.random.default_rng(0).normal(size=(len(items), dim)).astype(dtype)
             score(vectors, np.stack([items // 40, items // 5], axis=1))
@@ -55,7 +54,7 @@ def _compile() -> None:
 
 
 def _show(machine: dict[str, Any]) -> None:
-    """The description of the machine as one table of two columns."""
+    """Print the description of the machine as a table of two columns."""
     rows = [
         [name, str(value)]
         for name, value in {**machine["versions"], **machine["processor"]}.items()
@@ -72,7 +71,7 @@ def _show(machine: dict[str, Any]) -> None:
 
 
 def _state_of(folder: dict[str, Any]) -> str:
-    """Whose a folder is, and who may write to it (environment.py describes it)."""
+    """Format the owner of a folder, and who may write to it."""
     if not folder["exists"]:
         return "not there yet"
     state = f"{folder['owner']}'s"

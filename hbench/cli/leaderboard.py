@@ -83,13 +83,13 @@ def list_(as_json: bool, as_csv: bool) -> None:
             broken.append(error)
             continue
         runs = sum(row.run is not None for row in board.rows)
-        # method and score; a dash each where no row has the score
+        # the method and its score; dashes if no row has the score
         best, score = leader(board)
         lines.append((name, len(board.rows), board.metric, score, best, runs, board.protocol))
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
     else:
-        # where no row has a score `leader` gives a dash, which is for people
+        # if no row has a score `leader` returns dashes, which are for people only
         empty = "" if as_csv else NONE
         texts = []
         for line in lines:
@@ -130,7 +130,7 @@ def show_(selection: Selection, row: str | None, *, form: str, as_json: bool, as
 
 
 def _show_row(name: str, method: str) -> None:
-    """Print the rows of a method as TOML, and the commands that make them again."""
+    """Print the rows of a method as TOML, and the commands that reproduce them."""
     import shlex
 
     from hbench.boards import read_board

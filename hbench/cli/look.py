@@ -16,7 +16,7 @@ SHOWN_RESULTS = 8
 
 @dataclass(frozen=True)
 class ChosenQueries:
-    """Which queries are shown: one of these ways."""
+    """The options that choose the queries to show; at most one of them may be given."""
 
     queries: tuple[str, ...]
     class_name: str | None
@@ -26,7 +26,7 @@ class ChosenQueries:
     at_random: int | None
 
     def refuse_several_ways(self) -> None:
-        """Raise click's UsageError where more than one way was chosen."""
+        """Raise click's UsageError if more than one of them was given."""
         if sum(map(bool, asdict(self).values())) > 1:
             raise click.UsageError(
                 "Choose queries one way: --item, --class, --worst, --best, --severe or --random."
@@ -143,7 +143,7 @@ def command(
                 f"{out} is not a picture or page: end its name in {', '.join(SUFFIXES)}."
             )
         refuse_unwritable(out)
-    # --query is a file here; who means a query's id is told which option takes it
+    # --query is a file here: tell a user who gives a query's id which option takes it
     hint = " To choose a query by its id, say --item ID." if query else ""
     models: list[EmbeddingFile] = [*files, *pairs_of(query, gallery, hint=hint)]
     if not models:
@@ -170,7 +170,7 @@ def command(
 
 
 def _similarity_and_ties(report: Path) -> tuple[str, str]:
-    """The similarity and the order of ties by which a report's evaluation ranked."""
+    """Return the similarity and the order of ties of a report's evaluation."""
     from hbench.engine.settings import Signature
     from hbench.records import document as reports
 

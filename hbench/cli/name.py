@@ -25,8 +25,8 @@ WRITTEN = (".csv", ".tsv", ".parquet")
 
 
 def _refuse_outputs(output: Path | None, page: Path | None) -> None:
-    """Refuse a table (`output`) or a `page` in a format that is not written, or at a place where it
-    cannot be, before anything is read; None for what was not asked for."""
+    """Raise UsageError, before anything is read, if the table (`output`) or the `page` has an
+    unknown format or cannot be written. None: not requested."""
     from hbench.core.files import refuse_unwritable
 
     if page is not None and page.suffix.lower() != ".html":
@@ -40,7 +40,7 @@ def _refuse_outputs(output: Path | None, page: Path | None) -> None:
 
 @dataclass(frozen=True)
 class NamingOptions:
-    """What gives the names: vectors of nodes or of labelled items, or FILE itself."""
+    """The options of the source of names: vectors of nodes, labelled items, or FILE itself."""
 
     nodes: Path | None
     gallery: Path | None
@@ -49,8 +49,8 @@ class NamingOptions:
     k: int
 
     def read(self, file: Path, data: Dataset) -> Named:
-        """What is in a file: vectors, or, where nothing else gives names (neither vectors of nodes
-        nor labelled items), a table of predictions for the dataset's one test."""
+        """Read a file: vectors or, without another source of names (vectors of nodes or labelled
+        items), a table of predictions for the dataset's only test."""
         from hbench.evaluation.by_name.asked import test_of
         from hbench.evaluation.by_name.predicted import predictions_in
         from hbench.submissions import embeddings
@@ -62,8 +62,9 @@ class NamingOptions:
     def named(
         self, given: Named, data: Dataset, unit: str | None, items: list[str] | None = None
     ) -> NamedPictures:
-        """The `items`, by default those of the test, with the names that the vectors or predictions
-        `given` lead to; `unit`: what intervals go by, a level or "query", None for the finest."""
+        """Name items by the vectors or predictions in `given`. `items`: their ids; None: the test's
+        queries. `unit`: what intervals are taken over, a level or "query"; None: the finest level.
+        """
         from hbench.evaluation.by_name.sources import name
 
         return name(
@@ -99,21 +100,23 @@ SOURCE = block(
 
 @dataclass(frozen=True)
 class PromiseOptions:
-    """How much of the answers is to be right, and on which items the threshold is set."""
+    """The options of a promise: the share of answers that should be right, and the items on which
+    the threshold is set."""
 
     trust: float | None
     calibrate: str | None
 
     def refuse_alone(self) -> None:
-        """Raise click's UsageError where there is something to set and no promise to set it for."""
+        """Raise click's UsageError if options for a threshold are given without a promise."""
         if self.calibrate and self.trust is None:
             raise click.UsageError("--calibrate sets the threshold of --trust: give both.")
 
     def calibration(self, data: Dataset, given: Named, source: NamingOptions) -> Calibration:
-        """What the threshold is set on; None for halves of the classes.
+        """Return what the threshold is set on; None for halves of the classes.
 
-        Vectors of a split's items are looked for in what was `given`, then in the gallery, which
-        may be the training split."""
+        The vectors of a split's items are looked up in `given`, and then in the gallery, which may
+        be the training split.
+        """
         from hbench.evaluation.by_name.asked import read_calibration
         from hbench.submissions import embeddings
 
@@ -123,7 +126,8 @@ class PromiseOptions:
         return read_calibration(self.calibrate, data, sources, lambda file: source.read(file, data))
 
     def items(self, on: Calibration, data: Dataset, given: Named) -> list[str] | None:
-        """The items that are named; None for the test's. A promise is for new ones, too."""
+        """Return the items to name; None for the test's queries. With a promise, new items are
+        named as well."""
         from hbench.evaluation.by_name.asked import ids_of, items_answered
 
         return None if self.trust is None else items_answered(on, data, ids_of(given))
@@ -131,9 +135,11 @@ class PromiseOptions:
     def answers(
         self, named: NamedPictures, data: Dataset, on: Calibration, source: NamingOptions
     ) -> Trusted | None:
-        """The answers at the threshold of the promise, set on a calibration; None without a
-        promise. `on`: a share of the classes, or None for halves of them, whose own items set the
-        threshold; ids of items among the named ones; or others, which are named first."""
+        """Return the answers at the promise's threshold; None without a promise.
+
+        `on`: what the threshold is set on: a share of the classes, ids among the named items, other
+        items (which are named first), or None for halves of the classes.
+        """
         from hbench.evaluation.by_name.asked import Others, refuse_labels
 
         if self.trust is None:
@@ -202,14 +208,14 @@ def command(
     """
     _refuse_outputs(output, page)
     promise.refuse_alone()
-    # read first: it says which items a threshold is set on, and these are named, too
+    # read first, since these items have to be named as well
     data = table.load(dataset)
     given = source.read(file, data)
     calibration = promise.calibration(data, given, source)
     named = source.named(given, data, unit, promise.items(calibration, data, given))
     for warning in named.warnings:
         say(f"note: {warning}")
-    # answers by a threshold; None where nothing is promised
+    # the answers; None without a promise
     trusted = promise.answers(named, data, calibration, source)
     compared = None if against is None else _compare_with_predictions(named, data, against, unit)
     if page is not None:
@@ -218,7 +224,7 @@ def command(
         write_page(named, page, trusted)
         say(f"wrote {page}")
     if output is not None:
-        # with a promise only what may be said is written, and not whole paths
+        # with a promise write the answers, and not the whole paths
         written = named if trusted is None else trusted
         written.write(output)
         say(f"wrote {output}")
@@ -235,7 +241,7 @@ def _compare_with_predictions(
     named: NamedPictures, data: Dataset, against: Path, unit: str | None
 ) -> NamesCompared:
     """Compare names with the predictions in the table `against`, item by item, and return the
-    paired differences; intervals go by `unit`, a level or query."""
+    paired differences. `unit`: what intervals are taken over, a level or "query"."""
     from hbench.evaluation.by_name.sources import name
 
     other = name(against, data, unit=unit)
@@ -245,9 +251,9 @@ def _compare_with_predictions(
 
 
 def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
-    """Collect what --json shows: the scores by reader of names and value; by level, each bin of
-    masses that has items, as [its lower end, items, their mean mass, the share right]; and the
-    answers under a promise, if one was asked for."""
+    """Make the document for --json: the scores {reader: {value: score}}; for each level the bins of
+    masses that have items, as [lower end, items, mean mass, share right]; and the answers, if there
+    is a promise."""
     scores = {}
     for reader, of_reader in named.scores.items():
         scores[reader] = {value: score.model_dump() for value, score in of_reader.items()}
@@ -261,8 +267,8 @@ def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, A
 
 
 def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
-    """Print the tables of named items: the answers under a promise, if one is asked, the scores of
-    every reader of names, and how often masses are right."""
+    """Print the tables of named items: the answers, if there is a promise, the scores of every
+    reader, and how often masses are right."""
     show(named.remark)
     if trusted is not None:
         show(trusted.remark)
@@ -274,12 +280,12 @@ def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
 
 
 def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
-    """Show the table of the paired differences between the names of `file` and those of `other`,
-    value by value; `against`: these differences."""
+    """Print the table of the paired differences (`against`) between the names of `file` and of
+    `other`."""
     from hbench.evaluation.by_name.compared import HEADER
     from hbench.records.queries import units_in_words
 
-    # an item may lack a value, and so may all items of a unit: values differ in their numbers
+    # values differ in their numbers of items and units: an item, or a whole unit, may lack a value
     units = max(each.units for each in against)
     show_table(
         f"{file.stem} − {other.stem}, percent; hops: edges",
@@ -291,10 +297,10 @@ def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
 
 
 def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[list[str]]]:
-    """Make the table of answers under a promise, as header and rows: those at the threshold that
-    was set for the target, and, where they can be measured, those at the thresholds that are in use
-    elsewhere (.8, .6 and .4); those of items without a label are counted apart. For each the shares
-    of items that are answered, right and covered, and how many are answered at each level."""
+    """Make the table of answers, as header and rows. Its rows are the answers at the promise's
+    threshold and, where they can be measured, at the common fixed thresholds (.8, .6 and .4); items
+    without a label have a row of their own. Its columns are the shares that are answered, right and
+    covered, and the number of answers at each level."""
     header = ["thresholds", "said", "right of it", "coverage"]
     header += [f"at {level}" for level in named.manifest.levels]
     kinds = {}
@@ -311,7 +317,7 @@ def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[li
 
 
 def _scores(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
-    """Make the table of values by every reader of names (each, sum, down), as header and rows."""
+    """Make the table of values by every reader (each, sum, down), as header and rows."""
     readers = list(named.scores)
     rows = []
     for value in named.scores[readers[0]]:
@@ -321,9 +327,9 @@ def _scores(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
 
 
 def _reliability(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
-    """Make the table of how often masses are right, as header and rows: ten bins of the mass that
-    an answer has (its softmax, from 0 to 1), and, for every level, how many items are in the bin
-    and the share of them that is right; a calibrated net is as often right as its mass says."""
+    """Make the table of how often masses are right, as header and rows: for ten bins of the mass,
+    from 0 to 1, and every level, the number of items in the bin and the share that is right. For a
+    calibrated net this share equals the mass."""
     by_level = named.reliability()
     rows = []
     for bins in zip(*by_level.values(), strict=True):
@@ -333,12 +339,12 @@ def _reliability(named: NamedPictures) -> tuple[list[str], list[list[str]]]:
 
 
 def _percent(value: float) -> str:
-    """A share in percent; a dash where it is undefined, as right answers among none."""
+    """Format a share in percent; a dash if it is undefined."""
     return "–" if math.isnan(value) else f"{100 * value:.1f}"
 
 
 def _shown(value: str, mean: float | None) -> str:
-    """A mean as people read it: hops as they are, the rest in percent."""
+    """Format a mean for people: in percent, except for hops."""
     if mean is None:
         return "–"
     return f"{mean:.2f}" if value == "hops" else f"{100 * mean:.2f}"

@@ -1,7 +1,7 @@
-"""Kinds of words on the command line: names that are known, refused with what there is, and
-completed by the shell.
+"""Parameter types of the command line for names: an unknown name is refused with the list of known
+ones, and the shell completes names.
 
-Names are listed only when one is given or asked for, so that help stays instant. Switch completion
+Names are listed only when one is given or completed, so that help stays instant. Switch completion
 on with `eval "$(_HBENCH_COMPLETE=bash_source hbench)"` (or zsh_source, fish_source).
 """
 
@@ -20,17 +20,16 @@ Listed = Callable[[], Iterable[str]]
 
 
 class FilePath(click.Path):
-    """A path that is none of the verb's options: `--by-query --json` names no file, it forgets
-    one."""
+    """A path, but not the name of an option: in `--by-query --json` the file was forgotten."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse the name of an option, which click takes for a file where that was left out."""
+        """Refuse the name of an option, which click would take for a file."""
         options = {
             name
             for each in (ctx.command.params if ctx else ())
             for name in (*each.opts, *each.secondary_opts)
         }
-        # a short word such as -o is left alone: a file may be called so, and - is stdin
+        # short words such as -o are accepted: a file may have such a name, and - is stdin
         if str(value) in options and str(value).startswith("--"):
             self.fail(f"it needs a file, and the next word is the option {value}", param, ctx)
         return super().convert(value, param, ctx)
@@ -41,8 +40,8 @@ FOLDER = FilePath(path_type=Path, file_okay=False)
 
 
 class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in the stubs alone
-    """A text whose names the shell completes; what else it may be (a file, a pattern) its verb
-    decides. `listed` returns the names; `separator` stands between several of them.
+    """A text for which the shell completes known names. The verb itself decides whether other texts
+    (a file, a pattern) are valid. `listed`: returns the names. `separator`: between several names.
     """
 
     def __init__(self, name: str, listed: Listed, *, separator: str = "") -> None:
@@ -53,8 +52,8 @@ class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in th
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the last name of a list, of which the word so far, `incomplete`, may have some
-        already; where no known name begins so, the shell completes files."""
+        """Complete the last name in `incomplete`, which may be a list. If no known name begins like
+        it, the shell completes files."""
         before = ""  # the names that stand already
         begun = incomplete
         if self.separator:
@@ -67,13 +66,12 @@ class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in th
 
 
 class OneOf(Known):
-    """One of the listed names, perhaps with options in parentheses; another is a usage error that
-    lists them.
-    """
+    """One of the listed names, optionally with parameters in parentheses. Other texts are a usage
+    error that lists the names."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text if it is a listed name; `param` and `ctx`, click's own, let the refusal
-        name the option. `listed`: gives the names, read only now, since loading them takes time."""
+        """Return the text if it is a listed name. `param` and `ctx` are click's: the error names
+        the option by them."""
         names = list(self.listed())
         if str(value).partition("(")[0] not in names:  # in brackets stand a metric's settings
             close = closest(str(value), names)
@@ -83,13 +81,11 @@ class OneOf(Known):
 
 
 class SimilarityName(Known):
-    """A similarity with its options, refused as `hbench.engine.similarity.named` does, before any
-    file is read.
-    """
+    """A similarity with its parameters. Invalid ones are refused before any file is read."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the similarity's name with its options, as hbench writes them; `param` and `ctx`,
-        click's own, let the refusal name the option."""
+        """Return the similarity as hbench spells it. `param` and `ctx` are click's: the error names
+        the option by them."""
         from hbench.engine.similarity import named
 
         try:
@@ -99,8 +95,8 @@ class SimilarityName(Known):
 
 
 def _names_in(module: str, registry: str) -> Listed:
-    """Return a function that lists the names in a registry, called `registry` in the module
-    `module`; it imports the module only when it is called, so that help is instant."""
+    """Return a function that lists the names in a registry, the object `registry` of a module. It
+    imports the module only when it is called, so that help is instant."""
     return lambda: getattr(importlib.import_module(module), registry)
 
 

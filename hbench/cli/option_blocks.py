@@ -1,4 +1,4 @@
-"""Blocks of options: options that several verbs have in common, handed to each as one typed record.
+"""Blocks of options: options that several verbs share, passed to each command as one typed record.
 
     @dataclass(frozen=True)
     class Size:
@@ -8,7 +8,7 @@
     OPTIONS = [click.option("--width", type=int), click.option("--height", type=int)]
     SIZE = block("size", Size, OPTIONS)
 
-A command below `@SIZE` has both options and takes `size`.
+A command decorated with `@SIZE` has both options and a parameter `size`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 def with_options(
     options: Sequence[Callable[[CommandT], CommandT]],
 ) -> Callable[[CommandT], CommandT]:
-    """Return a decorator that gives a command these options, decorators of click, in their order.
-    The last is applied first, as with decorators above a function: click lists them so."""
+    """Return a decorator that adds click's option decorators to a command. They are applied from
+    the last to the first, like decorators above a function, so that help lists them in order."""
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def block(
     parameter: str, record: type[Any], options: Sequence[Callable[[Any], Any]]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that gives a command these options, and hands it their values as one
+    """Return a decorator that adds options to a command, and passes their values to it as one
     record.
 
     Args:
-        parameter: by which the command takes the record.
-        record: a dataclass whose fields are called as the options' parameters.
-        options: decorators of click.
+        parameter: the command's parameter for the record.
+        record: a dataclass whose fields are named like the options' parameters.
+        options: click's option decorators.
     """
     names = [field.name for field in fields(record)]
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
-        """Put between click and the command a function that makes the record."""
+        """Wrap a command in a function that makes the record from the options' values."""
 
         # with the name, the help and the options that were given to `command` already
         @wraps(command)
@@ -62,8 +62,8 @@ def block(
 
 
 def given_among(parameters: Collection[str]) -> list[str]:
-    """The options that were typed, of the command that runs, among those of these parameters. A
-    default is no option that was given."""
+    """Return which of these parameters the user set on the command line of the running command, as
+    option names. Defaults do not count."""
     context = click.get_current_context()
     return [
         option.opts[0]
@@ -74,5 +74,5 @@ def given_among(parameters: Collection[str]) -> list[str]:
 
 
 def words_of(text: str | None) -> list[str]:
-    """The words between the commas of an option."""
+    """Split the value of an option at commas."""
     return [word.strip() for word in (text or "").split(",") if word.strip()]

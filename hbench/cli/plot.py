@@ -10,11 +10,10 @@ from hbench.cli.terminal import say
 
 
 class KindsInHelp(click.Command):
-    """A command whose help lists the kinds of plots; they are loaded for it only."""
+    """A command whose help lists the kinds of plots, which are imported only for that."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write, below the options, each kind of plot with what it shows and what it is drawn
-        from."""
+        """Write each kind of plot below the options: what it shows, and what it is drawn from."""
         from hbench.look.plots import kinds
 
         with formatter.section("Kinds"):

@@ -1,4 +1,4 @@
-"""Tries what other packages bring on an example of a few items, as hbench itself would call it.
+"""Tries plug-ins of other packages on an example of a few items, calling them as hbench does.
 
 >>> trial_of("metric")("R")
 True
@@ -11,23 +11,23 @@ from typing import Any
 
 from hbench.core.errors import ConfigError
 
-# of eight items the labels (8, 2), coarse to fine, and vectors that group them roughly
+# eight items: their labels (8, 2), coarse to fine, and vectors that roughly group them by these
 LABELS = [[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]]
 VECTORS = [[6, 1], [5, 2], [4, 3], [5, 4], [3, 5], [2, 5], [1, 6], [2, 4]]
 
-# takes the name of what is tried, and raises what it raises; returns whether it was tried
+# takes the name of a plug-in, raises the errors that it raises, and returns whether it was tried
 Trial = Callable[[str], bool]
 
 
 def trial_of(kind: str) -> Trial:
-    """The trial of what is of this kind, as `hbench info` calls kinds."""
+    """Return the trial for a kind of plug-ins, as named by `hbench info`."""
     trials = {"metric": _metric, "loss": _loss, "dataset": _dataset, "similarity": _similarity}
     return trials.get(kind, lambda _: False)
 
 
 def _metric(name: str) -> bool:
-    """Score the example by a metric, among the first two results where it takes a cut, and at the
-    level a where its name asks for one."""
+    """Score the example by a metric: cut at 2 if it takes a cut, and at the level "a" if it needs
+    one."""
     from hbench.metrics.definitions import metrics
 
     spelt = f"{name.rstrip('/@')}@2" if "cut" in metrics[name].takes else name
@@ -49,8 +49,8 @@ def _score(**options: Any) -> None:
 
 
 def _loss(name: str) -> bool:
-    """Compute a loss of the example and its gradient, with the values that it has by itself; one
-    that needs others is left untried, for what they would be is not known."""
+    """Compute a loss of the example and its gradient, with default parameters. A loss with required
+    parameters is not tried, since their values are unknown."""
     import numpy as np
     import torch
 
@@ -75,8 +75,8 @@ def _loss(name: str) -> bool:
 
 
 def _dataset(name: str) -> bool:
-    """Build a dataset that needs no files, compare its counts, and open its first test picture; one
-    that needs files is left untried, for they may be large, or not here."""
+    """Build a dataset, compare its counts, and open its first test picture. A dataset that needs
+    files is not tried: they may be large, or not here."""
     from hbench.datasets import specs
     from hbench.datasets.build import build_published
 

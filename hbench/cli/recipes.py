@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def _books() -> dict[str, RecipeBook]:
-    """Return, for each name of a shipped recipe, the module that reads it: that of `hbench train`,
-    or one of the verbs that other packages bring."""
+    """Return {name of a shipped recipe: module that reads it}: that of `hbench train`, or one of
+    another package's verb."""
     from hbench.train.recipes import files
     from hbench.train.recipes.books import books
 
@@ -77,7 +77,7 @@ def command(
     if (is_one and as_csv) or (changes and not is_one):
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
 
-    # each recipe belongs to a book, which knows how to read and print it
+    # each recipe belongs to a module ("book") that knows how to read and print it
     books = _books()
     if is_one:
         book = books.get(name, files)  # a recipe of one's own, or an unknown name

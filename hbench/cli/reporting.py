@@ -1,5 +1,5 @@
-"""Common parts of the verbs that make or show a report: options of settings and of the machine,
-writing, and showing.
+"""Common parts of the verbs that make or show a report: options for scoring and for the machine,
+writing reports, and printing them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from hbench.records.report import Report
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}  # bytes
-MOST_DIGITS = 18  # of a number of bytes: an exabyte
+MOST_DIGITS = 18  # of a number of bytes, which is then below an exabyte
 BY_QUERY = ".by-query.parquet"
 
 
 def size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    """Read a number of bytes, such as 500M or 2G, also 2GB and 2 GiB, as click's callback of an
-    option; None where it was not given. A number of more digits than any memory has is refused,
-    since as a float it could be infinite."""
+    """Parse a number of bytes such as 500M, 2G, 2GB or 2 GiB; a callback of a click option. None if
+    the option was not given. A number with too many digits is refused, since as a float it could be
+    infinite."""
     if value is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?", value.strip(), re.IGNORECASE)
@@ -49,7 +49,7 @@ def size(context: click.Context, option: click.Parameter, value: str | None) -> 
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """The choices of a score, in words."""
+    """The options of how to score, as the user typed them; None for those not given."""
 
     metrics: str | None
     protocol: str
@@ -59,7 +59,7 @@ class ScoringOptions:
 
     @property
     def settings(self) -> Settings:
-        """The settings that the options say."""
+        """The options as settings of an evaluation."""
         from hbench.engine.settings import Settings
 
         return Settings(self.metrics, self.protocol, self.ties, self.similarity, unit=self.unit)
@@ -67,7 +67,7 @@ class ScoringOptions:
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """Where a report goes, its values by query, and its row of a leaderboard."""
+    """The files to write: the report, its values by query, and its row of a leaderboard."""
 
     output: Path | None
     by_query: Path | None = None
@@ -75,11 +75,11 @@ class ReportFiles:
 
     @property
     def beside_the_report(self) -> dict[str, object]:
-        """The options of the other files, with what was given."""
+        """The options of the files other than the report, {option: path or None}."""
         return {"--by-query": self.by_query, "--row": self.row}
 
     def refuse_unwritable(self) -> None:
-        """Refuse, before any work, places that could not be written."""
+        """Raise UsageError, before any work, for a file that could not be written."""
         from hbench.core import files as atomic
 
         for path in (self.output, self.by_query, self.row):
@@ -89,7 +89,7 @@ class ReportFiles:
 
 @dataclass(frozen=True)
 class MachineOptions:
-    """Who computes, and with how much memory."""
+    """The options of who computes, and with how much memory; None for those not given."""
 
     threads: int | None
     max_memory: int | None
@@ -99,7 +99,7 @@ class MachineOptions:
 
     @property
     def execution(self) -> Execution:
-        """The execution that the options say."""
+        """The options as an Execution."""
         from hbench.evaluation.execution import Execution
 
         return Execution(
@@ -198,9 +198,10 @@ MACHINE = block(
 def submitted(
     file: Path, ids: Path | None, gallery: Path | None, *, movable: bool = False
 ) -> Submission:
-    """Read the submission in a file, or that of queries and a gallery in a file each, whose ids, if
-    they are apart, are all in the one file `ids`; `movable` as `read` takes it: whether the vectors
-    may be put into another order in memory. Those of two files stay in theirs.
+    """Read the submission in a file, or in a file of queries and one of the gallery.
+
+    `ids`: the file with the ids of all items, for vectors without ids. `gallery`: None if `file`
+    has both. `movable`: whether the vectors of a single file may be reordered in memory.
     """
     from hbench.evaluation import submission
     from hbench.evaluation.submission.embedding import EmbeddingSubmission
@@ -212,8 +213,8 @@ def submitted(
 
 
 def without_zeros(given: Submission, leave_out: str | None) -> Submission:
-    """Return the submission without what is to be left out: "zero", items whose vectors are all
-    zero; None for nothing."""
+    """Remove the vectors that the user wants to leave out: "zero" means vectors that are all zero,
+    None means nothing."""
     from hbench.evaluation.evaluate import without
 
     return without(leave_out, given)
@@ -222,38 +223,38 @@ def without_zeros(given: Submission, leave_out: str | None) -> Submission:
 def examined(
     given: Submission, data: Dataset, settings: Settings, method: str | None = None
 ) -> Examined:
-    """Examine a submission, `given`: what it is scored on, by which settings, with which remarks.
+    """Examine a submission before it is scored.
 
-    The values of the paper's released evaluator ("official") are computed, too, where the dataset's
-    leaderboard places by them, so that a report says its place there; `method`: its name.
+    The values of the released evaluator ("official") are computed as well if the dataset's
+    leaderboard compares them, so that the report's place there can be shown. `method`: its name.
     """
     from hbench.evaluation.examination import examine
 
     board = board_of(data.name)
     is_placed_by_released = board is not None and board.protocol == "official"
-    # a released evaluator knows no other relevance, and of its own protocol all is released
+    # under protocol `official` these values are computed anyway; they need the relevance `alpha`
     is_usual = settings.protocol == "paper" and settings.relevance == "alpha"
     also_official = is_placed_by_released and is_usual
     return examine(given, data, settings, also_official=also_official, method=method)
 
 
 def board_of(dataset: str) -> Leaderboard | None:
-    """The leaderboard of a dataset, if it has one."""
+    """Read the leaderboard of a dataset; None if it has none."""
     from hbench import boards as leaderboard
 
     return leaderboard.read_board(dataset) if dataset in leaderboard.board_names() else None
 
 
 def write_report(report: Report, files: ReportFiles) -> None:
-    """Write each output whose option was given.
+    """Write each file whose option was given.
 
-    Called before anything is printed, in case stdout is closed. The values by query lie beside the
-    report unless said otherwise; without a report they are a file of their own.
+    This is called before anything is printed, in case stdout is closed. The values by query are
+    written beside the report by default.
     """
     from hbench.core.files import locked
 
     if files.output is not None:
-        with locked(files.output):  # the files of a report belong together
+        with locked(files.output):  # the files of a report must be of the same evaluation
             _write_with_values(report, files.output, files.by_query)
     elif files.by_query is not None:
         report.write_by_query(files.by_query)
@@ -262,8 +263,8 @@ def write_report(report: Report, files: ReportFiles) -> None:
 
 
 def _write_with_values(report: Report, output: Path, by_query: Path | None) -> None:
-    """Write the report, its values by query and its first results. Values and results lie beside
-    the report, under its name, unless `by_query` names a file for the values."""
+    """Write the report, its values by query and its first results. The latter two are written
+    beside the report, with its name, unless `by_query` names a file for the values."""
     from hbench.records import results
 
     report.write(output)
@@ -283,8 +284,8 @@ def write_rows(documents: list[Document], path: Path) -> None:
 
 
 def show_scores(document: Document) -> None:
-    """Print the score tables, with one heading above all, and below them what intervals are taken
-    over, and the signatures: the report's, and that of each other tree it was scored under."""
+    """Print the score tables under one heading, followed by the unit of the intervals and the
+    signatures: that of the report and those of other trees it was scored under."""
     from hbench.records import report_tables
 
     for place, content in enumerate(report_tables.tables(document)):
@@ -296,7 +297,7 @@ def show_scores(document: Document) -> None:
 
 
 def refuse_missing(files: Iterable[Path | None]) -> None:
-    """Raise SubmissionError that names all files that are not there, before any is read."""
+    """Raise SubmissionError that names all missing files, before any file is read."""
     missing = [str(file) for file in files if file is not None and not file.exists()]
     if missing:
         raise SubmissionError(
@@ -307,8 +308,8 @@ def refuse_missing(files: Iterable[Path | None]) -> None:
 
 @contextmanager
 def read_if_refused(data: Dataset) -> Iterator[None]:
-    """Say what the dataset's table was taken for where its embeddings are refused: a wrong guess
-    may be why.
+    """If the block raises an error, print how the dataset's table was understood: a wrong guess may
+    be the cause.
     """
     try:
         yield
@@ -319,20 +320,20 @@ def read_if_refused(data: Dataset) -> Iterator[None]:
 
 
 def show_read(read: Iterable[dict[str, Any]]) -> None:
-    """Say what tables, trees and rankings were taken for."""
+    """Print how tables, trees and rankings were understood. `read`: documents of a report."""
     from hbench.sheets.understood import Understood
 
     for document in read:
         say(f"read: {Understood.of(document)}")
 
 
-MOST_REMARKS = 3  # lines below the scores; of a dozen, nobody read the one that mattered
+MOST_REMARKS = 3  # lines below the scores: among a dozen the important one would not be read
 
 
 def remarks_of(document: Document, *, every: bool) -> list[str]:
-    """A report's doubts, its notes, and what its tables were taken for, a line each; of more than
-    three, unless `every` one is asked for, the first two and how many follow. What may be wrong
-    comes first: what was read is mostly as meant.
+    """Return a report's doubts, its notes, and how its tables were understood, a line each, in the
+    order of their importance. If there are more than MOST_REMARKS, and not `every` one is wanted,
+    the last line counts those that were left out.
     """
     from hbench.sheets.understood import Understood
 
@@ -351,8 +352,8 @@ def remarks_of(document: Document, *, every: bool) -> list[str]:
 
 
 def show_report(document: Document, format_: str, *, every_remark: bool = True) -> None:
-    """Show the scores in one of the formats on stdout; on stderr the remarks, `every_remark` or the
-    first ones, and the place on the dataset's leaderboard, if it has one."""
+    """Print the scores on stdout in the format `format_`. On stderr print the remarks and the place
+    on the dataset's leaderboard, if it has one. `every_remark`: print all, not only the first."""
     from hbench.boards.placing import placing
     from hbench.records.report_tables import FORMATS
 
@@ -365,14 +366,14 @@ def show_report(document: Document, format_: str, *, every_remark: bool = True) 
     for remark in remarks_of(document, every=every_remark):
         say(remark)
     board = board_of(document.dataset)
-    # no sentence comes where the report lacks the score that the leaderboard ranks by
+    # `placing` returns None if the report lacks the score by which the leaderboard ranks
     if board and (placed := placing(document, board)):
         say(placed)
 
 
 def show_results(results: Results, out: Path | None, *, as_json: bool, as_csv: bool) -> None:
-    """Write strips of what was retrieved to the file `out`, if one was named, and print them as
-    data, if that was asked for; as text where neither was."""
+    """Write strips of retrieved items to the file `out`, if one was named, and print them in the
+    requested format, or as text if neither a file nor a format was requested."""
     if out is not None:
         results.write(out)
         say(f"wrote {out}")

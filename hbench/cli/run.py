@@ -1,6 +1,5 @@
-"""hbench run: from the names of models to reports, rows and pages, by the verbs embed,
-evaluate-all and report.
-"""
+"""hbench run: from names of models to reports, rows and pages, by means of embed, evaluate-all and
+report."""
 
 from __future__ import annotations
 
@@ -35,21 +34,21 @@ RANKED_BY = "H-AP"  # where a dataset has no leaderboard
 
 
 class Embedding(NamedTuple):
-    """How images are embedded: this many at a time, on this device."""
+    """The options of embedding: the batch size and the device."""
 
     batch: int
     device: str
 
 
 class Scored(NamedTuple):
-    """The reports of one dataset's models, by model, and the metric that they are ranked by."""
+    """The reports of a dataset, {model: report}, and the metrics by which they may be ranked."""
 
     data: Dataset
     documents: dict[str, Document]
 
     @property
     def metric(self) -> str:
-        """That of the dataset's leaderboard, where all reports have it."""
+        """The metric that ranks: that of the dataset's leaderboard if all reports have it."""
         from hbench.evaluation import many
 
         board = reporting.board_of(self.data.name)
@@ -57,12 +56,12 @@ class Scored(NamedTuple):
         return many.main_metric(list(self.documents.values()), [*usual, RANKED_BY])
 
     def cell(self, model: str) -> str:
-        """Write a model's score by the table's metric; a dash where it could not be scored."""
+        """Format a model's score by the metric that ranks; a dash if it could not be scored."""
         document = self.documents.get(model)
         return NONE if document is None else shown(self.metric, document.scores[self.metric].value)
 
     def scores(self) -> dict[str, Any]:
-        """What `--json` says: the metric of the table, and the scores of every model."""
+        """Return the document for --json: the metric that ranks, and the scores of every model."""
         scores = {}
         for model, document in self.documents.items():
             scores[model] = {name: score.model_dump() for name, score in document.scores.items()}
@@ -119,18 +118,19 @@ def command(
     _refuse_alike(models)
     _refuse_one_file_for_several(models, loading)
     chosen_device(embed_on)  # one that is not there is refused before any model is loaded
-    # so is a dataset that is not here, with the command that makes it
+    # a missing dataset is refused early as well, with the command that makes it
     scored = [Scored(known.load(name), {}) for name in dict.fromkeys(words_of(datasets))]
     embedding = Embedding(batch, embed_on)
     failed: dict[str, str] = {}
 
-    # model by model: a net is loaded once, and one of them is in memory at a time
+    # model by model, so that each net is loaded once, and only one of them is in memory at a time
     for model in dict.fromkeys(models):
         with _told(model, failed):
             # a model to embed with, or a file of embeddings
             source = _source_of(model, loading)
             for data, documents in scored:
-                # within the model's own block: one dataset that fails does not stop the others
+                # a block of its own for each dataset, so that one that fails does not stop the
+                # others
                 with _told(f"{model} on {data.name}", failed):
                     folder = out / data.name
                     file = _file_of(source, model, data, folder, embedding)
@@ -146,7 +146,7 @@ def command(
             _write_pages(each, out / each.data.name)
     _show(models, [each for each in scored if each.documents], as_json=as_json)
     if failed:
-        # a model that cannot be loaded fails on every dataset
+        # a model that cannot be loaded fails for every dataset
         asked = len(set(models)) * len(scored)
         lacking = asked - sum(len(each.documents) for each in scored)
         raise SubmissionError(
@@ -157,14 +157,14 @@ def command(
 
 
 def _refuse_alike(models: Sequence[str]) -> None:
-    """Raise UsageError for two models whose reports would be one file."""
+    """Raise UsageError for two models whose reports would have the same file."""
     from hbench.core.errors import UsageError
     from hbench.train.embedding.embed_models import file_name
 
     by_report: dict[str, str] = {}
     for model in dict.fromkeys(models):
         path = Path(model)
-        # a file of embeddings is scored as it is; those of a net get a file by its name
+        # a file of embeddings is scored itself; for a net a file is made, named after it
         report = path.stem if path.is_file() else Path(file_name(model)).stem
         if report in by_report:
             raise UsageError(
@@ -177,9 +177,8 @@ def _refuse_alike(models: Sequence[str]) -> None:
 
 @contextmanager
 def _told(what: str, failed: dict[str, str]) -> Iterator[None]:
-    """Say why what is done within the block failed, note it in `failed` by `what` it was, and let
-    the others go on. A library that is not installed is a failure, too; any other missing module is
-    a bug, and is raised."""
+    """Print why the block failed, note it in `failed` under the name `what`, and go on. A library
+    that is not installed counts as a failure; any other missing module is a bug, and is raised."""
     from hbench.core import extras
     from hbench.core.errors import HBenchError
 
@@ -197,8 +196,8 @@ def _told(what: str, failed: dict[str, str]) -> Iterator[None]:
 
 
 def _refuse_one_file_for_several(models: Sequence[str], loading: ModelOptions) -> None:
-    """Raise UsageError where a file of weights was given (--weights, in `loading`) and several
-    models, of which it is one's at most."""
+    """Raise UsageError if a file of weights (--weights in `loading`) is given for several models,
+    since it belongs to one at most."""
     from hbench.core.errors import UsageError
 
     if Path(loading.weights).is_file() and len(set(models)) > 1:
@@ -210,8 +209,8 @@ def _refuse_one_file_for_several(models: Sequence[str], loading: ModelOptions) -
 
 
 def _source_of(model: str, loading: ModelOptions) -> Embedder | Path:
-    """Return where a model's vectors come from: its path if it is a file of embeddings, else the
-    net of this name, loaded as the options say."""
+    """Return the source of a model's vectors: the path of its file of embeddings, or else the net
+    of this name, loaded with the options in `loading`."""
     from hbench.submissions.embeddings.files import READERS
 
     path = Path(model)
@@ -221,9 +220,9 @@ def _source_of(model: str, loading: ModelOptions) -> Embedder | Path:
 def _file_of(
     source: Embedder | Path, model: str, data: Dataset, folder: Path, embedding: Embedding
 ) -> Path:
-    """Return the file of a model's embeddings of a dataset: the one that was given as `source`, the
-    one that is in the folder, or a new one, made there by the net `source`. Where the memory is too
-    small for a batch, half of it is tried."""
+    """Return the file of a model's embeddings of a dataset: `source` itself if it is a file, the
+    existing one in `folder`, or a new one there. If memory is too small for a batch, half of it is
+    tried."""
     import torch
 
     from hbench.train.embedding.embed_dataset import EmbedOptions
@@ -245,7 +244,7 @@ def _file_of(
         except (torch.OutOfMemoryError, MemoryError):
             if batch == 1:
                 raise
-            # what was embedded in larger batches may differ in its last bits: begin anew
+            # vectors from larger batches may differ in the last bits, so start again
             shutil.rmtree(file.with_name(f"{file.name}.parts"), ignore_errors=True)
             batch //= 2
             say(f"the memory is too small: embedding {batch} images at a time")
@@ -254,9 +253,9 @@ def _file_of(
 
 
 def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
-    """Whether a file holds what the `net` would embed, in these batches or halves of them: a file
-    says its batch, and a former call may have halved it for want of memory. Raises UsageError for a
-    file with other embeddings, which no smaller batch explains."""
+    """Whether a file has the embeddings of `net` with batches of this size or its halves: an
+    earlier call may have halved the batch for lack of memory, and the file states it. Raises
+    UsageError for a file with other embeddings."""
     from hbench.core.errors import UsageError
     from hbench.train.embedding.embed_dataset import EmbedOptions, is_embedded
 
@@ -270,8 +269,7 @@ def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
 
 
 def _write_pages(scored: Scored, folder: Path) -> None:
-    """Write the pages of all models, the best first. The method of each report is the name of its
-    file: so was it examined."""
+    """Write the pages of all models, the best first."""
     from hbench.evaluation import many
     from hbench.look.report.folder import write_report
     from hbench.look.report.runs import read_runs
@@ -288,8 +286,8 @@ def _write_pages(scored: Scored, folder: Path) -> None:
 
 
 def _show(models: Sequence[str], scored: Sequence[Scored], *, as_json: bool) -> None:
-    """Show the table models × datasets, each dataset by the metric of its leaderboard. One in which
-    nothing could be scored is no column; without any there is no table."""
+    """Print the table of models × datasets, each dataset by the metric of its leaderboard. Datasets
+    without any score have no column; without columns there is no table."""
     if as_json:
         show_json({each.data.name: each.scores() for each in scored})
         return

@@ -71,7 +71,8 @@ def command(
 
 
 def _of_run(run: Path) -> Path:
-    """The vectors of a run; raises click's UsageError for what is no run, or not at its end."""
+    """Return the file of a run's vectors. Raises click's UsageError if the folder has no finished
+    run."""
     from hbench.train.loop import EMBEDDINGS
 
     file = run / EMBEDDINGS
@@ -83,7 +84,7 @@ def _of_run(run: Path) -> Path:
 
 
 def _dataset(name: str | None, run: Path) -> Dataset:
-    """The dataset that is searched: the one named, or the run's."""
+    """Return the dataset to search: the one of this name, or else the run's."""
     from hbench import datasets
     from hbench.train.recipes.files import resolve
     from hbench.train.records.refusals import RECIPE

@@ -27,7 +27,7 @@ def command(names: tuple[str, ...], out: Path) -> None:
     from hbench.look.site.folder import write_site
 
     refuse_folder(out, "site")
-    # by default without leaderboards that have no row yet: a page of nothing; by name any is shown
+    # leaderboards without rows are left out, unless they are named
     with bar("writing pages"):
         page = write_site(
             names

@@ -31,8 +31,8 @@ FORMATS = ("table", "json", "csv")
 def _whole_numbers(
     _context: click.Context, option: click.Parameter, value: str | None
 ) -> tuple[int, ...]:
-    """Read the numbers of an option, separated by commas, as click's callback; none where it was
-    not given. Digits of other scripts, which `int` would read, are refused, too."""
+    """Parse whole numbers separated by commas; a callback of a click option. Empty if it was not
+    given. Digits of other scripts, which `int` would accept, are refused."""
     words = words_of(value)
     if not all(word.isascii() and word.isdigit() for word in words):
         raise click.BadParameter(
@@ -43,7 +43,7 @@ def _whole_numbers(
 
 @dataclass(frozen=True)
 class SmallerOptions:
-    """The sizes to score the vectors at, beside the whole."""
+    """The options of the sizes at which to score the vectors, besides the whole."""
 
     dims: tuple[int, ...]
     bits: tuple[int, ...]
@@ -52,15 +52,16 @@ class SmallerOptions:
 
     @property
     def are_given(self) -> bool:
-        """Whether anything smaller is asked for."""
+        """Whether any smaller size is requested."""
         return bool(self.dims or self.bits)
 
     def refuse_beside(self, others: Mapping[str, object], form: str) -> None:
-        """Raise click's UsageError for what makes no sense beside smaller sizes: components of
-        which no number is said, a page without them, options of one report, and its formats.
+        """Raise click's UsageError for options that make no sense with smaller sizes: components
+        without their number, a page without sizes, and options or formats of a single report.
 
-        `others`: the options of one report with what was given, false where nothing was; `form`:
-        the format to show."""
+        `others`: {option: value} of options of a single report; false if not given. `form`: the
+        output format.
+        """
         from hbench.core.files import refuse_unwritable
 
         if self.components is not None and not self.dims:
@@ -110,7 +111,7 @@ SMALLER = block(
 
 
 class ScoredSizes(NamedTuple):
-    """The scores at every size of a file's vectors, the whole first."""
+    """The scores of a file's vectors at every size, the whole first."""
 
     dataset: str
     file: str
@@ -118,8 +119,8 @@ class ScoredSizes(NamedTuple):
     scores: list[SmallerScore]
 
     def document(self) -> dict[str, Any]:
-        """What --json and --out hold: the dataset, the file that was scored, the levels, coarse to
-        fine, and a record for every size, the whole first."""
+        """The document for --json and --out: the dataset, the file, the levels (coarse to fine),
+        and a record for every size, the whole first."""
         sizes = [score.record() for score in self.scores]
         return {
             "dataset": self.dataset,
@@ -137,22 +138,22 @@ def score_sizes(
     scoring: ScoringOptions,
     execution: Execution,
 ) -> ScoredSizes:
-    """Score the whole vectors, and all sizes that the options say: numbers of coordinates, kept
-    from the front and, with components, along these, too, and numbers of bits."""
+    """Score the whole vectors, and those of all sizes in the options: numbers of first coordinates,
+    the same of principal components if they are requested, and numbers of bits."""
     from hbench.evaluation.variants import smaller
 
     vectors = given.embeddings("a smaller size")
-    # the directions of most variance, if they were asked for; else None
+    # the principal components; None if they are not requested
     components = _components(options, vectors, data, scoring)
     whole = smaller.whole_size(vectors)
     sizes = smaller.sizes_of(
         whole, options.dims, options.bits, with_components=components is not None
     )
-    # no files: smaller vectors are in none that a cluster's workers could read
+    # no files: smaller vectors are in no file that a cluster's workers could read
     with execution.open([], announce=say) as execute, bars("ranking") as on_test:
 
         def report(examined: Examined) -> Report:
-            """Rank and measure the vectors at one size, which were examined before."""
+            """Measure an examined submission at one size."""
             return execution.report(examined, execute, on_test)
 
         scores = smaller.score_smaller(
@@ -164,8 +165,8 @@ def score_sizes(
 def show_sizes(
     scored: ScoredSizes, output: Path | None, form: str, *, page: Path | None = None
 ) -> None:
-    """Show what each size costs; `output`: a JSON document, which hbench plot draws; `page`: the
-    page that is written of it."""
+    """Print what each size costs. `output`: a file for the JSON document, which `hbench plot`
+    draws. `page`: a file for a page."""
     from hbench.core.files import write_text
     from hbench.evaluation.variants import smaller
 
@@ -190,10 +191,13 @@ def show_sizes(
 def _components(
     options: SmallerOptions, given: EmbeddingSubmission, data: Dataset, scoring: ScoringOptions
 ) -> Components | None:
-    """Fit the principal components to cut by, on the vectors of the file --components, of which no
-    item may be tested; None where it was not given. `given`: the vectors to be cut. Raises
-    UsageError for tested items, and for vectors of another number of coordinates. `scoring`: whose
-    similarity, or else the dataset's, says whether the length of vectors counts."""
+    """Fit the principal components on the vectors in the file --components; None if it was not
+    given.
+
+    `given`: the vectors that will be shortened. `scoring`: with its similarity, or else the
+    dataset's, vectors may first be scaled to length 1. Raises UsageError if the file has items of
+    the test, or vectors of another dimension.
+    """
     if options.components is None:
         return None
     from hbench.core.errors import UsageError, examples
@@ -214,14 +218,14 @@ def _components(
             expected=f"{given.queries.dim} coordinates",
             found=f"{file.dim} in {options.components}",
         )
-    # by cosine the length of a vector counts for nothing, so it must not weigh in the components
+    # cosine ignores lengths, so they should not affect the components
     similarity = scoring.similarity or data.protocol.similarity
     return Components.of(file.vectors, of_directions=similarity == "cosine")
 
 
 def _show_table(scores: Sequence[SmallerScore], *, as_csv: bool) -> None:
-    """Show a row for every size, the whole first: its bytes, and every metric with the interval of
-    what it costs; `as_csv`: fractions in full precision."""
+    """Print a row for every size, the whole first: its bytes, and each metric with the interval of
+    the difference from the whole. `as_csv`: as CSV, in full precision."""
     metrics = list(scores[0].report.document.scores)
     if as_csv:
         show_table(None, *_columns(scores, metrics), as_csv=True)
@@ -239,8 +243,8 @@ def _show_table(scores: Sequence[SmallerScore], *, as_csv: bool) -> None:
 
 
 def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
-    """Write a size's score of a metric, in percent, and in brackets the interval of its difference
-    from that of the whole; `differences`: by metric, none for the whole itself."""
+    """Format a size's score of a metric, in percent, and in brackets the interval of its difference
+    from the whole. `differences`: {metric: difference}, empty for the whole."""
     from hbench.records.shown import shown, shown_difference_range
 
     value = shown(metric, score.report.document.scores[metric].value)
@@ -253,8 +257,8 @@ def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
 def _columns(
     scores: Sequence[SmallerScore], metrics: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Make the table of sizes for programs, as header and rows of texts: fractions in full
-    precision; differences from the whole are empty where there are none, as for the whole."""
+    """Make the table of sizes for programs, as header and rows of texts, in full precision. The
+    differences of the whole are empty."""
     header = ["size", "dims", "bits", "bytes"]
     for metric in metrics:
         header += [metric, f"{metric} difference", f"{metric} low", f"{metric} high"]

@@ -29,8 +29,8 @@ ITEM_HELP = "The table's column of ids.  [default: the one that looks so]"
 
 
 def table_options(*item: str) -> list[Callable[[Any], Any]]:
-    """The options of a table; `item`: what the option of its column of ids is called, since of some
-    verbs --item is a query. Their values are the fields of a TableOptions."""
+    """Return the decorator of the options for tables, whose values become a TableOptions. `item`:
+    the name of the option for the column of ids, since `--item` is a query in some verbs."""
     return [
         click.option(*item, "item_column", metavar="COLUMN", help=ITEM_HELP),
         click.option(
@@ -68,7 +68,7 @@ def table_options(*item: str) -> list[Callable[[Any], Any]]:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table of names is read, as far as its options say."""
+    """The options of how to read a table of names; None or empty for those not given."""
 
     item_column: str | None
     levels: str | None
@@ -85,9 +85,8 @@ class TableOptions:
         return any(getattr(self, field.name) for field in fields(self))
 
     def load(self, dataset: str, *, kept: Path | None = None) -> Dataset:
-        """Load the dataset, a name, folder or table, as the options say; where none is given, as
-        the report in the file `kept`, of that same dataset, says that it was read.
-        """
+        """Load a dataset by its name, folder or table, with these options. Without any option it is
+        read as the report in the file `kept`, if that is of the same dataset, says it was read."""
         from hbench import datasets
 
         if kept is not None and not self.is_said:
@@ -107,7 +106,7 @@ class TableOptions:
         )
 
     def load_if_named(self, dataset: str | None) -> Dataset | None:
-        """Load the dataset that was named, if one was."""
+        """Load a dataset if one was named; None otherwise."""
         return None if dataset is None else self.load(dataset)
 
 

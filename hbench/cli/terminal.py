@@ -1,5 +1,5 @@
-"""Writes to the terminal: data to stdout, progress and remarks to stderr; where no one watches no
-bars, and rich is not loaded.
+"""Writes to the terminal: data to stdout, progress and remarks to stderr. If stderr is no terminal
+there are no progress bars, and rich is not imported.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from hbench.core.errors import visible
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-# characters: a name is never broken, a text wraps at about LINE, a word may have MAX_WORD
+# widths in characters: the first column, which has names, is not wrapped up to NAME; other columns
+# are at least LINE wide, and as wide as their longest word, up to MAX_WORD
 NAME = 40
 LINE = 22
 MAX_WORD = 48
 
 
 def say(text: str) -> None:
-    """A remark for the person at the terminal (stderr); none under --quiet."""
+    """Print a remark for the user on stderr; nothing with --quiet."""
     if not is_quiet():
         click.echo(visible(text), err=True)
 
 
 def say_above(bars: Progress, text: str) -> None:
-    """A remark while a bar is shown, which stays the last line."""
+    """Print a remark above the progress bars, which stay at the bottom."""
     if bars.disable:
         say(text)
     elif not is_quiet():
@@ -39,31 +40,29 @@ def say_above(bars: Progress, text: str) -> None:
 
 
 def show(text: str) -> None:
-    """Data (stdout): as it is for a program, without what would steer the terminal for a person."""
+    """Print data on stdout. On a terminal, characters that would control it are escaped."""
     click.echo(visible(text) if watched(sys.stdout) else text)
 
 
 def show_json(value: Any) -> None:
-    """Data for a machine: one JSON document on stdout."""
+    """Print one JSON document on stdout."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def format_of(form: str, *, as_json: bool, as_csv: bool) -> str:
-    """Choose the format to show: that of --format, `form`, unless --json or --csv was given."""
+    """Choose the output format: `form`, the value of --format, unless --json or --csv is given."""
     if as_json:
         return "json"
     return "csv" if as_csv else form
 
 
 def _in_a_line(cell: str) -> str:
-    """Return the text of a cell without line ends and tabs, which would end the cell where a table
-    is written as lines with tabs between cells."""
+    """Replace line ends and tabs in a cell by blanks, for tables with tabs between cells."""
     return " ".join(cell.split())
 
 
 def _remarked(text: str | None) -> list[str]:
-    """Return the lines of a text, each after "# ", as which readers of tables pass over them; none
-    for no text."""
+    """Return the lines of a text as comments, which start with "# "; an empty list for None."""
     return [f"# {line}" for line in (text or "").splitlines()]
 
 
@@ -76,13 +75,12 @@ def show_table(
     left: Collection[str] = (),
     as_csv: bool = False,
 ) -> None:
-    """A table on stdout: the first column and those named in `left` to the left, the others to the
-    right.
+    """Print a table on stdout.
 
-    Where the terminal is narrow, texts wrap between words and columns are left out from the right;
-    a note says which. Into a pipe or a file go lines of cells with tabs between them, title and
-    caption as comments. `as_csv`: CSV instead, without formulas, and without title and caption,
-    which no program expects.
+    On a terminal the first column and those named in `left` are aligned to the left, the others to
+    the right. If it is narrow, texts wrap between words, and columns are left out from the right; a
+    remark names them. To a pipe or a file, cells are separated by tabs, and title and caption are
+    comments. `as_csv`: print CSV instead, without title and caption, and with formulas escaped.
     """
     cells = [list(row) for row in rows]
     if as_csv:
@@ -99,7 +97,7 @@ def show_table(
     from rich.table import Table
 
     console = Console(highlight=False, markup=False)
-    # as many columns as fit, from the left
+    # show as many columns as fit, from the left
     number = columns_that_fit(header, cells, console.width)
     table = Table(title_justify="left", caption_justify="left")
     table.title = title and visible(title)
@@ -122,8 +120,8 @@ def show_table(
 
 
 def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
-    """Count the columns, from the left, that fit side by side when texts wrap between words; at
-    least two.
+    """Return how many columns, from the left, fit into `width` characters if texts wrap between
+    words; at least two.
 
     >>> rows = [["cub200", "Caltech-UCSD Birds-200-2011", "research only, not redistributable"]]
     >>> (
@@ -132,16 +130,15 @@ def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width
     ... )
     (3, 2)
     """
-    # a column has a space on both sides and a line at its right; the first also one at its left
+    # each column adds a space on both sides and a line at its right; the first a line at its left
     widths = (3 + _narrowest(header, rows, position) for position in range(len(header)))
     ends = [1 + end for end in accumulate(widths)]
     return max(2, sum(end <= width for end in ends))
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:
-    """The characters that a column takes at least. The first column holds names, which stay whole
-    up to NAME; of another one its longest word, up to MAX_WORD, and a comfortable line fit, where
-    it has so much text.
+    """Return the least width of a column in characters: that of its longest text, but at most NAME
+    for the first column, and for others the larger of LINE and the longest word, up to MAX_WORD.
     """
     texts = [header[position], *(row[position] for row in rows)]
     longest = max(map(len, texts))
@@ -152,24 +149,24 @@ def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: i
 
 
 def is_quiet() -> bool:
-    """Whether `hbench --quiet` was asked for."""
+    """Whether the user gave --quiet."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.find_root().params.get("quiet"))
 
 
 def watched(stream: TextIO | None) -> bool:
-    """Whether a terminal shows stdout or stderr; None is one that was closed."""
+    """Whether a stream (stdout or stderr) is shown in a terminal; None is a closed stream."""
     return stream is not None and stream.isatty()
 
 
 def shows_bars() -> bool:
-    """Whether a person watches stderr, and did not ask for `hbench --quiet`."""
+    """Whether to show progress bars: stderr is a terminal, and --quiet was not given."""
     return watched(sys.stderr) and not is_quiet()
 
 
 def progress(*columns: ProgressColumn) -> Progress:
-    """Bars on stderr with these columns, or counts, elapsed and remaining time; silent when stderr
-    is not a terminal.
+    """Make progress bars on stderr. `columns`: by default counts, elapsed and remaining time.
+    Nothing is shown if stderr is not a terminal.
     """
     from rich import progress as parts
     from rich.console import Console
@@ -186,9 +183,9 @@ def progress(*columns: ProgressColumn) -> Progress:
 
 
 def steps_first() -> Progress:
-    """A bar on stderr of a long run: its step and the time that is left (the field `left`, a text),
-    then the bar, then what is said of the step, as far as the terminal is wide; silent when stderr
-    is not a terminal.
+    """Make a progress bar on stderr for a long run. It shows the step, the time left (the text in
+    the field `left`), the bar, and then the description of the step, as far as the terminal is
+    wide. Nothing is shown if stderr is not a terminal.
     """
     from rich import progress as parts
     from rich.console import Console
@@ -196,7 +193,7 @@ def steps_first() -> Progress:
     from rich.text import Text
 
     class Steps(parts.MofNCompleteColumn):
-        """The step of all steps; nothing before the first one, when their number is not known."""
+        """Shows "step/steps"; nothing while the number of steps is not known yet."""
 
         def render(self, task: parts.Task) -> Text:
             return Text("") if task.total is None else super().render(task)
@@ -215,9 +212,9 @@ def steps_first() -> Progress:
 
 @contextmanager
 def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
-    """Bars for parts of some work; yields a function of a part's name that makes its bar and
-    returns what moves it: a function of what is done and of all there is to do. Where no bars are
-    shown, rich, which loads slowly, is not imported.
+    """Show progress bars for the parts of some work. Yields a function that takes the name of a
+    part, adds its bar, and returns a function update(done, total). If no bars are shown, rich is
+    not imported, since that is slow.
     """
     if not shows_bars():
         yield lambda _part: lambda _done, _total: None
@@ -225,7 +222,7 @@ def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
     with progress() as shown:
 
         def bar_of(part: str) -> Callable[[int, int], None]:
-            """Add the bar of a part, whose length is known with the first call of what moves it."""
+            """Add the bar of a part. Its total is set by the first update."""
             task = shown.add_task(f"{what} {part}".rstrip(), total=None)
             return lambda done, total: shown.update(task, completed=done, total=total)
 
@@ -234,6 +231,6 @@ def bars(what: str) -> Iterator[Callable[[str], Callable[[int, int], None]]]:
 
 @contextmanager
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """One bar; yields the function that moves it, by what is done and what there is in all."""
+    """Show one progress bar. Yields a function update(done, total)."""
     with bars(what) as bar_of:
         yield bar_of("")

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from hbench.train.records.trials import Trial
     from hbench.train.sweep import Sweep
 
-FIRST_LINE = 10  # seconds, after which the first line comes where no bar is shown
+FIRST_LINE = 10  # without a bar the first line is printed after this number of seconds
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is made: by which device and threads, who follows it, and whether it goes on."""
+    """The options of a run: device, threads, trackers, and whether to resume."""
 
     resume: bool
     device: str
@@ -40,7 +40,7 @@ class RunOptions:
 
     @property
     def trackers(self) -> list[str]:
-        """The names of --track, and tensorboard's where its own option was given, once each."""
+        """The names given by --track, plus "tensorboard" if its own option was given, each once."""
         names = [*self.track, "tensorboard"] if self.tensorboard else self.track
         return list(dict.fromkeys(names))
 
@@ -153,10 +153,9 @@ def command(
 def _consent(
     changes: tuple[str, ...], sweep: tuple[str, ...], trust_code: tuple[Path, ...]
 ) -> None:
-    """Let the programs run, FILE.py:NAME, that were typed: after --trust-code, or as the value of a
-    setting that is changed (--set) or tried (--sweep). What a recipe's file names stays refused: it
-    may be anybody's.
-    """
+    """Record consent for the programs (FILE.py:NAME) that the user typed: after --trust-code, or as
+    a value in --set or --sweep. Programs that a recipe's file names are not included: somebody else
+    may have written it."""
     from hbench.train.recipes.consent import trust
     from hbench.train.recipes.files import parse_change
     from hbench.train.recipes.own_code import programs_in
@@ -171,8 +170,9 @@ def _consent(
 
 
 def _checked(chosen: Recipe) -> Recipe:
-    """The recipe with the sizes that it leaves to its dataset, refused where it cannot be trained;
-    without its dataset on this disk, which is said, by its names and values alone."""
+    """Fill in the sizes that a recipe leaves open for its dataset, and refuse one that cannot be
+    trained. If the dataset is not on this disk this is printed, and only names and values are
+    checked."""
     from hbench.core.errors import DataError, UnknownName
     from hbench.datasets import load
     from hbench.train.fitting.choices import refuse_choices
@@ -196,7 +196,7 @@ def _checked(chosen: Recipe) -> Recipe:
 
 
 def _check_trials(recipe: str, changes: tuple[str, ...], choices: tuple[str, ...]) -> None:
-    """Refuse a sweep of which a trial cannot be trained, and say how many it has."""
+    """Raise ConfigError if a trial of a sweep cannot be trained, else print their number."""
     from hbench.train import sweep as sweeps
 
     sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parse_sweep, choices)))
@@ -214,10 +214,10 @@ def _best_of_sweep(
     keep: str,
     run: RunOptions,
 ) -> Recipe:
-    """Train the trials of a sweep, show them as a table, and return the recipe of the best.
+    """Train the trials of a sweep, print them as a table, and return the recipe of the best one.
 
-    `choices`: what is tried, KEY=V1,V2,…, each; `out`: the folder of the run, in which every trial
-    has one of its own; `keep`: "best" deletes the weights of the others, whose records stay.
+    `choices`: KEY=V1,V2,… for each key to try. `out`: the folder of the run, in which every trial
+    has a subfolder. `keep`: "best" deletes the weights of the other trials, but not their records.
     """
     from hbench.train import sweep as sweeps
     from hbench.train.loop import TrainingInterrupted
@@ -231,7 +231,7 @@ def _best_of_sweep(
     number = len(sweep.combinations())
 
     def train(trial: Recipe, folder: Path, resume: bool) -> None:
-        """Train one trial in its folder, or go on with it there, and say which one it is."""
+        """Train one trial in its folder, or resume it there, and print which one it is."""
         say(f"trial {folder.name}, of {number}")
         _train(trial, folder, replace(run, resume=resume), is_trial=True)
 
@@ -240,7 +240,7 @@ def _best_of_sweep(
         say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
 
     def diverged(folder: Path, error: HBenchError) -> None:
-        """Say that a trial ended without a score."""
+        """Print that a trial ended without a score."""
         say(f"trial {folder.name} ended: {error.problem}; the others go on")
 
     trials: list[Trial] = []
@@ -257,12 +257,12 @@ def _best_of_sweep(
 
 
 def _best_of_trials(sweep: Sweep, trials: Sequence[Trial], out: Path, keep: str) -> Recipe:
-    """Return the recipe of the best trial, and leave the folder `out` of the sweep to its run; say
-    what is done. `keep`: "best" deletes the weights of the others."""
+    """Return the recipe of the best trial, and prepare the sweep's folder `out` for its run; print
+    what is done. `keep`: "best" deletes the weights of the other trials."""
     from hbench.train import sweep as sweeps
     from hbench.train.records.trials import best_first
 
-    # by the metric that the recipe selects checkpoints by, which knows whether more is better
+    # the metric by which the recipe selects checkpoints; it tells whether higher is better
     best, *_ = best_first(trials, sweep.resolved().select_by)
     if len(trials) > 1 and len({trial.score for trial in trials}) == 1:
         say("all trials have one score, so that nothing was chosen by it: the first is taken")
@@ -279,16 +279,16 @@ def _best_of_trials(sweep: Sweep, trials: Sequence[Trial], out: Path, keep: str)
 
 
 def _how_the_best(validation: float) -> str:
-    """How the best of a sweep is trained, by the share of the training classes that its recipe
-    itself holds out, in words."""
+    """Say how the best recipe of a sweep is trained. `validation`: the share of the training
+    classes that the recipe itself holds out."""
     if validation:
         return f"again, with {validation:.0%} of the training classes held out, to be tested"
     return "on all training classes, to the last step"
 
 
 def _delete_weights(out: Path, best: Trial) -> None:
-    """Delete the weights of all trials but the best, and say how many bytes they were, and how many
-    are left; nothing where a former call has deleted them."""
+    """Delete the weights of all trials but the best, and print how many bytes were freed and how
+    many are left; nothing if an earlier call has deleted them."""
     from hbench.train import sweep as sweeps
 
     if size := sweeps.delete_weights(out, best) / 1e6:
@@ -300,7 +300,7 @@ def _delete_weights(out: Path, best: Trial) -> None:
 
 
 def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:
-    """Show the table of the trials that ended, best first, of `number` in the sweep."""
+    """Print the table of trials that ended, best first. `number`: of all trials in the sweep."""
     metric = sweep.resolved().select_by
     rows = [[*trial.values, shown(metric, trial.score)] for trial in trials]
     keys = [choice.key for choice in sweep.choices]
@@ -311,8 +311,8 @@ def _show_trials(sweep: Sweep, trials: Sequence[Trial], number: int) -> None:
 
 
 def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False) -> None:
-    """Train the `chosen` recipe into the folder `out`, with a bar, and show the scores unless the
-    run is a trial of a sweep, which is shown among the others."""
+    """Train a recipe in the folder `out` with a progress bar, and print the scores. `is_trial`: the
+    run is a trial of a sweep, whose scores are printed later with the others."""
     import torch
 
     from hbench.train.loop import EMBEDDINGS, train
@@ -321,7 +321,7 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
     if run.threads:
         torch.set_num_threads(run.threads)
     with join_processes(run.device) as processes:
-        # bars of training, with steps in front of the percents
+        # a bar for training, which begins with the step
         bars = steps_first()
         bars.disable |= not processes.first  # of several processes the first alone shows anything
         with bars:
@@ -348,14 +348,14 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
 
 
 class Progress:
-    """Shows a run as a bar or, without a terminal, as a line for every step that is logged, and for
-    the first step after ten seconds.
+    """Shows a run as a progress bar or, without a terminal, prints a line for every logged step,
+    and for the first step after ten seconds.
 
-    The step and the time that is left come first, so that a narrow terminal cuts neither.
+    The step and the time left come first, so that a narrow terminal does not cut them off.
     """
 
     def __init__(self, bars: Bars, log_every: int, *, is_first: bool) -> None:
-        """Begin with an empty bar in `bars`, which are disabled where nobody watches; `log_every`:
+        """Start with an empty bar in `bars`, which are disabled without a terminal. `log_every`:
         steps between lines."""
         self.bars = bars
         self.log_every = log_every
@@ -370,9 +370,8 @@ class Progress:
         self.has_said = False
 
     def step(self, step: StepRecord) -> None:
-        """Move the bar to a step, and write its values beside it; or print them as a line, if there
-        is no bar and the step is logged, or the first after ten seconds, so that nobody waits long
-        for a sign of life."""
+        """Move the bar to a step, and show its values beside it. Without a bar print them as a line
+        if the step is logged, or if it is the first after ten seconds, as an early sign of life."""
         self.taken += 1
         now = time.monotonic()
         if self.taken == 1:  # slower than the others, so that no time left is told by it
@@ -388,15 +387,16 @@ class Progress:
 
         is_logged = step.step % self.log_every == 0 or step.step == step.steps or step.skipped
         is_awaited = not self.has_said and now - self.begun >= FIRST_LINE
-        # lines are said where no bar can be shown
+        # without a bar print lines
         if self.says and (is_logged or is_awaited):
             self.has_said = True
             say(f"step {step.step}/{step.steps}  {left}{line}")
 
     def _line(self, step: StepRecord) -> str:
-        """The values of a step in one line, with the best validation so far, if there is one."""
+        """Format the values of a step in one line, with the best validation so far, if there is
+        one."""
         terms = "  ".join(f"{name} {term:.3f}" for name, term in step.terms.items())
-        # parts of the net that learn equally fast are said once
+        # groups of weights with the same learning rate are listed together
         rates = "/".join(f"{rate:.1e}" for rate in dict.fromkeys(step.rates.values()))
         epoch = (step.step - 1) // step.steps_per_epoch + 1
         skipped = "left out: not finite  " if step.skipped else ""
@@ -406,7 +406,7 @@ class Progress:
         )
 
     def validation(self, record: ValidationRecord) -> None:
-        """Print a line on a validation, and keep the best score so far beside the bar."""
+        """Print a line on a validation, and keep the best score to show beside the bar."""
         best = shown(record.metric, record.best)
         self.best = f"  best {record.metric} {best}"
         if self.last is not None:  # now, and not with the next step
@@ -419,16 +419,17 @@ class Progress:
             say_above(self.bars, said)
 
     def remark(self, text: str) -> None:
-        """Print a line above the bar. Once steps were taken, remarks come after the last one: the
-        bar says the same then, as that the tests are embedded, and no time left."""
+        """Print a line above the bar. Once a step was taken the remark also replaces the bar's text
+        and time left, as while the tests are embedded."""
         say_above(self.bars, text)
         if self.last is not None:
             self.bars.update(self.task, description=text, left="")
 
 
 def time_left(steps: int, *, after_first: int, seconds: float) -> str:
-    """The time of so many steps, as the start of a line, by the steps after the first, which took
-    these seconds. After the first alone it is not known: that one loads images and compiles.
+    """Format the time left for a number of steps as the start of a line. `after_first` steps after
+    the first one took `seconds`. With the first step alone the time is unknown: it also loads
+    images and compiles.
 
     >>> time_left(99, after_first=1, seconds=2.0), time_left(99, after_first=0, seconds=0.0)
     ('3:18 left  ', '')
@@ -437,7 +438,7 @@ def time_left(steps: int, *, after_first: int, seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A number of seconds as hours, minutes and seconds, or, below an hour, minutes and seconds.
+    """Format seconds as hours, minutes and seconds or, below an hour, as minutes and seconds.
 
     >>> duration(9), duration(75.2), duration(3_725)
     ('0:09', '1:15', '1:02:05')

@@ -27,7 +27,7 @@ from hbench.tree.policies import Mended, mend
 from hbench.tree.statistics import LevelStatistics, items_of_level
 
 SHOWN_PROBLEMS = 20
-# how the names of a problem of a kind are introduced, and what stands between them
+# {kind of problem: (text before the names, separator between them)}
 PLACES = {
     "cycle": ("on the way", " > "),
     "ragged": ("ends at", " > "),
@@ -36,15 +36,14 @@ PLACES = {
 
 
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
-    """Draw the `depth` coarsest levels, the first `most` children of every node, with its numbers
-    of classes and items; `items` (C,) is the number of items of every class.
-    """
+    """Draw the `depth` coarsest levels as an outline, with the first `most` children of every node
+    and the numbers of its classes and items. `items` (C,): the number of items of every class."""
     is_known = is_class(tree, tree.depth).astype(np.int64)  # (C,): 1 for classes, not for gaps
-    # per level (nodes,): the classes and the items below each node
+    # for each level, arrays over its nodes: the number of classes and of items below each
     classes = [items_of_level(tree, is_known, level) for level in range(1, tree.depth + 1)]
     counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
     root = Tree(Text(f"{ROOT}  {_count(int(is_known.sum()), int(items.sum()), at_leaf=False)}"))
-    # by (number of levels above a node, the node there); the root has none above it
+    # keys are (level of a node, counted from 0 for the root, node)
     drawn: dict[Node, Tree] = {(0, 0): root}
 
     for level in range(min(depth, tree.depth)):
@@ -64,16 +63,16 @@ def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int)
 
 
 def _children_of_parents(tree: LabelTree, level: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield every node above a level that has children there, and these, which follow each
-    other."""
+    """Yield every parent of nodes at a level together with its children, which have consecutive
+    numbers."""
     nodes = range(len(tree.names[level]))
     for parent, children in groupby(nodes, key=lambda node: int(tree.parents[level][node])):
         yield parent, list(children)
 
 
 def _count(classes: int, items: int, *, at_leaf: bool) -> str:
-    """A node's numbers, as "(12 classes, 340 items)"; where every class has one item, or the node
-    is itself a class (`at_leaf`), the number that says nothing is left out."""
+    """Format a node's numbers, as in "(12 classes, 340 items)". If every class has one item, or the
+    node is itself a class (`at_leaf`), the number that tells nothing is left out."""
     parts = []
     if classes and not at_leaf:
         parts.append("1 class" if classes == 1 else f"{classes:,} classes")
@@ -85,9 +84,8 @@ def _count(classes: int, items: int, *, at_leaf: bool) -> str:
 def problem_lines(
     table: NameTable, problems: Iterable[TreeProblem], *, most: int | None
 ) -> Iterator[str]:
-    """The table in a line, then the problems by kind, `most` of each (None: all), with the policies
-    that mend them. `problems`: in the order of their kinds, as they are found.
-    """
+    """Describe the table in a line, then list its problems by kind, `most` of each (None: all),
+    with the policies that mend them. `problems`: in the order of their kinds."""
     levels = f"{len(table.levels)} levels ({', '.join(table.levels)})"
     yield f"{len(table.rows):,} rows of {levels}, {sum(table.rows.values()):,} items"
     for kind, group in groupby(problems, key=lambda problem: problem.kind):
@@ -99,7 +97,7 @@ def problem_lines(
         yield from _first([" ".join(filter(None, each)) for each in words], most)
         for policy in policies_for(kind):
             yield f"  --policy {policy.name}: {policy.text}"
-    # read the other way the table has less than half as many problems
+    # with its columns in reverse order the table has less than half as many problems
     if runs_backwards(table):
         yield "\nthe columns seem to run from fine to coarse: --levels " + ",".join(
             reversed(table.levels)
@@ -107,8 +105,8 @@ def problem_lines(
 
 
 def _places_in_words(problem: TreeProblem) -> str:
-    """Say where in the tree a node is a problem: the parents it has, the way round a cycle, the
-    names that look alike; at most 20 of them, and the items that it concerns."""
+    """Describe a problem: the parents of the node, the nodes of a cycle, or the names that look
+    alike (at most 20), and the number of items that are affected."""
     beginning, between = PLACES.get(problem.kind, ("in", " and "))
     items = f" ({problem.items:,} items)" if problem.items > 1 else ""
     where = list(problem.where[:SHOWN_PROBLEMS])
@@ -118,8 +116,8 @@ def _places_in_words(problem: TreeProblem) -> str:
 
 
 def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
-    """Show what every policy changed, `most` rows of each (None: all). Changes come policy by
-    policy, as these were applied."""
+    """List what every policy changed, `most` rows for each (None: all), in the order in which the
+    policies were applied."""
     for name, group in groupby(mended.changes, key=lambda change: change.policy):
         changes = list(group)
         yield (
@@ -132,12 +130,12 @@ def change_lines(mended: Mended, *, most: int | None) -> Iterator[str]:
 
 
 def _path(row: Row | None) -> str:
-    """A row of names as a path; None is a row that a policy leaves out."""
+    """Format a row of names as a path; None is a row that a policy removed."""
     return "left out" if row is None else " > ".join(row) or "(no name)"
 
 
 def _first(lines: Sequence[str], most: int | None) -> Iterator[str]:
-    """The first `most` lines (None: all), indented, and how many more there are."""
+    """Return the first `most` lines (None: all), indented, and a line with the number of others."""
     yield from (f"  {line}" for line in lines[:most])
     if most is not None and len(lines) > most:
         yield f"  … {len(lines) - most:,} more (--all)"
@@ -157,7 +155,8 @@ def command() -> None:
 
 @dataclass(frozen=True)
 class NamesOptions:
-    """Where the names of a tree come from, how they are read, and what mends them."""
+    """The options of where a tree's names come from, how they are read, and which policies mend
+    them."""
 
     source: str
     levels: str | None
@@ -169,8 +168,8 @@ class NamesOptions:
     placeholders: tuple[str, ...]
 
     def read(self) -> tuple[NameTable, Mended]:
-        """Read the names, and say what they were taken for; return them, and what the policies make
-        of them."""
+        """Read the names, and print how they were understood. Return them, and the result of the
+        policies."""
         table = self._names_as_they_stand()
         if table.read is not None:
             say(f"read: {table.read}")
@@ -180,8 +179,8 @@ class NamesOptions:
         return table, mend(table, self.policies)
 
     def _names_as_they_stand(self) -> NameTable:
-        """The names in a file, in nested folders, or in a dataset (one split, or all), before any
-        is mended. Raises UnknownName for a split that is not there."""
+        """Read the names in a file, in nested folders, or in a dataset (one split, or all), before
+        any policy. Raises UnknownName for an unknown split."""
         from hbench.core.tables import text_rows
         from hbench.datasets import load, own_names, specs
         from hbench.datasets.manifest import name_table_of
@@ -190,14 +189,14 @@ class NamesOptions:
 
         path = Path(self.source)
         levels = words_of(self.levels)
-        # a file that is not there is refused by its reader, unless a dataset has its name
+        # a missing file is refused by its reader, unless it is the name of a dataset
         is_named_so = path.suffix in (*tree_files.WRITERS, tree_files.PATHS)
         if path.is_file() or (is_named_so and self.source not in own_names()):
             edges = tuple(words_of(self.edges))
             chosen = Chosen(self.item, tuple(levels), self.separator, edges)
             return tree_files.read(path, chosen=chosen)
 
-        # a dataset's name counts, even where the working folder has a folder of that name
+        # the name of a dataset has precedence over a folder of that name
         is_built = (path / "dataset.json").exists() or self.source in {*specs, *own_names()}
         if path.is_dir() and not is_built:
             images = folder_table(path, levels=levels).drop_columns(["item"])
@@ -206,7 +205,7 @@ class NamesOptions:
         manifests = load(self.source).manifests
         if self.split is not None and self.split not in manifests:
             raise UnknownName("split", self.split, manifests)
-        # the rows of all splits together, each path with its number of items
+        # join the rows of all splits: each path with its number of items
         return name_table_of([manifests[self.split]] if self.split else list(manifests.values()))
 
 
@@ -274,7 +273,7 @@ def show_command(
     from hbench.tree.statistics import statistics
 
     table, mended = names.read()
-    # items (C,): how many each class of the finest level has
+    # items (C,): the number of items of each class of the finest level
     tree, items = mended.table.tree()
     figures = statistics(tree, items)
     if as_json:
@@ -287,14 +286,14 @@ def show_command(
             }
         )
         return
-    # in a pipe or a file no line is broken; no node has more children than there are classes
+    # pipes and files get whole lines and all children: no node has more than there are classes
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
     _show_figures(figures)
 
 
 def _show_figures(figures: Sequence[LevelStatistics]) -> None:
-    """The table of a tree's levels: how many nodes, how they branch, how even they are."""
+    """Print the table of a tree's levels: how many nodes, how they branch, how even they are."""
     rows = []
     for level in figures:
         branching = " / ".join(f"{number:g}" for number in level.branching)
@@ -332,7 +331,7 @@ def validate_command(
     from hbench.tree.names import find_problems, refuse
     from hbench.tree.record import write_mended
 
-    # the names as they stand, and what the policies asked for make of them
+    # the names as they are written, and the result of the chosen policies
     table, mended = names.read()
     problems = find_problems(table)
     left = find_problems(mended.table)
@@ -344,7 +343,7 @@ def validate_command(
         if names.policies:
             show("\n".join([*change_lines(mended, most=most), "\nafter the policies:"]))
             show("\n".join(problem_lines(mended.table, left, most=most)))
-    # raises, with exit code 3, where problems are left
+    # raises, with the exit code 3, if problems are left
     refuse(left, names.source)
     after = " after its policies" if names.policies else ""
     tree, _ = mended.table.tree()
@@ -360,8 +359,9 @@ def validate_command(
 def _validated(
     table: NameTable, mended: Mended, problems: list[TreeProblem], left: list[TreeProblem]
 ) -> dict[str, Any]:
-    """What was found, for a machine: the problems of a table, the policies by kind of problem, what
-    those that were asked for changed, and the problems that are `left` after them."""
+    """Make the document of a validation for --json: the problems of a table, the policies for each
+    kind of problem, the changes by the chosen policies, and the problems that are `left` after
+    them."""
     return {
         "levels": table.levels,
         "rows": len(table.rows),
@@ -374,12 +374,12 @@ def _validated(
 
 
 def _sizes_in_words(tree: LabelTree) -> str:
-    """How many classes each level of a tree has."""
+    """List the number of classes at each level of a tree."""
     return classes_in_words(tree, " · ")
 
 
 def _policies_in_words(kind: str) -> list[str]:
-    """The names of the policies that mend a kind of problem."""
+    """List the names of the policies that mend a kind of problem."""
     return [policy.name for policy in policies_for(kind)]
 
 
@@ -408,7 +408,7 @@ def export_command(*, out: Path | None, kind: str | None, names: NamesOptions) -
             suffix.removeprefix("."),
             [name.removeprefix(".") for name in tree_files.WRITERS],
         )
-    # of the names after the policies; the numbers of items are not written
+    # the tree after the policies; numbers of items are not written
     _, mended = names.read()
     tree, _ = mended.table.tree()
     text = tree_files.write(tree, suffix)
@@ -434,7 +434,7 @@ def draw_command(*, out: Path, by_items: bool, names: NamesOptions) -> None:
     refuse_suffix(out)
     _, mended = names.read()
     tree, items = mended.table.tree()
-    # how tall the boxes are: by items, or all classes alike
+    # the height of the boxes: by items, or equal for all classes
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")
     draw_tree(tree, sizes, f"{Path(names.source).stem} · {int(sizes.sum()):,} {unit}").write(out)
     say(f"wrote {out}: {len(tree.paths):,} classes, {tree.depth} levels")

@@ -1,6 +1,5 @@
-"""Options of verbs that show embeddings: those of queries and gallery may be in a file each, as for
-`hbench evaluate`.
-"""
+"""Options of verbs that show embeddings from a file of queries and another one of the gallery, as
+`hbench evaluate` takes them."""
 
 from __future__ import annotations
 
@@ -36,9 +35,8 @@ OPTIONS = [
 
 
 def pairs_of(query: Sequence[Path], gallery: Sequence[Path], *, hint: str = "") -> list[TwoFiles]:
-    """Pair the files of queries with those of galleries, the first with the first and so on. Raises
-    click's UsageError where their numbers differ; `hint`: a text that follows it.
-    """
+    """Pair the files of queries with those of galleries, in their order. Raises click's UsageError
+    if their numbers differ. `hint`: text appended to the message."""
     from hbench.look.inputs import TwoFiles
 
     if len(query) != len(gallery):

@@ -1,4 +1,4 @@
-"""What `hbench leaderboard verify` does: scores the files of rows again, and shows the verdicts."""
+"""Implements `hbench leaderboard verify`: scores the files of rows again, and prints verdicts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def dataset_of(given: Dataset | None, name: str) -> Dataset:
-    """The dataset that --dataset gives, or, where that is None, the one of this name, which a
-    leaderboard or a report says. Raises UsageError where there is none."""
+    """Return the dataset of --dataset (`given`) or, if that is None, load the one of this name,
+    which a leaderboard or a report states. Raises UsageError if it does not exist."""
     from hbench.datasets import load
 
     if given is not None:
@@ -50,16 +50,19 @@ def verify_file(
     nodes: Path | None,
     as_json: bool,
 ) -> None:
-    """Score a file again and compare it with the rows of its method on a leaderboard. Rows of items
-    and rows of names are apart: only those that are asked alike can be this file's. `given`: the
-    vectors of the file; `nodes`: those of names, where these are the queries; None otherwise."""
+    """Score a file again, and compare it with the rows of its method on a leaderboard.
+
+    Rows with items as queries and rows with names as queries are kept apart: only those of the
+    file's kind can be its rows. `given`: the vectors in the file. `nodes`: the vectors of names, if
+    these are the queries.
+    """
     from hbench.boards import read_board
     from hbench.boards.proof.verification import identity_of, refuse_differences, rescored, verify
 
     board = read_board(name)
     data = dataset_of(dataset, board.dataset)
     alike = [row for row in board.rows if (row.setup.queries is not None) == (nodes is not None)]
-    # without one of the method all rows stay: the refusal then says that names are asked, or items
+    # if the method has no row of this kind keep all rows: the error then names the kind
     if any(row.method == method for row in alike):
         board = board.model_copy(update={"rows": tuple(alike)})
     checks = verify(
@@ -70,8 +73,8 @@ def verify_file(
 
 
 def _show_checks(checks: Sequence[Check], title: str, *, as_json: bool) -> None:
-    """Print a line for each value of a row: what is recorded, what came of scoring again, and
-    whether the two are equal."""
+    """Print a line for each value of a row: the recorded one, the one from scoring again, and
+    whether they are equal."""
     header = ("source", "metric", "recorded", "scored again", "verdict")
     lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
     if as_json:
@@ -81,9 +84,9 @@ def _show_checks(checks: Sequence[Check], title: str, *, as_json: bool) -> None:
 
 
 def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> None:
-    """Make the files of a method's rows again, in the folder `out` or one that is removed at the
-    end, and show how their scores compare. Of several rows each has a folder in it, by number.
-    Raises ComparisonError where a row does not stand."""
+    """Make the files of a method's rows again, and print how their scores compare. They are made in
+    the folder `out`, or in a temporary one; if there are several rows each has a numbered
+    subfolder. Raises ComparisonError if a row is not confirmed."""
     from tempfile import TemporaryDirectory
 
     from hbench.boards import read_board
@@ -92,7 +95,7 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
     board = read_board(name)
     of_runs = [row for row in rows_of(board, method) if row.run is not None]
-    # of several rows those that can be; if none can, the first is refused by what it lacks
+    # take the rows that can be made again; if none can, the first raises the error of what it lacks
     rows = [row for row in of_runs if row.run and row.run.made] or of_runs
     if len(rows) < len(of_runs):
         say(f"{len(rows)} of {len(of_runs)} rows of {method} say how they were made")
@@ -105,7 +108,7 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
     said = []
     with _ended_in_order(), TemporaryDirectory(prefix="hbench-rerun-") as temporary:
-        # a folder that is not there yet, as what makes the files expects
+        # a path that does not exist yet, as the commands that make the files require
         folder = out or Path(temporary) / "again"
         for number, row in enumerate(rows):
             if len(rows) > 1:
@@ -118,8 +121,8 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Within the block, let SIGTERM end this process as `sys.exit` does, so that temporary folders
-    are removed."""
+    """During the block, make SIGTERM end the process by `sys.exit`, so that temporary folders are
+    removed."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         sys.exit(128 + number)  # the code that a shell gives a process ended by a signal
@@ -134,8 +137,8 @@ def _ended_in_order() -> Iterator[None]:
 def _make_again_and_compare(
     board: Leaderboard, row: Row, out: Path, *, as_json: bool
 ) -> tuple[str, bool]:
-    """Make the file of a row again in the folder `out`, score it, and show its scores beside the
-    recorded ones. Return the outcome in words, and whether the row stands."""
+    """Make the file of a row again in the folder `out`, score it, and print its scores beside the
+    recorded ones. Return the outcome in words, and whether the row is confirmed."""
     from hbench.boards.proof.reruns import make, outcome
     from hbench.boards.proof.verification import identity_of, rescored, verify
     from hbench.datasets import load
@@ -157,12 +160,12 @@ def _make_again_and_compare(
 
 
 def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: bool) -> None:
-    """Verify the rows of runs of one leaderboard, or, without a `name`, of all, by the files in a
-    folder; those of one `method`, or of all."""
+    """Verify the rows of runs by the files in a folder. `name`: of the leaderboard; None: all.
+    `method`: verify only its rows; None: all."""
     from hbench.boards import read_board_file
     from hbench.boards.proof import fetched
 
-    # the files of the folder by what they hold, so that names do not count
+    # files are matched by their content, so that their names do not matter
     kept = fetched.contents_in(folder)
     verdicts = []
     found: set[str] = set()
@@ -179,12 +182,12 @@ def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: 
 def verify_fetched(
     name: str | None, method: str | None, revision: str | None, *, mark: bool, as_json: bool
 ) -> None:
-    """Verify the rows of runs of one leaderboard, or, without a `name`, of all, by the files that
-    they name.
+    """Verify the rows of runs by the files whose addresses they have. A file that cannot be read
+    becomes a verdict, so that the verdicts on other files are not lost.
 
-    `method`: only its rows; `revision`: only what was changed since that git revision; `mark`:
-    write into the leaderboard's file which rows were verified. A file that cannot be read is a
-    verdict, too, so that those of the others are not lost.
+    `name`: of the leaderboard; None: all. `method`: verify only its rows. `revision`: verify only
+    what was changed since this git revision. `mark`: write to the leaderboard's file which rows
+    were verified.
     """
     from hbench import boards as leaderboard
     from hbench.boards.proof import fetched
@@ -193,7 +196,7 @@ def verify_fetched(
     verdicts: list[RowVerdict] = []
     if name is None and revision:  # what is not in this folder has no revisions
         paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
-        # a row that was taken out is a change to be seen
+        # a removed row is a change, too, and gets a verdict
         verdicts += _verdicts_on_deleted(revision)
     else:
         paths = _board_files(name)
@@ -205,7 +208,7 @@ def verify_fetched(
         for path in paths:
             try:
                 board = leaderboard.read_board_file(path)
-                # numbers of the rows to verify, and verdicts on those that need no file
+                # the indices of the rows to verify, and the verdicts that need no file
                 asked = _rows_to_verify(path, board, revision, method)
             except ConfigError as error:
                 why = fetched.one_line(error)
@@ -223,7 +226,7 @@ def verify_fetched(
 
 
 def _verdicts_on_deleted(revision: str) -> list[RowVerdict]:
-    """A verdict for every leaderboard whose file is gone since a revision."""
+    """Return a verdict for every leaderboard whose file was deleted since a revision."""
     from hbench.boards.proof import fetched
     from hbench.boards.proof.changes import deleted_since
 
@@ -234,26 +237,24 @@ def _verdicts_on_deleted(revision: str) -> list[RowVerdict]:
 
 
 class RowsToVerify(NamedTuple):
-    """What is to be done for the rows of a leaderboard's file.
-
-    `rows`: the numbers of the rows to score again; `verdicts`: on what else was changed since a
-    revision, which needs no scoring; `replaced`: of rows that take the place of others, which.
-    """
+    """The work for a leaderboard's file. `rows`: the indices of the rows to score again.
+    `verdicts`: on other changes since a revision, which need no scoring. `replaced`: {index of a
+    row: in words, which row it replaces}."""
 
     rows: list[int]
     verdicts: list[RowVerdict]
     replaced: dict[int, str]
 
     def with_place(self, number: int, verdict: RowVerdict) -> RowVerdict:
-        """The verdict on a row, saying also what the row takes the place of."""
+        """Add to the verdict on a row which row it replaces."""
         if number not in self.replaced:
             return verdict
         return verdict._replace(detail=f"{verdict.detail}; {self.replaced[number]}")
 
 
 def _mark(path: Path, board: Leaderboard, verdicts: Mapping[int, RowVerdict]) -> None:
-    """Mark the rows of a leaderboard's file that were scored again, as verified or not; `verdicts`:
-    by the number of the row, from 0."""
+    """Mark the rows in a leaderboard's file that were scored again, as verified or not. `verdicts`:
+    {index of a row: verdict}."""
     from hbench.boards.proof import fetched
 
     verified = [
@@ -263,8 +264,8 @@ def _mark(path: Path, board: Leaderboard, verdicts: Mapping[int, RowVerdict]) ->
 
 
 def _asked(rows: Iterable[int], board: Leaderboard, method: str | None) -> list[int]:
-    """Choose, of some rows by their numbers from 0, those that are of runs, and of the method, if
-    one is named; rows of papers have no files to verify by."""
+    """Select, from the indices `rows`, the rows that are of runs and of the `method`, if one is
+    named. Rows of papers have no files to verify."""
     return [
         number
         for number in rows
@@ -275,7 +276,7 @@ def _asked(rows: Iterable[int], board: Leaderboard, method: str | None) -> list[
 def _verify_row(
     requester: Requester, bars: Progress, task: TaskID, board: Leaderboard, number: int
 ) -> RowVerdict:
-    """Fetch the file that the row with this number, from 0, names, and score it again; the bar of
+    """Fetch the file of the row with the index `number`, and score it again. The progress bar
     `task` counts the bytes."""
     from hbench.boards.proof import fetched
 
@@ -289,7 +290,7 @@ def _verify_row(
 
 
 def _board_files(name: str | None) -> list[Path]:
-    """The files of one leaderboard, the shipped one and your own, or of all."""
+    """Return the files of one leaderboard (the shipped one and the user's own), or of all."""
     from hbench import boards as leaderboard
 
     names = [name] if name else leaderboard.board_names()
@@ -299,9 +300,12 @@ def _board_files(name: str | None) -> list[Path]:
 def _rows_to_verify(
     path: Path, board: Leaderboard, revision: str | None, method: str | None
 ) -> RowsToVerify:
-    """The rows of runs to verify, of a method if one is named: all, or those that were changed
-    since a revision. What changed beside them is a verdict each, whatever the method: the head of
-    the file and rows that are gone differ, and rows of papers are left to a person."""
+    """Determine the rows of runs to verify: all or, with a `revision`, those that were changed
+    since; with a `method` only its rows.
+
+    Other changes since the revision get a verdict each, whatever the method: a different head of
+    the file, removed rows, and rows of papers, which a person has to check.
+    """
     from hbench.boards.proof.changes import changes_since, in_place_of
     from hbench.boards.proof.fetched import ABSENT, DIFFERS, RowVerdict
 
@@ -321,15 +325,14 @@ def _rows_to_verify(
     verdicts += [
         RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers
     ]
-    # {number of a row: in words, which one it replaces, and how its scores change}
+    # {index of a row: in words, which row it replaces, and how its scores change}
     replaced = {n: in_place_of(board.rows[n], old) for n, old in changes.replaced.items()}
     return RowsToVerify(_asked(changes.rows, board, method), verdicts, replaced)
 
 
 def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
-    """Print the verdicts; raises ComparisonError where a row is not what its file gives, and only
-    then SourceError where a file cannot be had: a program tells the two by the exit code.
-    """
+    """Print the verdicts. Raises ComparisonError if a row differs from what its file gives, or else
+    SourceError if a file cannot be fetched: programs tell the two apart by the exit code."""
     from hbench.boards.proof import fetched
     from hbench.boards.proof.summary import as_markdown, escaped
     from hbench.core.errors import ComparisonError, SourceError
@@ -351,7 +354,7 @@ def _show_verdicts(verdicts: list[RowVerdict], *, as_json: bool) -> None:
                 escaped(f"{verdict.method}: {verdict.detail}") for verdict in differing[:3]
             ),
         )
-    # the rest could not be had: reasons are counted, since many rows share a server
+    # the others could not be fetched: count the reasons, since many rows share a server
     if verified < len(verdicts):
         reasons = Counter(
             verdict.detail for verdict in verdicts if verdict.verdict == fetched.ABSENT
