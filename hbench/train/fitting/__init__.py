@@ -1,1 +1,1 @@
-"""Fits a recipe to what is here: names that exist, sizes of dataset and net, keys explained."""
+"""Fits a recipe to its dataset and net: checks names, fills in sizes, and explains keys."""

@@ -1,6 +1,5 @@
-"""Refuses a recipe's choices that do not exist, or that its dataset does not allow, before anything
-is loaded or written.
-"""
+"""Refuses names in a recipe that do not exist, and settings that its dataset does not allow, before
+anything is loaded or written."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,8 +23,8 @@ FACTS = ("classes", "level_classes", "paths", "dim")  # of dataset and net, whic
 
 
 def refuse_choices(recipe: Recipe) -> None:
-    """Raise UnknownName for a name that does not exist, ConfigError for a variation that images in
-    memory do not have."""
+    """Raise UnknownName for a name that does not exist, ConfigError for an augmentation that images
+    in memory do not support."""
     for loss, spec in recipe.losses.items():
         _refuse_parameters(loss, spec.params)
         if recipe.precision == "float16" and loss.startswith("rambo"):
@@ -35,7 +34,7 @@ def refuse_choices(recipe: Recipe) -> None:
                 expected="another precision",
                 fix="--set precision=bfloat16, or float32",
             )
-    # a look-up refuses a name that is not there
+    # a look-up raises for an unknown name
     _ = samplers[recipe.sampler.name], poolings[recipe.model.pooling]
     for optimizer in (recipe.optimizer, recipe.proxies):
         if optimizer is not None and optimizer.name not in (names := optimizer_names()):
@@ -54,7 +53,7 @@ def refuse_choices(recipe: Recipe) -> None:
             found=weights,
             fix=fix,
         )
-    # loading it raises where the file or the name in it is not there
+    # loading raises if the file or the name in it does not exist
     if is_own_code(recipe.model.backbone):
         OwnCode.parse(recipe.model.backbone).load()
     else:
@@ -64,10 +63,11 @@ def refuse_choices(recipe: Recipe) -> None:
 
 def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
     """Raise UnknownName for a loss that does not exist, ConfigError for a parameter that it does
-    not have, or that is the dataset's or the net's to say, such as the number of classes.
+    not have, or that follows from the dataset or the net, such as the number of classes.
 
-    `xbm` keeps embeddings of former batches for another loss, which it names among its parameters
-    with those of that loss; so these are looked at, too."""
+    `xbm` keeps embeddings of former batches for another loss. The name and the parameters of that
+    loss are among its own parameters, and are checked as well.
+    """
     entry = loss_entry(loss)
     entry.refuse_unknown(loss, params)
     of_data = [name for name in FACTS if name in params and entry.parameters[name] is REQUIRED]
@@ -83,13 +83,14 @@ def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
 
 
 def _refuse_variation(recipe: Recipe) -> None:
-    """Refuse a way to vary images that this recipe's images do not have.
+    """Refuse an augmentation that the recipe's images do not support.
 
-    Some images are decoded once and held in memory: always those of the datasets in HELD, and of
-    any dataset whose recipe says `shifted`. They can be shifted, and nothing else.
+    Images of the datasets in HELD, and of any dataset with the augmentation `shifted`, are kept in
+    memory. These can only be shifted.
 
-    Raises UnknownName for an augmentation that is not there or not for these images, ConfigError
-    for a share of the area above 1 and for colours or erased parts of images in memory.
+    Raises UnknownName for an augmentation that does not exist or is not for these images,
+    ConfigError for a share of the area above 1, and for colours or erased parts of images in
+    memory.
     """
     images = recipe.images
     if is_own_code(images.augment):

@@ -1,4 +1,4 @@
-"""Explains every key of a recipe: what it is, what it may be, and what it is unless set.
+"""Lists every key of a recipe with its meaning, its possible values and its default.
 
 >>> [row.default for row in rows() if row.key == "sampler.batch"]
 ['256']
@@ -34,7 +34,7 @@ SAME_AS = {"proxies": "optimizer"}  # tables with the keys of another
 
 
 class Key(NamedTuple):
-    """A key with its dots, the values it may have, its default, and its meaning."""
+    """A dotted key of a recipe, its possible values, its default, and its meaning."""
 
     key: str
     allowed: str
@@ -58,11 +58,12 @@ def markdown() -> str:
 def _keys(
     table: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], prefix: str = ""
 ) -> Iterator[Key]:
-    """Yield the keys of a table of a JSON schema, and those of the tables in it.
+    """Yield the keys of a table in a JSON schema, and those of the tables within it.
 
-    `known`: the schemas of all tables by name, `$defs`, which others refer to. `prefix`: the keys
-    that lead to this table, each with a dot. Of losses any number has a table, and all have the
-    same keys: one `losses.NAME.` stands for them."""
+    `known`: {name: schema} of all tables (`$defs`), to which others refer. `prefix`: the keys that
+    lead to this table, each followed by a dot. A recipe has a table for each loss, all with the
+    same keys, which are listed once as `losses.NAME.`.
+    """
     required = table.get("required", [])
     for name, schema in table["properties"].items():
         key = f"{prefix}{name}"
@@ -82,8 +83,9 @@ def _keys(
 
 
 def _table_in(schema: Any, known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the table that a key may hold, by the key's JSON schema: that of its `$ref`, or of one
-    among its alternatives; None for a key with a plain value. `known`: tables by name."""
+    """Return the schema of the table that a key has as its value; None for a key with a plain
+    value. `schema`: of the key; it refers to the table by `$ref`, or in one of its alternatives.
+    `known`: {name: schema} of all tables."""
     if not isinstance(schema, Mapping):
         return None
     choices = [schema, *schema.get("anyOf", ())]
@@ -92,13 +94,13 @@ def _table_in(schema: Any, known: Mapping[str, Mapping[str, Any]]) -> Mapping[st
 
 
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """Say in words what a value may be by its JSON schema: names that it chooses from, a kind with
-    bounds, or one of several of these, of which null (unset) is left out."""
+    """Describe the possible values of a key by its JSON schema: the names to choose from, or a type
+    with bounds, or several of these. null (unset) is left out."""
     if "anyOf" in schema:
         kinds = [_allowed(each) for each in schema["anyOf"] if each.get("type") != "null"]
         return ", or ".join(kinds)
     if "enum" in schema:
-        # an empty text may be a choice, too
+        # an empty text may be one of the choices
         return ", ".join(value or '""' for value in schema["enum"])
     kind = KINDS[schema["type"]]
     if "maximum" in schema:
@@ -109,5 +111,5 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 
 
 def _in_toml(value: Any) -> str:
-    """A default as a file of TOML would have it; "unset" for none."""
+    """Format a default as in a TOML file; "unset" for None."""
     return UNSET if value is None else json.dumps(value)

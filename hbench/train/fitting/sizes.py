@@ -27,8 +27,8 @@ VALIDATIONS = 10  # of the whole training
 
 
 def is_open(recipe: Recipe) -> bool:
-    """Whether the recipe takes a size from its dataset or its net. 0 stands for that; so
-    it does in the interval of validations, where there are any."""
+    """Whether a recipe leaves a size open, by 0, for its dataset or its net; or, if it validates,
+    the interval of validations."""
     sizes = (recipe.epochs, recipe.sampler.batch, recipe.sampler.per_class)
     if not all(sizes) or _are_open(recipe.images):
         return True
@@ -36,7 +36,7 @@ def is_open(recipe: Recipe) -> bool:
 
 
 def require_dataset(recipe: Recipe) -> str:
-    """Return the name of the recipe's dataset; raises UsageError where it has none."""
+    """Return the name of the recipe's dataset. Raises UsageError if it has none."""
     if not recipe.dataset:
         raise UsageError(
             "the recipe names no dataset",
@@ -48,8 +48,8 @@ def require_dataset(recipe: Recipe) -> str:
 
 
 def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
-    """Fill in every size that the recipe leaves open (0 or empty), for these training images and
-    `world` processes. An epoch shows about every image once, and the training takes about 2,000
+    """Fill in all sizes that a recipe leaves open (0 or empty), for these training images and
+    `world` processes. An epoch uses every image about once, and the training takes about 2,000
     steps.
 
     Raises ConfigError for too few classes.
@@ -59,7 +59,7 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
     per_class = recipe.sampler.per_class or _per_class(recipe, manifest)
     batch = recipe.sampler.batch or _batch(manifest, per_class, world)
     steps_per_epoch = ceil(len(manifest) / batch)
-    # STEPS steps in all, but no fewer and no more epochs than EPOCHS says
+    # about STEPS steps in all, with a number of epochs within EPOCHS
     epochs = recipe.epochs or int(np.clip(round(STEPS / steps_per_epoch), *EPOCHS))
     every = recipe.evaluate_every
     if recipe.validation and not every:
@@ -72,7 +72,7 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
     try:
         return build(Recipe, values, source=f"the recipe, fitted to {recipe.dataset},")
     except ConfigError as error:
-        # the sizes that were filled in are checked here for the first time: a batch too small
+        # building the recipe again checks the sizes that were filled in, such as a batch too small
         raise ConfigError(
             error.problem,
             found=error.found,
@@ -81,19 +81,18 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
 
 
 def _per_class(recipe: Recipe, manifest: Manifest) -> int:
-    """Choose how many images of a class a batch has: the median number of images of a class, within
-    2 to 4, or the next lower number that divides the recipe's batch. A batch that is open, 0, is
-    divided by all.
-    """
+    """Choose the number of images of each class in a batch: the median number of images of a class,
+    within 2 to 4, or the next lower number that divides the recipe's batch. (0, an open batch, is
+    divisible by all.)"""
     _, counts = np.unique(manifest.labels[:, -1], return_counts=True)  # (C,): images of each class
     per_class = int(np.clip(np.median(counts), *PER_CLASS))
     return next(number for number in range(per_class, 0, -1) if recipe.sampler.batch % number == 0)
 
 
 def _batch(manifest: Manifest, per_class: int, world: int) -> int:
-    """Choose how many images a batch has: `per_class` of each of as many classes as make up to 128
-    images, at least a class for each of the `world` processes, which have equally many. Raises
-    ConfigError where that is less than 2 classes, which have nothing to be told apart."""
+    """Choose the size of a batch: `per_class` images of as many classes as fit into 128 images, but
+    at least one class for each of the `world` processes, which all get equally many. Raises
+    ConfigError for fewer than 2 classes."""
     classes = len(np.unique(manifest.labels[:, -1]))
     width = min(max(BATCH // per_class, world), classes)  # classes in a batch
     width -= width % world  # each process gets as many of them
@@ -108,15 +107,14 @@ def _batch(manifest: Manifest, per_class: int, world: int) -> int:
 
 
 def _are_open(images: Images) -> bool:
-    """Whether the settings of images leave something to the net: a 0 or an empty one. `std` is not
-    asked: a recipe has as many numbers there as in `mean`."""
+    """Whether the settings of images leave something open for the net. `std` is not checked: a
+    recipe has as many numbers there as in `mean`."""
     return not all((images.size, images.resize, images.mean, images.interpolation))
 
 
 def _of_the_net(recipe: Recipe) -> dict[str, object]:
     """Return the settings of images that the net's weights expect, for those that the recipe leaves
-    open; fetch no weights.
-    """
+    open. No weights are fetched."""
     images = recipe.images
     net = build_backbone(recipe.model.backbone, weights=RANDOM, pools=recipe.model.pooling == "own")
     size = images.size or net.size  # 0, and empty below, leave it to the net

@@ -1,6 +1,5 @@
-"""Keeps the last two and the best checkpoints of a run; each is written whole, read back, and never
-replaced by a bad one.
-"""
+"""Keeps the last two and the best checkpoints of a run. Each is written completely and read back
+before it gets its name, so that it never replaces a good one if it is bad."""
 
 import os
 import re
@@ -28,11 +27,12 @@ STATE = "state.pt"
 
 
 def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of `step` into the run's `folder`, then remove the earlier ones except
-    for the last and the best; return its own folder.
+    """Write the checkpoint of `step` to the run's folder, and remove earlier ones except the last
+    and the best. Return the checkpoint's folder.
 
-    It is written under another name, read back, and only then renamed: what has the name of a
-    checkpoint is whole. `state["best"]`: {"step": number, …} of the best one, or None.
+    It is written under another name and read back before it is renamed, so that a folder with the
+    name of a checkpoint is always complete. `state["best"]`: {"step": number, …} of the best
+    checkpoint, or None.
     """
     final = _of_step(folder, step)
     temporary = folder / f".{final.name}.{os.getpid()}.part"
@@ -45,12 +45,13 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
             try:
                 save_file(weights, temporary / MODEL)
             except SafetensorError as error:
-                # safetensors hides an error of the system, such as a full disk, in its text
+                # safetensors reports system errors, such as a full disk, only in its text
                 number = re.findall(r"os error (\d+)", str(error))
                 raise OSError(*map(int, number), str(error)) from None
             torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
             for name in (MODEL, STATE):
-                # on the disk before the folder gets its name, even if the power fails
+                # flush to the disk before renaming, so that the files are complete even if the
+                # power fails
                 with (temporary / name).open("rb") as written:
                     os.fsync(written.fileno())
         _read_back(temporary)
@@ -68,8 +69,8 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
 
 
 def _read_back(folder: Path) -> None:
-    """Raise DataError for the new checkpoint in `folder` if it cannot be read, or has weights that
-    are not finite: nobody could go on from it."""
+    """Raise DataError if a new checkpoint cannot be read, or has weights that are not finite, since
+    a run could not continue from it."""
     load_state(folder)
     try:
         weights = load_file(folder / MODEL)
@@ -91,14 +92,14 @@ def _read_back(folder: Path) -> None:
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """List the checkpoints in a folder, oldest first: their padded numbers sort so."""
+    """List the checkpoints in a folder, oldest first. Their numbers are padded, so that names sort
+    by step."""
     return sorted(folder.glob(f"{PREFIX}*"))
 
 
 def latest(folder: Path) -> Path:
-    """Return the checkpoint at a path: the path itself, or the last checkpoint in the folder of a
-    run; raises DataError.
-    """
+    """Return the checkpoint at a path: the path itself, or the last checkpoint of a run's folder.
+    Raises DataError if there is none."""
     if (folder / MODEL).is_file():
         return folder
     folders = checkpoints_in(folder)
@@ -117,7 +118,7 @@ def best(folder: Path) -> Path:
     last = latest(folder)
     if last == folder:
         return last
-    # each checkpoint says which one was the best when it was written
+    # each checkpoint records which one was the best when it was written
     state = load_state(last)
     with usable(last / STATE):
         if not state["best"]:
@@ -134,14 +135,13 @@ def best(folder: Path) -> Path:
 
 
 def _of_step(folder: Path, step: int) -> Path:
-    """The folder of the checkpoint of a step, padded so that names sort in the order of steps."""
+    """Return the folder of a step's checkpoint. Its number is padded, so names sort by step."""
     return folder / f"{PREFIX}{step:08d}"
 
 
 def load_model(checkpoint: Path, model: nn.Module) -> None:
-    """Load a checkpoint's weights into the model; raises DataError where they are damaged or of
-    another model.
-    """
+    """Load a checkpoint's weights into the model. Raises DataError if they are damaged or belong to
+    another model."""
     try:
         model.load_state_dict(load_file(checkpoint / MODEL))
     except (SafetensorError, RuntimeError, OSError) as error:
@@ -149,9 +149,8 @@ def load_model(checkpoint: Path, model: nn.Module) -> None:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """Read a checkpoint's state; raises DataError where it is damaged or holds more than plain
-    values.
-    """
+    """Read a checkpoint's state. Raises DataError if it is damaged or has other than plain
+    values."""
     from pickle import UnpicklingError
 
     try:
@@ -167,9 +166,8 @@ def load_state(checkpoint: Path) -> dict[str, Any]:
 
 @contextmanager
 def usable(path: Path) -> Iterator[None]:
-    """Turn the errors that a state with missing values, or with values of other types and shapes,
-    causes within the block into a DataError that names its file, `path`.
-    """
+    """Turn errors in the block, which a state with missing or wrong values causes, into a DataError
+    that names the file `path`."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -177,7 +175,7 @@ def usable(path: Path) -> Iterator[None]:
 
 
 def random_state() -> dict[str, Any]:
-    """Return the state of torch's generators: "cpu", and a list of those of all GPUs, "cuda"."""
+    """Return the states of torch's random generators: "cpu", and a list for all GPUs, "cuda"."""
     cuda: Sequence[torch.Tensor] = (
         torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     )
@@ -185,15 +183,15 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
-    """Let torch's generators go on from a state of `random_state`."""
+    """Restore the states of torch's random generators that `random_state` returned."""
     torch.set_rng_state(state["cpu"])
-    # this machine may have fewer GPUs
+    # this machine may have fewer GPUs than the one that saved the state
     for number in range(min(len(state["cuda"]), torch.cuda.device_count())):
         torch.cuda.set_rng_state(state["cuda"][number], number)
 
 
 def _unusable(path: Path, error: Exception) -> DataError:
-    """Make the error of a file of a checkpoint, `path`, that was read with `error`."""
+    """Make the error for a checkpoint's file that could not be read. `error`: the cause."""
     first = f"{type(error).__name__}: {first_line(error)}"
     return DataError(
         f"{path} cannot be loaded",

@@ -16,14 +16,25 @@ from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_text
 FILE = "log.jsonl"
 TEST = "scores"
 
-# is called with a step and its values by name: loss, terms/NAME, lr/NAME, test/NAME …
+# called with a step and {name: value}: loss, terms/NAME, lr/NAME, test/NAME …
 Callback = Callable[[int, Mapping[str, float]], None]
 
 
 class StepRecord(NamedTuple):
-    """The values after a step: loss, unweighted terms, length of the gradient before clipping,
-    whether the step was skipped because one of these is not finite, learning rates, images per
-    second of late, without what was done between steps, seconds so far."""
+    """The values of a step.
+
+    Attributes:
+        step: from 1.
+        steps: of the whole run.
+        steps_per_epoch: of an epoch.
+        loss: the weighted sum.
+        terms: {loss: unweighted value}.
+        gradient_norm: the length of the gradient before clipping.
+        skipped: whether the step changed nothing because the gradient was not finite.
+        rates: {group of weights: learning rate}.
+        images_per_second: of the last steps, without work between steps.
+        seconds: since the run began or was resumed.
+    """
 
     step: int
     steps: int
@@ -38,8 +49,8 @@ class StepRecord(NamedTuple):
 
 
 class ValidationRecord(NamedTuple):
-    """A validation: the step it came after, the metric that chooses, its value, and the step and
-    value of the best so far."""
+    """A validation: its step, the metric that chooses, its score, and the best step and score so
+    far."""
 
     step: int
     metric: str
@@ -50,7 +61,7 @@ class ValidationRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Watch:
-    """What is told of a run while it goes on: every step, every validation, and remarks."""
+    """The callbacks for a run: for every step, every validation, and remarks."""
 
     on_step: Callable[[StepRecord], None]
     on_validation: Callable[[ValidationRecord], None]
@@ -60,20 +71,20 @@ class Watch:
 class Log:
     """Appends steps and scores to a run's log.jsonl, and passes them to callbacks.
 
-    A resumed run first removes the lines after its checkpoint, and the test scores, which it will
-    compute again, so that its log ends like that of a run that was never stopped. Without a folder
-    (in all processes but the first) nothing is written.
+    A resumed run first removes the lines after its checkpoint and the test scores, which will be
+    computed again, so that its log is the same as without the interruption. Without a folder (in
+    all processes but the first) nothing is written.
     """
 
     def __init__(
         self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()
     ) -> None:
-        """Open the log in `folder` at a run's step, 0 for a new one; None for the processes that
-        write nothing. `callbacks`: are called with the step and the values of every line."""
+        """Open the log in `folder`; None: write nothing. `step`: of the run, 0 for a new one.
+        `callbacks`: called with the step and the values of every line."""
         self.path = None if folder is None else folder / FILE
         self.callbacks = callbacks if folder is not None else ()
         if self.path is not None:
-            # the steps after the checkpoint come again, and so does the test, whatever its step
+            # keep the lines up to the checkpoint; later steps and the tests will come again
             kept = [
                 line
                 for line, record in records(self.path)
@@ -82,23 +93,22 @@ class Log:
             write_text(self.path, "".join(f"{line}\n" for line in kept))
 
     def step(self, step: StepRecord) -> None:
-        """Log the values of a step; callbacks get loss, terms/NAME, lr/NAME, gradient_norm."""
+        """Log the values of a step. Callbacks get loss, terms/NAME, lr/NAME and gradient_norm."""
         values = {"loss": step.loss, "gradient_norm": step.gradient_norm}
         values |= _under("terms", step.terms) | _under("lr", step.rates)
         self._tell(step._asdict(), values)
 
     def validation(self, step: int, scores: Mapping[str, float]) -> None:
-        """Log the scores on the held-out classes; callbacks get validation/NAME."""
+        """Log the scores on the held-out classes. Callbacks get validation/NAME."""
         self._tell({"step": step, "validation": scores}, _under("validation", scores))
 
     def test(self, step: int, scores: Mapping[str, float]) -> None:
-        """Log the scores of the tests; callbacks get test/NAME."""
+        """Log the scores of the tests. Callbacks get test/NAME."""
         self._tell({"step": step, TEST: scores}, _under("test", scores))
 
     def _tell(self, record: Mapping[str, Any], values: Mapping[str, float]) -> None:
-        """Append a record, which has its "step", to the file as a line of JSON, and hand the step
-        and `values`, a number by name, to the callbacks. `path`: None in processes that write
-        nothing."""
+        """Append a record, which has a key "step", to the file as a line of JSON, and pass its step
+        and `values`, {name: number}, to the callbacks."""
         if self.path is not None:
             with full_disk_told(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(_finite(record), allow_nan=False) + "\n")
@@ -107,8 +117,8 @@ class Log:
 
 
 def _finite(value: Any) -> Any:
-    """Replace numbers that are not finite, which JSON cannot express, by None, in a value of a
-    record or, at any depth, in its tables."""
+    """Replace numbers that are not finite by None, since JSON cannot express them, also within
+    nested tables."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
@@ -117,14 +127,14 @@ def _finite(value: Any) -> Any:
 
 
 def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Read the lines of a log, each with its record; a missing log has none, and an incomplete last
-    line, without a line break, is ignored.
+    """Read the records of a log. A missing log has none, and an incomplete last line, without a
+    line break, is ignored.
 
     Raises DataError for a damaged log.
     """
     try:
         text = read_text(path, most=MAX_LIST_BYTES) if path.exists() else ""
-        # what follows the last line break is a line that a killed run did not end
+        # text after the last line break is a line that a killed run did not finish
         *ended, _rest = text.split("\n")
         entries = [(line, parse_json(line)) for line in ended if line]
         if all(_has_step(record) for _, record in entries):
@@ -143,10 +153,10 @@ def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _has_step(record: object) -> bool:
-    """Whether a line of JSON is one of a log: all say their step."""
+    """Whether a JSON value is a record of a log: every record has a step."""
     return isinstance(record, dict) and isinstance(record.get("step"), int)
 
 
 def _under(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Return the values, a number by name, each called PREFIX/NAME."""
+    """Return {name: number} with each name changed to PREFIX/NAME."""
     return {f"{prefix}/{name}": value for name, value in values.items()}

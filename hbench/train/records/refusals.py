@@ -1,4 +1,4 @@
-"""What training refuses before it begins, and what it says of one that came to nothing."""
+"""Errors and remarks before a training begins, and the error of a training that diverged."""
 
 import json
 import math
@@ -25,7 +25,7 @@ SLOW = 1e-4  # up to which Adam's rate is one for pretrained weights
 
 def refuse_several(manifest: Manifest) -> None:
     """Raise DataError for a training manifest with items of several paths, such as pictures of two
-    animals: `more` holds all paths of an item but its first."""
+    animals."""
     if manifest.more is not None:
         raise DataError(
             "the losses take one path of each item",
@@ -36,9 +36,9 @@ def refuse_several(manifest: Manifest) -> None:
 
 
 def remarks_on(recipe: Recipe, batches: int) -> list[str]:
-    """Collect remarks on a recipe before its run, which are no errors: a warm-up of more than a
-    third of the epochs, epochs with fewer `batches` than it asks for, batches without positives,
-    settings that suit pretrained weights alone."""
+    """Collect remarks on a recipe before its run: a warm-up of more than a third of the epochs,
+    epochs with fewer batches than requested, batches without positives, and settings that suit only
+    pretrained weights. `batches`: in an epoch."""
     frozen = recipe.schedule.warm_up_epochs(recipe.epochs)
     steps = recipe.steps_per_epoch
     remarks = []
@@ -54,7 +54,7 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
             f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training "
             "images make no more batches"
         )
-    # a memory of former batches has others of the class
+    # a memory of former batches has other items of the class
     if recipe.sampler.per_class == 1 and "xbm" not in recipe.losses:
         remarks.append(
             "every image is the only one of its class in a batch (sampler.per_class = 1): losses "
@@ -64,8 +64,8 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
 
 
 def remark_on_few(held: Dataset) -> str:
-    """Say of a dataset of held-out classes that these are too few to tell trials or checkpoints
-    apart; "" where they are not."""
+    """Make the remark that there are too few held-out classes to compare trials or checkpoints; ""
+    if there are enough."""
     (test,) = held.tests.values()
     number = len(test.tree.names[-1])
     if number >= MIN_UNITS:
@@ -77,9 +77,9 @@ def remark_on_few(held: Dataset) -> str:
 
 
 def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
-    """Remark on settings that suit pretrained weights alone, of a recipe that begins from random
-    ones: frozen batch norms, and a very low rate of Adam's family. hbench's own nets have no other
-    weights, whatever the recipe says, which is a remark, too."""
+    """Make remarks on settings that suit only pretrained weights, for a recipe that starts from
+    random ones: frozen batch norms, and a very low rate of Adam's family. hbench's own nets never
+    have pretrained weights, whatever the recipe says, which is a remark as well."""
     of_own_net = recipe.model.backbone.startswith(OWN_NETS) and recipe.model.weights == "pretrained"
     if recipe.model.weights != "random" and not of_own_net:
         return []
@@ -103,9 +103,8 @@ def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
 
 
 def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
-    """Raise UsageError where a run of `recipe` cannot be in the folder `out`: it is a file, or has
-    a run of another recipe, or one that is not to be resumed.
-    """
+    """Raise UsageError if `recipe` cannot be trained in the folder `out`: it is a file, has a run
+    of another recipe, or has a run although `resume` is False."""
     if out.is_file():
         raise UsageError(
             f"{out} is a file", expected="the folder of a run", fix="name another --out"
@@ -116,7 +115,7 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
     if not resume:
         refuse_run_in(out)
     elif lost_its_weights(out):
-        # to begin anew would replace what tables and rows are made of
+        # starting again would replace results that tables and rows were made from
         raise UsageError(
             f"the run in {out} has ended, and its weights were deleted",
             expected="a checkpoint to go on from",
@@ -125,7 +124,7 @@ def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
 
 
 def refuse_other_recipe(out: Path, recipe: Recipe) -> None:
-    """Raise UsageError where the run in a folder is of another recipe."""
+    """Raise UsageError if the run in a folder is of another recipe."""
     if other := other_keys(out, recipe):
         found = f"another {examples(other)}"
         raise UsageError(
@@ -134,40 +133,39 @@ def refuse_other_recipe(out: Path, recipe: Recipe) -> None:
 
 
 def other_keys(out: Path, recipe: Recipe) -> list[str]:
-    """The keys in which a recipe differs from that of the run in a folder."""
+    """Return the keys in which a recipe differs from that of the run in a folder."""
     earlier = resolve(str(out / RECIPE))
     return list(differences(earlier.model_dump(), recipe.model_dump()))
 
 
 def holds_run(out: Path) -> bool:
-    """Whether a folder holds a run from which something would be lost: a checkpoint, or a report,
-    for weights may have been deleted. A first try that failed before either is none: after it the
-    recipe is most often changed, under the same name."""
-    # a report alone is of any verb
+    """Whether a folder has a run with results that could be lost: a checkpoint, or a report, since
+    the weights may have been deleted. A failed first attempt without either does not count: users
+    often correct the recipe and train again in the same folder."""
+    # a report without a recipe may come from another verb
     begun = (out / RECIPE).exists()
     return begun and (bool(checkpoints_in(out)) or (out / REPORT).exists())
 
 
 def lost_its_weights(out: Path) -> bool:
-    """Whether the run in a folder has ended, and its weights were deleted since."""
+    """Whether the run in a folder ended, and its weights were deleted afterwards."""
     return holds_run(out) and not checkpoints_in(out)
 
 
 def refuse_run_in(out: Path) -> None:
-    """Raise UsageError where a folder holds a run, which nobody asked to continue."""
+    """Raise UsageError if a folder has a run."""
     if holds_run(out):
         resumed = "" if lost_its_weights(out) else "continue it with --resume, or "
         raise UsageError(f"{out} holds a run already", fix=f"{resumed}name another --out")
 
 
 class TrainingDiverged(HBenchError):
-    """Raised where a training came to nothing: a loss or gradient is not finite, or the net gives
-    vectors of length 0."""
+    """A training diverged: a loss or gradient is not finite, or embeddings have length 0."""
 
 
 def refuse_zero_vectors(vectors: NDArray[Any]) -> None:
-    """Raise TrainingDiverged where some embeddings (N, D) are 0, which have no direction: similar
-    to nothing, they cannot be scored."""
+    """Raise TrainingDiverged if some embeddings (N, D) are all zero: they have no direction, and
+    cannot be ranked by cosine."""
     number = int((~vectors.any(axis=1)).sum())
     if number:
         raise TrainingDiverged(
@@ -178,9 +176,8 @@ def refuse_zero_vectors(vectors: NDArray[Any]) -> None:
 
 
 def non_finite(step: StepRecord, items: list[str], file: Path) -> TrainingDiverged:
-    """Save the terms and items of a step whose loss or gradient is not finite to a file of JSON;
-    return the error that says so. `items`: of the batch, or of this process's part of it.
-    """
+    """Write the terms and items of a step that is not finite to a JSON file, and return the error.
+    `items`: of the batch, or of this process's part of it."""
     terms = step.terms
     state = {
         "step": step.step,

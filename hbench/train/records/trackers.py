@@ -15,7 +15,7 @@ from hbench.core.errors import UsageError
 from hbench.core.registry import Registry
 from hbench.train.records.log import Callback
 
-# of the folder of a run, its recipe as tables, and the steps that it has taken so far
+# a function of a run's folder, its recipe as nested tables, and the number of steps so far
 Tracker = Callable[[Path, Mapping[str, Any], int], AbstractContextManager[Callback]]
 
 trackers: Registry[Tracker] = Registry("tracker")
@@ -25,9 +25,10 @@ trackers: Registry[Tracker] = Registry("tracker")
 def opened(
     names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: int
 ) -> Iterator[list[Callback]]:
-    """Open trackers by name within the block, and yield their callbacks; `folder`: of the run;
-    `recipe`: of the run, as tables in tables; `step`: how many steps the run has taken so far.
-    Raises UnknownName, and UsageError for a package that is not installed.
+    """Open trackers by name for the duration of the block, and yield their callbacks.
+
+    `folder`: of the run. `recipe`: as nested tables. `step`: the number of steps so far. Raises
+    UnknownName, and UsageError for a package that is not installed.
     """
     chosen = [trackers[name] for name in names]
     with ExitStack() as stack:
@@ -37,14 +38,14 @@ def opened(
 @trackers.register("tensorboard")
 @contextmanager
 def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator[Callback]:
-    """Write event files into the run's folder; earlier events after the checkpoint of `step`, from
-    which the run goes on, are discarded, as their steps come again."""
+    """Write event files to the run's folder. If the run is resumed from the checkpoint of `step`,
+    earlier events after that step are discarded, since these steps come again."""
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def write(step: int, values: Mapping[str, float]) -> None:
-        """Write the values of a step, a curve for each name."""
+        """Write the values of a step; each name is a curve."""
         for name, value in values.items():
             writer.add_scalar(name, value, step)
 
@@ -57,18 +58,17 @@ def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator
 @trackers.register("wandb")
 @contextmanager
 def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Callback]:
-    """Open a run of wandb's project, by default "hbench" (WANDB_PROJECT, WANDB_MODE=offline …);
-    resume the same run.
-    """
+    """Open a run of Weights & Biases, in the project "hbench" by default (WANDB_PROJECT,
+    WANDB_MODE=offline …). A resumed run continues the same one."""
     wandb = _installed("wandb")
-    # the folder is the run: one that is resumed there goes on in the same curve
+    # the id is made from the folder, so that a run resumed there continues the same curves
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     run = wandb.init(
         name=folder.name, id=identity, dir=str(folder), config=dict(recipe), resume="allow"
     )
 
     def write(step: int, values: Mapping[str, float]) -> None:
-        """Send the values of a step, by name, to the run."""
+        """Send the values of a step, {name: value}."""
         run.log(dict(values), step=step)
 
     try:
@@ -78,7 +78,7 @@ def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> I
 
 
 def _installed(package: str) -> Any:
-    """The module of a package; raises UsageError where it is not installed."""
+    """Import a package. Raises UsageError if it is not installed."""
     try:
         return import_module(package)
     except ModuleNotFoundError:

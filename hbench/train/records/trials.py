@@ -1,8 +1,8 @@
-"""Trials: trainings on part of the classes, from which settings are chosen by the classes that were
-held out.
+"""Trials: trainings on part of the classes, which are compared on held-out classes to choose
+settings.
 
-A trial's result is read from the log of its run, which has all metrics of every validation. So one
-run serves any metric that is to choose, and its weights may be deleted.
+The result of a trial is read from the log of its run, which has all metrics of every validation. So
+any metric can choose later, and the weights may be deleted.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ from hbench.train.records.log import records
 
 
 class Trial(Strict):
-    """What was tried, as KEY=VALUE of every key, and its best score on held-out classes, at which
-    step."""
+    """A trial: its `settings`, KEY=VALUE for every key, and its best score on held-out classes with
+    the step of that."""
 
     settings: tuple[str, ...]
     score: float
@@ -25,14 +25,14 @@ class Trial(Strict):
 
     @property
     def values(self) -> list[str]:
-        """The values of the keys, as they were given."""
+        """The values of its settings, without the keys."""
         return [setting.partition("=")[2] for setting in self.settings]
 
 
 def trial_of_run(folder: Path, settings: Iterable[str], metric: str) -> Trial:
-    """Read the trial whose run ended in a folder: what it tried, KEY=VALUE of every key, and its
-    best validation by `metric`, the first step of equal ones. Raises DataError for a log without
-    validations by it."""
+    """Read the result of a trial from its run's folder: its best validation by `metric`, the first
+    one of equal scores. `settings`: KEY=VALUE for every key. Raises DataError if the log has no
+    validation by that metric."""
     log = folder / LOG
     scored = [record for _, record in records(log) if "validation" in record]
     try:
@@ -46,12 +46,12 @@ def trial_of_run(folder: Path, settings: Iterable[str], metric: str) -> Trial:
             fix="train it again",
         )
 
-    # `goodness`: more is better, for metrics of which less is better, too
+    # `goodness` negates metrics for which lower is better
     score, step = max(found, key=lambda each: goodness(metric, each[0]))
     return Trial(settings=tuple(settings), score=score, step=step)
 
 
 def best_first(trials: Iterable[Trial], metric: str) -> list[Trial]:
-    """Order trials by their score of `metric`, the best first; of equal ones, the one that was
-    named first. `goodness` turns the metrics of which less is better round."""
+    """Sort trials by their score of `metric`, the best first. Trials with equal scores keep their
+    order."""
     return sorted(trials, key=lambda trial: -goodness(metric, trial.score))
