@@ -6,9 +6,9 @@ The level of an item is then the level given in that list; the labels of the cla
 
 >>> import pyarrow as pa
 >>> table = pa.table({"query": ["q", "q"], "item": ["b", "c"], "level": [1, -1]})
->>> lists = judged(table, ["q"], ["a", "b", "c"])
->>> sequence_of(np.array([0.9, 0.5, 0.7]), lists[0], np.arange(2, dtype=np.uint8))  # c is left out
-LevelSequence(ranks=array([2]), levels=array([1], dtype=uint8), counts=array([1, 1]), tied=False)
+>>> (of_query,) = judged(table, ["q"], ["a", "b", "c"])
+>>> of_query.rows.tolist(), of_query.levels.tolist()  # b is a positive, c is left out
+([1, 2], [1, -1])
 """
 
 import itertools
@@ -72,27 +72,6 @@ def lists_of(
     rows = np.concatenate([each.rows for each in lists] or [np.zeros(0, np.int64)])
     levels = np.concatenate([each.levels for each in lists] or [np.zeros(0, np.int8)])
     return QueryLists(bounds, rows.astype(np.int64), levels)
-
-
-def sequence_of(
-    scores: NDArray[np.floating], judgement: Judged, tie_key: NDArray[np.uint8]
-) -> LevelSequence:
-    """The level sequence of one query whose positives are listed item by item.
-
-    Args:
-        scores: of the whole gallery, (G,). Those of items that are left out are overwritten in
-            place with −inf.
-        judgement: the query's judged items. Items that are not judged have level 0.
-        tie_key: a key for each level, (L+1,). Among equal scores, the level with the lower key
-            comes first.
-    """
-    levels = np.zeros(len(scores), np.uint8)
-    positive = judgement.levels > 0
-    out = judgement.rows[judgement.levels < 0]
-    levels[judgement.rows[positive]] = judgement.levels[positive]
-    # with level 0 and the lowest score, a left-out item stands behind every positive
-    scores[out] = -np.inf
-    return level_sequence(scores, levels, _counts(judgement, len(scores), len(tie_key)), tie_key)
 
 
 def sequences_of_ranking(
