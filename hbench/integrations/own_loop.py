@@ -181,15 +181,15 @@ def gather_batch(part: Tensor) -> Tensor:
 def _refuse_other_shapes(part: Tensor) -> None:
     """Raise UsageError, in every process, if the parts of a batch differ in shape. Gathering them
     would end all processes without a message."""
-    # all_gather needs tensors of equal length, so each shape is filled up with zeros to MOST_AXES
-    shape = torch.zeros(MOST_AXES, dtype=torch.int64, device=part.device)
+    # all_gather needs tensors of equal length, so each shape is filled up with −1 to MOST_AXES
+    shape = torch.full((MOST_AXES,), -1, dtype=torch.int64, device=part.device)
     shape[: part.ndim] = torch.tensor(part.shape)
     by_rank = [torch.empty_like(shape) for _ in range(dist.get_world_size())]
     dist.all_gather(by_rank, shape)
 
     if any(not torch.equal(other, shape) for other in by_rank):
-        # without the zeros that fill a shape up
-        shapes = ", ".join(str(tuple(each[each > 0].tolist())) for each in by_rank)
+        # without the numbers that fill a shape up
+        shapes = ", ".join(str(tuple(each[each >= 0].tolist())) for each in by_rank)
         raise UsageError(
             "the parts of a batch differ in shape",
             expected="parts of the same shape in all processes",

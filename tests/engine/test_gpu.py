@@ -1,5 +1,7 @@
 """The kernels of graphics cards, run by numba's simulator, against the ranking of the threads."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -149,6 +151,15 @@ def test_an_error_of_one_of_several_cards_is_raised():
 
     with pytest.raises(SubmissionError, match="this card"):
         list(together([failing(), iter(range(3))]))
+
+
+def test_an_error_of_one_of_several_cards_stops_the_others():
+    def failing():
+        raise SubmissionError("this card has failed")
+        yield 1
+
+    with pytest.raises(SubmissionError, match="this card"):
+        list(together([failing(), itertools.count()]))
 
 
 @pytest.mark.parametrize("name", ["cuda", "cuda:7", "tpu"])

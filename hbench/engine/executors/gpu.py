@@ -108,8 +108,8 @@ def shares_of_blocks(blocks: Sequence[int], at_once: int) -> list[range]:
 
 def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int, Values]]:
     """Yield what several iterators yield, blocks with their values, in any order. Each iterator is
-    run by its own thread. If the caller stops early, all of them stop; an error of one iterator is
-    raised once the others have ended."""
+    run by its own thread. If the caller stops early, or an iterator raises an error, all of them
+    stop after their present block; then the error is raised."""
     if len(each) == 1:
         yield from each[0]
         return
@@ -124,6 +124,9 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
                 found.put(pair)
                 if is_over.is_set():
                     return
+        except BaseException:
+            is_over.set()  # the other iterators need not compute the rest of a failed evaluation
+            raise
         finally:
             found.put(None)  # also after an error, which `result` raises below
 
