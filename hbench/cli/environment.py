@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from hbench.cli.plugin_trials import trial_of
 from hbench.core.compiled import available_threads, is_own, kernel_folder
-from hbench.core.errors import HBenchError
+from hbench.core.errors import HBenchError, lines_through
 from hbench.core.paths import cache_home, data_home
 from hbench.core.registry import PluginWarning
 from hbench.core.text import first_line
@@ -140,15 +140,11 @@ def foreign_line(error: BaseException) -> ForeignLine | None:
     an error passed through; None if it passed through neither."""
     packages = _packages_of_plugins()
     found = None
-    at = error.__traceback__
-    while at is not None:
-        module = at.tb_frame.f_globals.get("__name__", "")
-        line = f"{at.tb_frame.f_code.co_filename}, line {at.tb_lineno}"
+    for module, line in lines_through(error):
         if module.startswith(OWN_CODE):
             found = ForeignLine("your own program", line)
         elif package := packages.get(module.partition(".")[0]):
             found = ForeignLine(f"the package {package}", line)
-        at = at.tb_next
     return found
 
 

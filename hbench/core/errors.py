@@ -11,7 +11,7 @@ hbench.core.errors.UnknownName: unknown metric 'MAP@R'
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 SHOWN_CHOICES = 30
@@ -165,6 +165,19 @@ class ComparisonError(HBenchError):
     """
 
     exit_code = 7
+
+
+def lines_through(error: BaseException) -> Iterator[tuple[str, str]]:
+    """Yield the lines that an error passed through, the outermost first: the name of the module,
+    and "FILE, line N"."""
+    at = error.__traceback__
+    while at is not None:
+        frame = at.tb_frame
+        yield (
+            frame.f_globals.get("__name__", ""),
+            f"{frame.f_code.co_filename}, line {at.tb_lineno}",
+        )
+        at = at.tb_next
 
 
 def closest(name: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -11,10 +11,10 @@ through entry points.
 
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, cast
 
-from hbench.core.errors import UnknownName, one_line, shorten
+from hbench.core.errors import UnknownName, lines_through, one_line, shorten
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Registry(Generic[T]):
                 raise
             # another package's module may raise anything, even SystemExit or a Rust panic
             except BaseException as error:
-                why = f"{type(error).__name__}: {error}"
+                why = f"{type(error).__name__}: {error}{_line_in(point, error)}"
             else:
                 if point.name in self._entries:  # its module registered the entry on import
                     continue
@@ -117,6 +117,14 @@ class Registry(Generic[T]):
             package = point.dist.name if point.dist else point.module
             text = f"the {self.kind} {point.name!r} of the package {package} is left out: {why}"
             warnings.warn(shorten(one_line(text), 300), PluginWarning, stacklevel=3)
+
+
+def _line_in(point: EntryPoint, error: BaseException) -> str:
+    """Return the innermost line of an entry point's package that an error passed through, as text
+    to append to the error's; "" if it passed through none."""
+    package = point.module.partition(".")[0]
+    lines = [line for module, line in lines_through(error) if module.partition(".")[0] == package]
+    return f", in {lines[-1]}" if lines else ""
 
 
 class PluginWarning(UserWarning):

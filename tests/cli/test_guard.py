@@ -92,6 +92,10 @@ def test_plug_ins_that_cannot_be_used_are_left_out_and_named(folder):
         if "of the package other-package is left out" in line
     ]
     assert [line.split("'")[1] for line in remarks] == ["broken", "typed", "leaving", "panicking"]
+    raising, _, leaving, panicking = remarks
+    assert raising.endswith("plugin_broken.py, line 1")
+    assert leaving.endswith("plugin_leaving.py, line 1")
+    assert panicking.endswith("plugin_panicking.py, line 2")
     report = json.loads(run.stdout)
     assert "|sim:good|" in report["signature"]
     assert report["scores"]["halves"]["value"] == 0.5
