@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from hbench.core.errors import ConfigError, UsageError
+from hbench.core.errors import ConfigError, DataError, UsageError
 from hbench.train import loop
+from hbench.train.embedding.embed_dataset import embedder
 from hbench.train.recipes.files import resolve
 from hbench.train.records.refusals import remarks_on
 from tests.training import tiny
@@ -45,6 +46,9 @@ def test_a_run_that_ended_and_lost_its_weights_is_not_begun_anew(letters, tmp_pa
     with pytest.raises(UsageError, match="its weights were deleted"):
         loop.train(recipe, tmp_path, dataset=letters, resume=True)
     assert (tmp_path / "report.json").read_bytes() == report
+    with pytest.raises(DataError, match="were deleted") as refused:
+        embedder(str(tmp_path))
+    assert f"hbench train {tmp_path / 'recipe.toml'} --out" in refused.value.fix
 
 
 def test_losses_that_all_weigh_nothing_are_refused():

@@ -48,7 +48,7 @@ from hbench.train.recipes.files import resolve
 from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Images, Model
 from hbench.train.records import checkpoints
-from hbench.train.records.refusals import RECIPE
+from hbench.train.records.refusals import RECIPE, lost_its_weights
 from hbench.train.steps.run import PRECISIONS, training_manifest
 
 
@@ -393,6 +393,12 @@ def _from_checkpoint(path: Path, net: str | None) -> Embedder:
     """Load the model of a run's folder, or of one of its checkpoints. A net that is a program is
     run only if the user names it as `net`, FILE.py:NAME, or has consented before: somebody else may
     have written the recipe in the folder."""
+    if lost_its_weights(path):
+        raise DataError(
+            f"the weights of the run in {path} were deleted",
+            expected="a checkpoint in it",
+            fix=f"hbench train {path / RECIPE} --out ANOTHER_FOLDER trains it again",
+        )
     folder = checkpoints.best(path)  # of a run the best checkpoint, of a checkpoint itself
     files_of_recipe = [folder / RECIPE, folder.parent / RECIPE]
     recipe_file = next(filter(Path.exists, files_of_recipe), None)
