@@ -1,5 +1,5 @@
-"""Loads datasets by name, folder or table, and builds published ones from their SPEC (one file each
-in `benchmarks`).
+"""Loads datasets by name, folder or table, and builds published ones from their SPEC. Each SPEC has
+a module in `benchmarks`.
 
 >>> glyphs = load("glyphs")
 >>> glyphs.levels, len(glyphs.train), len(glyphs.tests["test"])
@@ -63,26 +63,26 @@ def load(
     Args:
         name_or_path: a name of `hbench.list_datasets()` or of your own, a folder, or a table (.csv,
             .tsv, .parquet).
-        policies: mend the names in a table (docs/labels.md), a list or a text with commas; a built
-            dataset takes none.
-        item: the column of ids of a table. Default: the one that looks so; `dataset.read` says
-            which.
-        levels: its columns of names, coarse to fine. Default: those that nest.
-        separator: what stands between the names of a path in a cell, such as ">".
-        taxonomy: a table of taxa, whose ids a column holds.
+        policies: mend the names in a table (docs/labels.md): a list, or one text with commas. A
+            built dataset takes none.
+        item: the column of the table that holds the items' ids. Default: it is guessed, and
+            `dataset.read` says which column it is.
+        levels: the table's columns of names, coarse to fine. Default: those that nest.
+        separator: the text between the names of a path in a cell, such as ">".
+        taxonomy: a table of taxa. A column of the dataset's table holds their ids.
         several: whether an item may have several paths (docs/labels.md). Default: no.
-        level_names: what the levels of paths in one column are called, coarse to fine.
-        taxon: the column of the ids of `taxonomy`. Default: that in which most rows find theirs.
+        level_names: the names of the levels, coarse to fine, if one column holds whole paths.
+        taxon: the column that holds ids of `taxonomy`. Default: the column with most known ids.
 
     Returns:
         A Dataset with its manifests for training and testing.
 
     Raises:
-        UnknownName: a dataset, column or policy that does not exist.
-        DataError: files that are not on this disk or not readable.
-        IntegrityError: files that changed since the dataset was built.
-        TreeError: names that do not form a tree.
-        UsageError: choices that do not apply, such as policies for a built dataset.
+        UnknownName: a dataset, column or policy does not exist.
+        DataError: files are not on this disk or not readable.
+        IntegrityError: files changed since the dataset was built.
+        TreeError: the names do not form a tree.
+        UsageError: a choice does not apply, such as a policy for a built dataset.
     """
     path = Path(name_or_path)
     policies = (policies,) if isinstance(policies, str) else tuple(policies)
@@ -96,10 +96,10 @@ def load(
         level_names=_words(level_names),
         taxon=taxon,
     )
-    # a table that is not there is refused by its reader, which says so
+    # by its suffix, too: if a table is missing, its reader refuses it with a clear message
     if path.is_file() or suffix_of(path) in sheet.SUFFIXES:
-        # a table of query, item and grade lists positives, unless the caller says of columns or
-        # policies, which only a table of names has
+        # a table of query, item and grade lists positives; but choices of columns or policies only
+        # make sense for a table of names
         if columns == NOTHING and not policies and path.is_file() and is_qrels(path):
             return read_qrels(path)
         data = read_single(path, policies, columns if columns != NOTHING else None)
@@ -110,11 +110,11 @@ def load(
 
 
 def _by_name(named: str) -> Dataset:
-    """Load a dataset that is built or published, by its name, "sop" or with a version "sop@1", or
-    by its folder. Raises DataError for a published one that is not on this disk."""
+    """Load a built or published dataset by its name ("sop", or "sop@1" with a version) or by its
+    folder. Raises DataError if it is published, but not on this disk."""
     path = Path(named)
     name, _, version = named.partition("@")
-    plain = name == Path(name).name and name not in {"", ".", ".."}  # a name, and no path
+    plain = name == Path(name).name and name not in {"", ".", ".."}  # a name, not a path
     built = next(
         (folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None
     )
@@ -127,7 +127,7 @@ def _by_name(named: str) -> Dataset:
             fix=specs[name].advice,
         )
 
-    # one that needs no files, such as glyphs, is made each time
+    # a dataset that needs no files (no markers), such as glyphs, is assembled each time
     dataset = (
         assemble(specs[name], None)
         if built is None or not specs[name].markers
@@ -137,8 +137,9 @@ def _by_name(named: str) -> Dataset:
 
 
 def _options(columns: Chosen, policies: Sequence[str]) -> dict[str, object]:
-    """What a user said about a table, as arguments of `load`, and plain JSON values: a report keeps
-    them, so that the table can be read again so. What was not said is left out."""
+    """Return what a user said about a table, as arguments of `load` in plain JSON values. Choices
+    that were not made are left out. A report keeps these options, so that the table can be read
+    again in the same way."""
     said = {
         "policies": list(policies),
         "item": columns.item,
@@ -153,26 +154,33 @@ def _options(columns: Chosen, policies: Sequence[str]) -> dict[str, object]:
 
 
 def _with_options(data: Dataset, options: dict[str, object]) -> Dataset:
-    """The dataset of a table with what was said about it kept in its record."""
+    """Return the dataset of a table with the user's `options` stored in its record `read`."""
     if data.read is None or not options:
         return data
     return dataclasses.replace(data, read=dataclasses.replace(data.read, options=options))
 
 
 def _words(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Names that are given in a list, or in one text with commas between."""
+    """Return names that are given as a list, or as one text with commas between them."""
     return tuple(names.split(",") if isinstance(names, str) else names)
 
 
 def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool) -> Dataset:
-    """Read a dataset that is none of the published: a folder at `path`, or one that was `built` by
-    its name, in this folder, None where there is none. `version`: the one asked for, "" for any;
-    `is_plain`: what was given is a name, and no path. Raises UnknownName or DataError."""
-    # a folder that is no dataset is read, too, where nothing else is meant: the refusal says why
+    """Read a dataset whose name is not that of a published one.
+
+    Args:
+        path: what the user gave, as a path: it may be the folder of the dataset.
+        built: the folder of a dataset that was built under this name; None if there is none.
+        version: the requested version, "" for any.
+        is_plain: whether the user gave a name, not a path.
+
+    Raises UnknownName or DataError if there is no such dataset.
+    """
+    # without a built dataset, read even a folder that has no dataset.json: the error names the file
     if path.is_dir() and ((path / "dataset.json").exists() or built is None):
         # a published dataset that was built into a folder of the user's is opened as one
         return _as_published(read(path))
-    # even where the working folder has a folder of this name, such as that of its images
+    # it goes before a folder of this name that is no dataset, such as that of its images
     if built is not None:
         return _of_version(read(built), version)
     if not is_plain:
@@ -186,8 +194,8 @@ def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool
 
 
 def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None:
-    """Raise UsageError for choices that only a table leaves open; `name`: what is loaded, which is
-    none."""
+    """Raise UsageError for choices that only apply to tables; `name`: the dataset that is loaded,
+    which is not a table."""
     tables = f"one of {', '.join(sheet.SUFFIXES)}"
     if columns != NOTHING:
         raise UsageError(
@@ -206,15 +214,14 @@ def _refuse_choices(name: str, policies: Sequence[str], columns: Chosen) -> None
 
 
 def folders(name: str) -> list[Path]:
-    """List the folders in which a dataset of this name may be: the data folder, then, where that is
-    read-only, the cache.
-    """
+    """List the folders in which a dataset of this name may be stored: one in the data folder, then
+    one in the cache, which is used if the data folder is read-only."""
     return [paths.data_home() / name, paths.cache_home() / "datasets" / name]
 
 
 def own_names() -> list[str]:
     """List the datasets that the user built under names of their own."""
-    # `folders` gives the places of a dataset of any name: their parents hold all
+    # the folders of any name, here "x", have the parents that hold all datasets
     names = {
         path.parent.name for folder in folders("x") for path in folder.parent.glob("*/dataset.json")
     }
@@ -222,9 +229,8 @@ def own_names() -> list[str]:
 
 
 def assemble(spec: Spec, raw: Path | None) -> Dataset:
-    """Make the dataset that `spec` builds from the folder of its raw files, None for one that needs
-    none; raises IntegrityError where a split has another digest than published.
-    """
+    """Make the dataset of a SPEC from its raw files; raises IntegrityError if a split has another
+    digest than published. `raw`: the folder of the raw files, None if the dataset needs none."""
     folder = raw or Path()
     splits = spec.manifests(folder)
     for split, digest in spec.digests.items():
@@ -248,7 +254,8 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
         lists=lists,
         card=card(spec),
     )
-    # copies of a dataset hold their images in other folders: the one with the first item is taken
+    # users' copies of a dataset have their images in different folders of `spec.images`: the folder
+    # that has the first item is taken
     item = next(iter(splits.values())).items[0]
     root = next(
         (images for images in spec.images if (folder / images / item).exists()), spec.images[0]
@@ -258,14 +265,14 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
 
 
 def card(spec: Spec) -> dict[str, object]:
-    """Collect what a person wants to know about a dataset, as plain JSON values."""
+    """Collect the facts about a published dataset that its card shows, as plain JSON values."""
     names = ("title", "homepage", "licence", "citation", "size", "defects", "manual", "layout")
     facts = {name: getattr(spec, name) for name in names if getattr(spec, name)}
     return facts | ({"pixels": OPENED} if spec.picture is open_picture else {})
 
 
 def _of_version(dataset: Dataset, version: str) -> Dataset:
-    """The dataset, if it is of the version that was asked for, "" for any; else DataError."""
+    """Return the dataset if it has the requested version ("": any); raise DataError otherwise."""
     if version not in {"", dataset.version}:
         name = dataset.name
         there = f"{dataset.name}@{dataset.version}"
@@ -276,8 +283,8 @@ def _of_version(dataset: Dataset, version: str) -> Dataset:
 
 
 def _as_published(dataset: Dataset) -> Dataset:
-    """The dataset with its images opened as its papers do, if it is a published one; any other
-    unchanged."""
+    """Return a published dataset such that its images are opened as in its papers; return any other
+    dataset unchanged."""
     return (
         dataset.rooted(dataset.root, specs[dataset.name].picture)
         if dataset.name in specs
@@ -285,7 +292,7 @@ def _as_published(dataset: Dataset) -> Dataset:
     )
 
 
-# last, since they import from this module
+# at the end, since the modules of benchmarks may import from this module
 for _module in pkgutil.iter_modules(benchmarks.__path__):
     for _spec in vars(importlib.import_module(f"{benchmarks.__name__}.{_module.name}")).values():
         if isinstance(_spec, Spec):

@@ -1,7 +1,7 @@
-"""Builds a dataset and saves it where every verb finds it: a published one by name, or the user's
-from a table or folder.
+"""Builds a dataset and saves it where every command finds it. It is a published dataset, given by
+name, or the user's own, from a table or folder.
 
-A published dataset is built from its raw files, and its counts and image files are checked.
+A published dataset is built from its raw files; its counts and image files are checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hbench.datasets.spec import Spec
 from hbench.tree.partial import classes_among
 
 ADOPTED = "adopted.txt"  # a file in the raw folder that names the folder of the user's copy
-COPIES = "copies.csv"  # a file of the dataset that lists the pictures that it holds several times
+COPIES = "copies.csv"  # a file of the dataset that lists pictures that occur several times in it
 
 
 @checked
@@ -51,7 +51,7 @@ def build(
     """Build a dataset and save it: a published one from its raw files, or your own from a source.
 
     Args:
-        name: of a published dataset; with `source`, the name of yours. Default: that of the file.
+        name: of a published dataset, or, with `source`, of your own. Default: its file's name.
         source: an `OwnSource`, which describes a table or a folder of images.
         root: the folder of the raw files or images.
         out: the folder to write. Default: hbench's data folder, where `hbench.load(name)` finds it.
@@ -64,11 +64,11 @@ def build(
         The Dataset.
 
     Raises:
-        UnknownName: a dataset, column or policy that does not exist.
-        UsageError: a name that is taken, or options that do not go together.
-        DataError: raw files that are missing or not as expected.
-        IntegrityError: other counts than published.
-        TreeError: labels that do not form a tree.
+        UnknownName: a dataset, column or policy does not exist.
+        UsageError: the name is taken, or options do not go together.
+        DataError: raw files are missing or not as expected.
+        IntegrityError: the counts differ from those published.
+        TreeError: the labels do not form a tree.
 
     Example:
         >>> import hbench, tempfile
@@ -105,20 +105,24 @@ def build(
 def build_published(
     spec: Spec, root: Path | None, *, unofficial: bool = False
 ) -> tuple[Dataset, Joined | None, list[str]]:
-    """Build a dataset from its raw files, which are below `root`, None for the folder of downloads;
-    return it, its items compared with the image files (None where these are no files), and what is
-    to be said: the counts that differ, or that none are published.
+    """Build a published dataset from its raw files.
 
-    Unless `unofficial`, raises IntegrityError for other counts than published, and where some of
-    the images, but not all, are missing. The version of an unofficial dataset ends in its digest.
+    `root`: the folder of the raw files or one above it; None for the folder of downloads.
+
+    Returns the dataset; the comparison of its items with the image files, or None if its items are
+    not files; and remarks for the user, such as counts that differ from those published. If counts
+    differ, the version of the dataset ends in its digest.
+
+    Unless `unofficial`, raises IntegrityError if counts differ from those published, or if some of
+    the images, but not all, are missing.
     """
     raw = find_raw(spec, root) if spec.markers else None
     dataset = assemble(spec, raw)
     errors = _differences(spec, dataset)
-    # where publications disagree, nobody knows which counts are right: these refuse nothing
+    # publications disagree on these counts, and nobody knows who is right: they raise no error
     disputed = _unlike_any(spec, dataset)
 
-    files = None  # not compared: drawn, or cut out of other files
+    files = None  # items that are not files, but drawn or cut out of files, are not compared
     if dataset.root is not None and raw is not None and spec.on_disk:
         files = compare_with_files(dataset.manifests.values(), dataset.root)
     if errors and not unofficial:
@@ -132,7 +136,7 @@ def build_published(
         digest = next(iter(dataset.tests.values())).digest
         dataset = dataclasses.replace(dataset, version=f"{spec.version}+{digest[:8]}")
 
-    # all of them missing: the images are elsewhere, and annotations alone are scored, too
+    # if all images are missing, they are stored elsewhere; annotations suffice to score embeddings
     if files is not None and 0 < len(files.missing) < files.items and not unofficial:
         raise IntegrityError(
             f"images of {spec.name} are missing in {raw}",
@@ -150,9 +154,9 @@ def build_published(
 
 
 def _differences(spec: Spec, dataset: Dataset) -> list[str]:
-    """The counts of a dataset that are not those published in its `spec`, in words, of each split;
-    none where all are equal."""
-    differing = []  # whatever else was counted, only what is published is compared
+    """Describe each count of a dataset, in any split, that differs from the one published in its
+    `spec`. The list is empty if all are equal."""
+    differing = []  # only counts that are published are compared
     for split, published in spec.counts.items():
         numbers = count_contents(dataset.manifests[split], dataset.official_names)
         differing += [
@@ -164,12 +168,12 @@ def _differences(spec: Spec, dataset: Dataset) -> list[str]:
 
 
 def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
-    """The splits whose counts no publication has, of those that publications disagree on, in words.
-    `disputed`: {split: the counts that publications state, each a variant}."""
+    """Describe the splits whose counts match no publication, among those on which publications
+    disagree. `spec.disputed`: {split: the counts that each publication states}."""
     differing = []
     for split, variants in spec.disputed.items():
         numbers = count_contents(dataset.manifests[split], dataset.official_names)
-        # a variant holds only some of the counts: all of these must be found
+        # a publication states only some counts: the split matches it if these are equal
         if any(published.items() <= numbers.items() for published in variants):
             continue
         found = _in_words({what: numbers[what] for what in variants[0]})
@@ -182,22 +186,23 @@ def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
 
 
 def _in_words(counts: Mapping[str, int]) -> str:
-    """Counts by what is counted, as people read them: "93 middle, 5 coarse"."""
+    """Write {name of what is counted: number} for people: "93 middle, 5 coarse"."""
     return ", ".join(f"{number:,} {what}" for what, number in counts.items())
 
 
 def raw_folder(spec: Spec) -> Path:
-    """The default folder of a dataset's raw files, for downloads and builds."""
+    """Return the default folder of a dataset's raw files, for downloads and builds."""
     return paths.data_home() / spec.source / "raw"
 
 
 def find_raw(spec: Spec, root: Path | None) -> Path:
-    """Find the folder of a dataset's raw files: the one with a file or folder that its spec names
-    as a marker, in `root`, by default the folder of downloads, or at most two levels below. Raises
-    DataError where there is none.
+    """Find the folder of a dataset's raw files: the first that has one of the markers of its spec.
+
+    It is `root` (None: the folder of downloads, or the user's copy that was adopted for it), or a
+    folder at most two levels below. Raises DataError if there is none.
     """
     start = root or raw_folder(spec)
-    # the user's own copy, which this file in the folder of downloads names
+    # a file in the folder of downloads may name the folder of the user's own copy
     adopted = start / ADOPTED
     if root is None and adopted.exists():
         start = Path(adopted.read_text(encoding="utf-8").strip())
@@ -214,8 +219,12 @@ def find_raw(spec: Spec, root: Path | None) -> Path:
 
 @dataclass(frozen=True)
 class Joined:
-    """The comparison of a folder's files with the pictures of items: `missing` ones have no file,
-    `surplus` files no item.
+    """The comparison of a folder's files with the pictures of items.
+
+    Attributes:
+        items: the number of different pictures.
+        missing: the pictures without a file.
+        surplus: the files that are the picture of no item.
     """
 
     items: int
@@ -223,7 +232,7 @@ class Joined:
     surplus: tuple[str, ...]
 
     def __str__(self) -> str:
-        """In words, how many images are there, and which are missing or without a label."""
+        """Say how many images are there, and which are missing or without a label."""
         parts = [f"{self.items - len(self.missing):,} of {self.items:,} images are there"]
         for files, what in ((self.missing, "missing"), (self.surplus, "files without a label")):
             if files:
@@ -234,9 +243,8 @@ class Joined:
 def compare_with_files(
     manifests: Iterable[Manifest], folder: Path, known: Iterable[str] = ()
 ) -> Joined:
-    """Compare the pictures of all manifests' items with the image files below `folder`; a file of a
-    `known` item is not surplus. A picture of several boxes counts once.
-    """
+    """Compare the pictures of all manifests' items with the image files below `folder`. A picture
+    of several boxes counts once. `known`: further items, whose files are not surplus."""
     items = {file_of(str(item)) for manifest in manifests for item in manifest.items}
     files = set(images_below(folder))
     return Joined(
@@ -249,10 +257,10 @@ def compare_with_files(
 def count_contents(
     manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None
 ) -> dict[str, int]:
-    """Count the images, queries and gallery items of a manifest, and the classes of each level,
-    among which what marks the unknown, or a distractor, is none.
+    """Count the images, queries and gallery items of a manifest, and the classes of each level.
 
-    Names with the same name in `official` ({level: {name: official name}}) count once.
+    Names that mark an unknown class or a distractor are not counted as classes. `official`: {level:
+    {name: official name}}; names with the same official name count once.
     """
     counts = {
         "images": len(manifest),
@@ -276,13 +284,13 @@ def _build_own(
     cards: bool,
     on_remark: OnRemark,
 ) -> Dataset:
-    """Build a dataset from what somebody brings, and save it in the folder of its name, or in
-    `out`. `name`: by default that of the source's file. Raises UsageError for a name that is taken,
-    unless forced."""
+    """Build the user's dataset from its source, and save it in `out`, by default in the folder of
+    its name. `name`: None for the name of the source's file. Raises UsageError if a dataset of
+    this name exists and `force` is false."""
     chosen = name or Path(Path(source.name).name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
-    # by its name a dataset is found in any of hbench's folders, at --out in that one alone
+    # without --out, a dataset of this name in any of hbench's folders would be found by its name
     used = [
         place
         for place in ([folder] if out else [folder, *folders(chosen)])
@@ -295,7 +303,7 @@ def _build_own(
             fix="--force replaces it; another NAME or --out DIR keeps both",
         )
 
-    # a path may be that of a built dataset, which is built anew; a table in memory is none
+    # the source may also be a built dataset, by its folder or name; a table in memory has no path
     built = dataset_at(source.path) if isinstance(source.path, Path) else None
     dataset, images, copies = build_own(chosen, source, folder, on_remark, built=built)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
@@ -305,12 +313,13 @@ def _build_own(
 
 
 def dataset_at(path: Path) -> Dataset | None:
-    """The dataset in a folder, or under a name; None where there is neither. Raises DataError for a
-    published one that is not built yet.
+    """Load the built dataset in the folder `path`, or of that name; return None if there is none.
+    Raises DataError for a published dataset that is not built yet.
     """
     if (path / "dataset.json").is_file():
         return load(path)
-    is_name = len(path.parts) == 1 and not path.exists()  # a table or folder of that name is meant
+    # if a file or folder of that name exists, the user means that one
+    is_name = len(path.parts) == 1 and not path.exists()
     if is_name and path.name in {*specs, *own_names()}:
         return load(path.name)
     return None
@@ -319,23 +328,21 @@ def dataset_at(path: Path) -> Dataset | None:
 def _remarks_on_own_files(
     dataset: Dataset, source: OwnSource, folder: Path, copies: Copies | None
 ) -> Iterator[str]:
-    """Yield remarks on a user's files: those that are missing, not opened by hbench, damaged, or
-    copies of others.
-    """
+    """Yield remarks on the files of a user's dataset that are missing, of formats that hbench does
+    not open, damaged, or copies of other files. `copies`: None if there are no copies."""
     root = dataset.root or Path()
-    # files of copies, and of items that are used for nothing, are none without a label
+    # items that were left out have a label, too: their files are not surplus
     known = [*dataset.dropped, *(copies.items if copies else ())]
-    # which pictures are missing, and which files are of no item
     joined = compare_with_files(dataset.manifests.values(), root, known)
     yield str(joined)
-    # there are pictures, but not one where an item says: the folder is another one
+    # there are pictures, but none at the path of an item: --root was probably another folder
     if joined.surplus and len(joined.missing) == joined.items:
         below = examples(sorted({file.partition("/")[0] for file in joined.surplus if "/" in file}))
         where = f", such as {below}" if below else ""
         yield f"note: --root names the folder of the images{where}: paths are below it"
     if source.folder is not None and (others := not_taken(source.folder)):
         yield others
-    # before training, which would stop at the first damaged one after hours
+    # said at the build, since training would only stop at a damaged picture after hours
     if damaged := _damaged(root, dataset):
         pictures = "picture" if len(damaged) == 1 else "pictures"
         yield (
@@ -346,7 +353,7 @@ def _remarks_on_own_files(
     if copies is not None:
         yield from copies.remarks()
         tested = {item for test in dataset.tests.values() for item in test.items.tolist()}
-        # a picture that is trained on is no test
+        # a test picture that was trained on tests nothing
         if both := copies.in_both(
             set(dataset.train.items.tolist() if dataset.train else ()), tested
         ):
@@ -355,27 +362,27 @@ def _remarks_on_own_files(
                 f"({examples(both, most=3)})"
             )
         yield f"{folder / COPIES} lists the copies"
-        # where they were kept, what either way of removing them would do; else what was done
+        # if copies were kept: what each way of removing them would change; else what was changed
         yield from map(
             copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies]
         )
 
 
 def _damaged(root: Path, dataset: Dataset) -> list[str]:
-    """The pictures of a dataset that are below the folder `root` and cannot be decoded, with the
-    reason of each. They are decoded by a thread per processor: Pillow waits for no other thread
-    meanwhile."""
+    """List the pictures of a dataset that exist below the folder `root` but cannot be decoded, each
+    with the reason. A thread per processor decodes them, since Pillow releases Python's lock while
+    it decodes."""
     items = {str(item) for manifest in dataset.manifests.values() for item in manifest.items}
     files = [file for file in sorted(set(map(file_of, items))) if (root / file).is_file()]
 
     def reason_of(file: str) -> str:
-        """Why a picture cannot be decoded; "" where it can."""
+        """Say why a picture cannot be decoded; "" if it can."""
         try:
             check_picture(root / file)
         except OSError as error:
-            # of what is no image Pillow's text says nothing but the whole path
-            is_none = isinstance(error, UnidentifiedImageError)
-            return "no image" if is_none else str(error)
+            # for a file that is no image, Pillow's message only repeats the whole path
+            is_no_image = isinstance(error, UnidentifiedImageError)
+            return "no image" if is_no_image else str(error)
         return ""
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -392,19 +399,28 @@ def save_built(
     cards: bool = False,
     on_remark: OnRemark,
 ) -> None:
-    """Save a dataset, the images that were inside its table (bytes by name), the list of its
-    copies, and the `cards` that describe it to other tools, if asked for, or where those of the
-    dataset that it replaces would be out of date. Raises DataError for a read-only folder."""
+    """Save a dataset in a folder, with the files that belong to it. Raises DataError if the folder
+    cannot be written.
+
+    Args:
+        dataset: the dataset.
+        folder: where it is saved; a dataset that is there already is replaced.
+        images: {name: bytes} of images that were inside its table.
+        copies: the pictures that occur several times, to be listed in COPIES.
+        cards: write the descriptions for other tools. They are also written if the folder has some,
+            which would be out of date.
+        on_remark: is called with every remark.
+    """
     try:
         for name, content in (images or {}).items():
             with replacing(folder / IMAGES / name) as temporary:
                 temporary.write_bytes(content)
 
         save(dataset, folder)
-        (folder / COPIES).unlink(missing_ok=True)  # of a dataset that this one replaces, too
+        (folder / COPIES).unlink(missing_ok=True)  # it may be of the dataset that is replaced
         if copies is not None:
             write_text(folder / COPIES, copies.table())
-        outdated = (folder / CROISSANT).exists()  # of the dataset that this one replaces
+        outdated = (folder / CROISSANT).exists()  # it describes the dataset that is replaced
         if (cards or outdated) and not write_cards(dataset, folder):
             on_remark(
                 f"note: {folder / 'README.md'} was not written by hbench, and is kept as it is"
@@ -418,9 +434,10 @@ def save_built(
 
 
 def writable_folder(name: str) -> Path:
-    """Choose the folder for a build of this name: the first that can be written."""
+    """Choose the folder for a build of this name: the first of `folders` that can be written.
+    Raises DataError if none can."""
     for folder in folders(name):
-        # the folder itself, or the nearest one above it that is there
+        # the folder itself, or the nearest one above it that exists
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         if os.access(existing, os.W_OK):
             return folder

@@ -1,11 +1,11 @@
-"""Finds pictures that a dataset holds several times, byte for byte, and removes the copies on
+"""Finds pictures that occur several times in a dataset, byte for byte, and removes the copies on
 request.
 
 | choice | what happens to copies |
 |---|---|
 | keep | all items stay |
-| first | the first item of every picture stays |
-| merge | classes with exactly the same pictures become one; of every picture one item stays |
+| first | the first item of each picture stays |
+| merge | classes with exactly the same pictures become one; one item of each picture stays |
 """
 
 import hashlib
@@ -30,10 +30,15 @@ KEEP, FIRST, MERGE = CHOICES = ("keep", "first", "merge")
 def same_content(
     root: Path, items: Sequence[str], images: Mapping[str, bytes]
 ) -> NDArray[np.int64] | None:
-    """Return a number (N,) for each group of items (N,), files below the folder `root`, with the
-    same bytes, -1 for items without a copy or a file; None without copies.
+    """Group items (N,) whose pictures have the same bytes. Return the number of each item's group
+    (N,), or None if there are no copies at all.
 
-    `images` holds the bytes of items that are not files yet. Only files of equal size are read.
+    An item without a copy or a file has the group -1. Only files of equal size are read.
+
+    Args:
+        root: the folder below which the items are files.
+        items: paths, which may end in a box.
+        images: {item: bytes} of items that are not files yet.
     """
     by_size: dict[int, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
@@ -50,11 +55,11 @@ def same_content(
             item = items[place]
             path = file_of(item)
             content = images[item] if item in images else (root / path).read_bytes()
-            # boxes of one picture are no copies of each other
+            # the same bytes with another box are another picture
             box = item.removeprefix(path)
             by_content[hashlib.sha256(content).hexdigest() + box].append(place)
 
-    # a group is called by the place of its first item
+    # a group has the place of its first item as its number
     groups = np.full(len(items), -1, dtype=np.int64)
     for group in by_content.values():
         groups[group] = group[0] if len(group) > 1 else -1
@@ -63,11 +68,13 @@ def same_content(
 
 @dataclass(frozen=True)
 class Copies:
-    """The items of a dataset that are copies: items (N,), their names, coarse to fine, and `groups`
-    int64 (N,).
+    """The N items of a dataset, and which of them are copies of each other.
 
-    Items of the same bytes have the same group; an item without a copy has -1. `level` is the name
-    of the finest level.
+    Attributes:
+        items: (N,) their ids.
+        rows: (N,) their names, coarse to fine.
+        groups: int64 (N,): items with the same bytes have the same number; -1: without a copy.
+        level: the name of the finest level.
     """
 
     items: Sequence[str]
@@ -76,23 +83,22 @@ class Copies:
     level: str
 
     def _places(self) -> list[list[int]]:
-        """The places of the items of each picture that several items have, in the order of the
-        items: [[0, 4], [2, 3, 9]]."""
+        """List the places of the items that share a picture, for each such picture, in the order of
+        the items: [[0, 4], [2, 3, 9]]."""
         places: dict[int, list[int]] = defaultdict(list)
         for place, group in enumerate(self.groups.tolist()):
             places[group].append(place)
         return [places[group] for group in places if group >= 0]
 
     def remarks(self) -> Iterator[str]:
-        """Yield sentences on the copies under other labels, by their classes, and on those under
-        the same label.
-        """
+        """Yield a sentence on the copies with different labels, and one on those with the same
+        label, if there are any."""
         across: Counter[Row] = Counter()
         within: list[str] = []
         for places in self._places():
             labels = dict.fromkeys(self.rows[place] for place in places)  # the different ones
             if len(labels) > 1:
-                # all of them: which label is the right one is not known
+                # all of these items count, since nobody knows which label is the right one
                 across[tuple(label[-1] for label in labels)] += len(places)
             else:
                 within += [self.items[place] for place in places[1:]]
@@ -119,7 +125,7 @@ class Copies:
             )
 
     def in_both(self, train: Set[str], tests: Set[str]) -> list[str]:
-        """List the items of the tests whose picture is in the training set, too."""
+        """List the items of `tests` whose picture is also that of an item of `train`."""
         found = []
         for places in self._places():
             items = [self.items[place] for place in places]
@@ -128,9 +134,8 @@ class Copies:
         return found
 
     def table(self) -> str:
-        """Return a CSV with a row per copy: the first item of the picture, the copy, and the paths
-        of both in the tree.
-        """
+        """Return a CSV with a row per copy: the first item with this picture, the copy, and the
+        paths of these two items in the tree."""
         pairs = [(places[0], place) for places in self._places() for place in places[1:]]
         shown = [" > ".join(row) for row in self.rows]
         cells = [
@@ -139,12 +144,12 @@ class Copies:
         return lines(["item", "copy", "item_path", "copy_path"], cells)
 
     def after(self, choice: str) -> list[Row | None]:
-        """The names of every item after a choice of what becomes of copies; None for an item that
-        is left out.
+        """Return the names of each item (N,) after a choice of what becomes of copies; None for an
+        item that is left out.
 
-        "keep": all stay; "first": the first item of each picture; "merge": of classes with exactly
-        the same pictures one remains, and of each picture the first item of its most frequent
-        class.
+        "keep": all items stay. "first": the first item of each picture stays. "merge": classes with
+        exactly the same pictures become one, and then the first item of the most frequent class of
+        each picture stays.
         """
         rows = self._names_after_merging() if choice == MERGE else list(self.rows)
         result: list[Row | None] = list(rows)
@@ -162,14 +167,12 @@ class Copies:
         return result
 
     def _names_after_merging(self) -> list[Row]:
-        """Return the names of every item after classes with the same pictures took the name of the
-        largest of them. `rows`: the names along the path of each item; `groups` (N,): a number for
-        items of equal bytes, −1 for others."""
-        # classes are merged where both have the same set of pictures, not where they share some
+        """Return the names of each item after merging: classes with exactly the same set of
+        pictures get the names of the largest of them."""
         pictures_of: dict[Row, set[int]] = defaultdict(set)
         for place, row in enumerate(self.rows):
             group = int(self.groups[place])
-            alone = -1 - place  # a number of its own, of a picture that occurs once
+            alone = -1 - place  # a negative number identifies a picture that occurs only once
             pictures_of[row].add(group if group >= 0 else alone)
 
         classes_with: dict[frozenset[int], list[Row]] = defaultdict(list)
@@ -184,16 +187,14 @@ class Copies:
         return [name_of[row] for row in self.rows]
 
     def effect(self, choice: str) -> str:
-        """Say in numbers what a choice of what becomes of copies changes: how many items and
-        classes are left."""
-        # the path of every item, None for one that is left out
+        """Say how many items and classes are left after a choice of what becomes of copies."""
         after = [row for row in self.after(choice) if row is not None]
         before = _number_of_classes(self.rows)
         left = _number_of_classes(after)
         classes = f"{left:,} {self.level}"
         if left != before:
             classes += f" instead of {before:,}"
-        places = self._places()  # of the items of each group of equal bytes
+        places = self._places()
         lost = len(self.items) - len(after)
         return (
             f"--copies {choice}: of the {sum(map(len, places)):,} items that share "
@@ -201,9 +202,9 @@ class Copies:
         )
 
     def applied(self, table: pa.Table, levels: Sequence[str], choice: str) -> pa.Table:
-        """The table whose rows these items are, in the same order, after a choice of what becomes
-        of copies: without the items left out, and with the names of merged classes in the columns
-        `levels`."""
+        """Apply a choice of what becomes of copies to a table whose rows are these items, in the
+        same order. Items that are left out lose their row; the columns `levels` get the names of
+        merged classes."""
         after = self.after(choice)
         table = table.filter(pa.array([row is not None for row in after]))
         for level, names in zip(levels, zip(*filter(None, after), strict=True), strict=True):
@@ -212,5 +213,5 @@ class Copies:
 
 
 def _number_of_classes(rows: Sequence[Row]) -> int:
-    """How many finest classes rows have; what marks the unknown is none."""
+    """Count the finest classes of rows of names; a name that marks an unknown class is not one."""
     return sum(not is_unknown(row[-1]) for row in set(rows))

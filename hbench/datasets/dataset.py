@@ -1,12 +1,12 @@
-"""Defines a dataset (name, version, protocol, manifests for training and testing) and its folder on
-disk.
+"""Defines a dataset (name, version, protocol, manifests for training and testing) and the format of
+its folder on disk.
 
 The folder holds `dataset.json` (name, version, levels, protocol, digests, card), `train.parquet`
 and `test.parquet`, or one `test-NAME.parquet` per test where there are several.
 
-Benchmarks that name positives pair by pair, instead of by labels, have a list per test:
+Benchmarks that list their positives pair by pair, instead of by labels, have a list per test:
 `test.list.parquet`, a table with the columns `query`, `item` and `level`. The level -1 leaves an
-item out of the query's list; a pair that is not listed has level 0.
+item out of the ranking of the query; a pair that is not listed has level 0.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ SCHEMA = pa.schema([("query", pa.string()), ("item", pa.string()), ("level", pa.
 
 @dataclass(frozen=True)
 class Protocol:
-    """The way a dataset's papers score it; the command line can override every value. Every query
-    is left out of its own list.
+    """How a dataset's papers score it; the command line can override every value. In all protocols
+    a query is left out of its own ranking.
 
     Attributes:
         similarity: a name of `hbench.engine.similarity`, such as "cosine".
         metrics: metric names, in the order of the papers' tables.
         recalls: the k of R@k.
         official: the protocol (`hbench.metrics.protocols`) that reproduces the released evaluator.
-        averaged: whether a score is the mean over the tests.
+        averaged: whether the papers report the mean score over the tests.
     """
 
     similarity: str = "cosine"
@@ -70,7 +70,7 @@ class Protocol:
     official: str = "official"
     averaged: bool = False
 
-    __pydantic_config__ = ConfigDict(extra="forbid")  # in a dataset.json
+    __pydantic_config__ = ConfigDict(extra="forbid")  # when it is read from a dataset.json
 
     @property
     def all_metrics(self) -> tuple[str, ...]:
@@ -84,18 +84,21 @@ FileName = Annotated[
 
 
 class TestSize(BaseModel):
-    """The queries of a test, and how many equally large classes would make means as precise as its
-    classes do: 1/Σ s², of every class's share s of the queries."""
+    """The number of queries of a test, and its effective number of classes.
 
-    __test__ = False  # no test of pytest's
+    That is 1/Σ s², where s is the share of a class in the queries: so many equally large classes
+    would make means as precise.
+    """
+
+    __test__ = False  # pytest must not collect this class as a test
     queries: int
     effective_classes: float
 
     @classmethod
     def of(cls, test: Manifest) -> TestSize:
-        """The size of a test, by its finest classes."""
+        """Compute the size of a test, by its finest classes."""
         counts = np.bincount(test.labels[test.query, -1]).astype(np.float64)
-        # 1/Σ s² with the shares s = count/Σ count; 0 of a test without queries
+        # 1/Σ s² = (Σ count)²/Σ count² with s = count/Σ count; 0 for a test without queries
         squares = float((counts**2).sum())
         return cls(
             queries=int(counts.sum()),
@@ -104,7 +107,7 @@ class TestSize(BaseModel):
 
 
 class Description(BaseModel):
-    """The content of a dataset.json; keys of other versions are ignored."""
+    """The content of a dataset.json; unknown keys, such as those of other versions, are ignored."""
 
     model_config = ConfigDict(defer_build=True)
     format: Literal["hbench.dataset/1"]
@@ -117,7 +120,7 @@ class Description(BaseModel):
     official_names: dict[str, dict[str, str]]
     images: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
     card: dict[str, Any]
-    sizes: dict[str, TestSize] = {}  # by test; of older builds unknown
+    sizes: dict[str, TestSize] = {}  # by test; empty in files of older builds
 
 
 @checked_class
@@ -128,20 +131,19 @@ class Dataset:
 
     Attributes:
         name: such as "cub200".
-        version: "1", or with a suffix where its content is not the published one.
+        version: "1", or with a suffix if its content differs from the published one.
         protocol: the metrics that its papers report.
         train: a manifest, or None.
         tests: {"test": manifest}, or one per granularity or split.
         root: the folder of the images, or None.
-        official_names: {level: {name: the name that the released evaluators use}}, where they
-            differ.
-        lists: the lists of positive pairs, for tests that have one.
-        card: what a person wants to know (title, source, licence, citation, defects …), as plain
-            JSON values.
-        read: what a table of your own was taken for.
+        official_names: {level: {name: the name that the released evaluators use}}, for the names
+            that differ.
+        lists: {test: its list of pairs, as `list_of` makes it}, for tests that have one.
+        card: facts for people (title, source, licence, citation, defects …), as plain JSON values.
+        read: how hbench understood a table of your own; None for other datasets.
 
     Raises:
-        DataError: tests of different levels.
+        DataError: the tests have different levels.
     """
 
     name: str
@@ -156,13 +158,13 @@ class Dataset:
     read: Understood | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        """The dataset in one line: its levels, and how many items each split has."""
+        """Show the dataset in one line: its levels, and how many items each split has."""
         splits = ({TRAIN: self.train} if self.train else {}) | self.tests
         sizes = ", ".join(f"{split} {len(manifest):,}" for split, manifest in splits.items())
         return f"<Dataset {self.name}@{self.version}: {' › '.join(self.levels)}; {sizes} items>"
 
     def __post_init__(self) -> None:
-        """Raise DataError for tests of different levels."""
+        """Raise DataError if the tests have different levels."""
         if len({test.levels for test in self.tests.values()}) != 1:
             raise DataError(
                 f"the tests of {self.name} differ in their levels",
@@ -176,11 +178,11 @@ class Dataset:
 
     @property
     def tree(self) -> nx.DiGraph[Node]:
-        """The label tree of all classes, those that train and those that are tested, as a networkx
-        graph, from "root" down; a node is (depth, id) and has a `name` and a `level`.
+        """The label tree of the classes of all splits, as a networkx graph from "root" down. A node
+        is (depth, id) and has a `name` and a `level`.
 
-        Where tests have fewer levels than the training set (DyML), it is that of the training set.
-        Raises TreeError where a class lies under two parents in two splits.
+        If the tests have fewer levels than the training set (DyML), only the classes of the
+        training set are in it. Raises TreeError if a class has two parents in two splits.
         """
         deepest = max((each.levels for each in self.manifests.values()), key=len)
         rows = {
@@ -193,7 +195,8 @@ class Dataset:
 
     @property
     def manifests(self) -> dict[str, Manifest]:
-        """The manifests by file name without suffix: "train", "test" or "test-fine" …."""
+        """The manifests by the names of their files without suffix: "train", "test" or "test-fine"
+        and so on."""
         named = {
             TEST if name == TEST else f"{TEST}-{name}": test for name, test in self.tests.items()
         }
@@ -201,23 +204,22 @@ class Dataset:
 
     @property
     def known_items(self) -> set[str]:
-        """The ids of all its items, in whatever split or test, and of those that were dropped."""
+        """The ids of the items of all splits, and of those that were dropped."""
         ids = {item for manifest in self.manifests.values() for item in manifest.items}
         return ids | {*self.dropped}
 
     @property
     def dropped(self) -> list[str]:
-        """Items of its table that policies or the choice of copies left out; embedding files may
-        hold them.
-        """
+        """The items of the user's table that are in no split, such as those that policies left out.
+        Embedding files may still hold them."""
         return list(self.card.get(DROPPED, ()))
 
     @checked
     def labels_by_name(self, manifest: Manifest) -> Labels | None:
-        """The labels (N, L) of a manifest numbered by the names that the released evaluators use,
-        so that two are equal where these names are: such names may stand for several nodes.
+        """Return the labels (N, L) of a manifest, numbered by the names that the released
+        evaluators use: nodes that share such a name get the same number.
 
-        None where they say the same as those of its tree.
+        None if the released evaluators tell the same classes apart as the tree does.
         """
         if not self.official_names:
             return None
@@ -226,7 +228,7 @@ class Dataset:
             manifest.levels, manifest.tree.names, manifest.labels.T, strict=True
         ):
             same = self.official_names.get(level, {})
-            # nodes of one official name get one number, that of the first of them
+            # nodes with the same official name get the number of the first of them
             known: dict[str, int] = {}
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
@@ -237,11 +239,13 @@ class Dataset:
     def rooted(
         self, root: Path | None, picture_in: Callable[[Path, str], Image.Image] | None = None
     ) -> Dataset:
-        """Return the same dataset with its images in the folder `root`, where `picture_in(root,
-        item)` opens them.
+        """Return the same dataset with its images in the folder `root`.
 
-        By default images are opened as a person sees them, on the background that the card names.
-        `root` None: the images are not here, and nothing opens them."""
+        Args:
+            root: the folder of the images; None if they are not on this disk.
+            picture_in: opens the image of an item, given `root` and the item. Default:
+                `open_upright`, which shows it as a person sees it, with the card's background.
+        """
         if picture_in is None:
             picture_in = partial(open_upright, background=self.card.get("background", "white"))
         picture = None if root is None else partial(opened, picture_in, root)
@@ -253,22 +257,24 @@ class Dataset:
 
 
 def save(dataset: Dataset, folder: str | Path) -> None:
-    """Write `dataset` into `folder`: the manifests first, `dataset.json` last, so that a folder
-    that has it is complete; each file whole or not at all. Raises DataError for items that would
-    lie outside of a folder of images.
+    """Write `dataset` into `folder`. Raises DataError for items whose paths would leave the folder
+    of the images.
+
+    Each file is written whole or not at all, and `dataset.json` last: a folder that has it is
+    complete.
     """
     for part in [*dataset.tests.values(), *([dataset.train] if dataset.train else [])]:
         part.refuse_outside()
     folder = Path(folder)
     root = dataset.root
-    # images below the folder are named relative to it, so that the folder can be moved
+    # a relative path for images below the folder, so that the folder can be moved
     if root is not None and root.resolve().is_relative_to(folder.resolve()):
         root = root.resolve().relative_to(folder.resolve())
     for name, manifest in dataset.manifests.items():
         manifest.write(folder / f"{name}.parquet")
     for test, table in dataset.lists.items():
         write_parquet(table, folder / f"{test}.list.parquet")
-    # `sizes` are for lists of datasets, which then need not read the manifests
+    # with `sizes`, a list of datasets need not read their manifests
     description = {
         "format": FORMAT,
         "name": dataset.name,
@@ -288,9 +294,8 @@ def save(dataset: Dataset, folder: str | Path) -> None:
 
 
 def sizes_in(folder: Path) -> dict[str, TestSize]:
-    """The sizes of the tests of the dataset in a folder, by name; nothing where none is there, or
-    it does not say.
-    """
+    """Read the sizes of the tests of the dataset in a folder, by name. Empty if there is no
+    dataset, or if its dataset.json has no sizes."""
     try:
         values = read_json(folder / "dataset.json", most=MAX_LIST_BYTES)
         return Description.model_validate(values).sizes
@@ -299,8 +304,8 @@ def sizes_in(folder: Path) -> dict[str, TestSize]:
 
 
 def _read_description(path: Path) -> Description:
-    """The content of a dataset.json. Raises DataError where it is missing, no JSON, or not one of
-    this version."""
+    """Read a dataset.json. Raises DataError if it is missing, not JSON, or does not have the fields
+    of this version."""
     try:
         return Description.model_validate(read_json(path, most=MAX_LIST_BYTES))
     except FileNotFoundError:
@@ -323,17 +328,17 @@ def _read_description(path: Path) -> Description:
 def read(folder: Path) -> Dataset:
     """Read the dataset in `folder`.
 
-    Raises DataError where it holds no dataset, IntegrityError when a manifest's digest is not the
-    one in dataset.json.
+    Raises DataError if the folder holds no dataset, IntegrityError if a manifest or a list does not
+    have the digest, or the levels, that dataset.json states.
     """
     path = folder / "dataset.json"
     description = _read_description(path)
-    # a manifest by split, each checked against the digest that dataset.json states
+    # {name of the file without suffix: manifest}
     splits = {
         name: manifests.read(folder / f"{name}.parquet", digest=digest)
         for name, digest in description.digests.items()
     }
-    # dataset.json is read by people, too: it must not say other levels than are there
+    # people read dataset.json, too: its levels must be those of the manifests
     levels = {name: manifest.levels for name, manifest in splits.items()}
     if levels != description.levels:
         raise IntegrityError(
@@ -343,7 +348,7 @@ def read(folder: Path) -> Dataset:
             fix="build the dataset again",
         )
 
-    # what is not the training split is a test, "test-NAME"
+    # all splits but "train" are tests, called "test" or "test-NAME"
     dataset = Dataset(
         name=description.name,
         version=description.version,
@@ -357,14 +362,17 @@ def read(folder: Path) -> Dataset:
         },
         card=description.card,
     )
-    # a path from the folder of the dataset, so that both can be moved together
+    # a relative path starts at the folder of the dataset
     images = description.images
     return dataset.rooted(None if images is None else (folder / images).resolve())
 
 
 def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
-    """Make the sorted table of pairs (query, item, level), which says what is right where no label
-    does; raises DataError for a pair that occurs twice."""
+    """Make the table of a test's pairs (query, item, level), sorted. It says which items are right
+    for a query if labels do not. Raises DataError for a pair of query and item that occurs twice.
+
+    Level 0 is that of pairs that are not listed; LEFT_OUT leaves the item out of the ranking.
+    """
     rows = sorted(pairs)
     if len({row[:2] for row in rows}) != len(rows):
         raise DataError("a pair of query and item is listed twice", expected="each pair once")
@@ -374,15 +382,14 @@ def list_of(pairs: Iterable[tuple[str, str, int]]) -> pa.Table:
 
 
 def digest_of(table: pa.Table) -> str:
-    """The sha256, as hex digits, of a list of pairs, whose rows may be in any order."""
+    """Return the sha256, as hex digits, of a list of pairs. The order of its rows has no effect."""
     rows = sorted(text_rows(table, SCHEMA.names))
     return hashlib.sha256("\n".join(map("\t".join, rows)).encode()).hexdigest()
 
 
 def read_list(path: Path, digest: str) -> pa.Table:
-    """Read a list from a parquet file; raises DataError where it is missing, IntegrityError where
-    it lacks `digest`.
-    """
+    """Read a list of pairs from a parquet file. Raises DataError if it is missing or cannot be
+    read, IntegrityError if its digest is not `digest`."""
     try:
         table = parquet_table(path).select(SCHEMA.names).cast(SCHEMA)
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:

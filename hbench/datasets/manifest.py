@@ -1,10 +1,10 @@
-"""Defines a manifest: the items of one split, their labels, and which of them are queries and in
-the gallery.
+"""Defines a manifest: the items of one split, their labels, and which items are queries and which
+are in the gallery.
 
-On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine),
-`query`, `gallery` and, where some items are left out of a query's list, `ignore`; where some have
-several paths, `more_paths`, a list of lists of names. The file's metadata holds the level names and
-the digest.
+On disk it is a parquet file with the columns `item`, one per level (names, coarse to fine), `query`
+and `gallery`. There may be two more columns: `ignore`, if queries leave items out of their
+rankings, and `more_paths`, lists of lists of names, if items have several paths. The file's
+metadata holds the level names and the digest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# items that are not plain ids or POSIX paths that stay in their folder
+# patterns of bad items: without a name; or neither a plain id nor a POSIX path below a folder
 NAMELESS = r"^$|\x00"
 OUTSIDE = r"^$|^/|(^|/)\.\.(/|$)|[\\\x00]"
 
@@ -55,16 +55,16 @@ class Manifest:
         tree: the label tree.
         query: bool (N,), which items are queries.
         gallery: bool (N,), which items are ranked.
-        ignore: None, or int64 (N,): a gallery item is left out of the lists of the queries that
-            share its group; -1 is without a group.
-        picture: opens the image of an item; None where the images are not on this disk. Not part of
-            the content.
-        text: the items as an arrow array, for those who have one.
-        more: the paths of items that have several, beside their first, which is in `labels`.
+        ignore: the ignore groups, int64 (N,), or None: a gallery item is left out of the rankings
+            of the queries with the same number; -1 means no group.
+        picture: opens the image of an item; None if the images are not on this disk. It is not part
+            of the content.
+        text: the items as an Arrow array, if the caller has one; this saves a conversion.
+        more: the further paths of items with several; their first path is in `labels`.
 
     Raises:
-        DataError: columns of different lengths, items that occur twice or leave their folder, and
-            levels with reserved names.
+        DataError: columns differ in length, items occur twice or leave their folder, or levels have
+            reserved names.
     """
 
     items: NDArray[np.object_]
@@ -78,7 +78,7 @@ class Manifest:
     more: MorePaths | None = None
 
     def __repr__(self) -> str:
-        """The manifest in one line: how many items, queries and classes it has."""
+        """Show the manifest in one line: how many items, queries and classes it has."""
         classes = classes_in_words(self.tree, ", ")
         queries = int(self.query.sum())
         gallery = int(self.gallery.sum())
@@ -88,11 +88,11 @@ class Manifest:
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a table with a row per item: item, its class at every level, query, gallery (and
-        ignore).
+        """Return a DataFrame with a row per item and the columns of `table`: the item, its class at
+        each level, query, gallery, and ignore and further paths if there are any.
         """
         table = self.table()
-        # the levels as plain texts: pandas would make categories of their dictionaries
+        # the levels as plain texts, since pandas would turn dictionaries into categories
         texts = {level: table[level].cast(pa.string()) for level in self.levels}
         frame: pd.DataFrame = pa.table(
             {n: texts.get(n, table[n]) for n in table.column_names}
@@ -100,16 +100,16 @@ class Manifest:
         return frame
 
     def __post_init__(self, text: pa.Array | None) -> None:
-        """Raise DataError for columns of different lengths, items that occur twice or have no name,
-        and levels with reserved names. `text`: the items as an Arrow array, if there is one."""
-        # the first level stands for all labels, which are one array (N, L)
+        """Raise DataError if columns differ in length, items occur twice or have no name, or levels
+        have reserved names. `text`: the items as an Arrow array, None if the caller has none."""
+        # the labels are one array (N, L): its first column has the length of all
         columns = (self.items, self.labels[:, 0], self.query, self.gallery)
         if {np.shape(column) for column in columns} != {(len(self.labels),)}:
             raise DataError("the columns of a manifest differ in length")
         if text is not None:
             if not isinstance(text, pa.Array) or len(text) != len(self.items):
                 raise DataError("the text of a manifest is no arrow array of its items")
-            # the cached property is filled here: a million ids are not converted to Arrow again
+            # fills the cached property, so that a million ids need not be converted to Arrow again
             self.__dict__["_item_array"] = text
         if clash := set(self.tree.levels) & set(RESERVED):
             raise DataError(
@@ -117,7 +117,7 @@ class Manifest:
                 expected=f"none of {', '.join(RESERVED)}",
             )
 
-        # in order of the alphabet equal items are neighbours
+        # after sorting, equal items are neighbours
         twice = self._sorted_items[1:].filter(
             pc.equal(self._sorted_items[1:], self._sorted_items[:-1])
         )
@@ -139,17 +139,16 @@ class Manifest:
 
     @cached_property
     def _outside(self) -> pa.Array:
-        """The items that are no paths below a folder."""
+        """The items that cannot be files below a folder, as an Arrow array."""
         return self._item_array.filter(pc.match_substring_regex(self._item_array, OUTSIDE))
 
     @property
     def stays_in_folder(self) -> bool:
-        """Whether all items are plain ids or paths below a folder, such as files have."""
+        """Whether all items are plain ids or relative paths that stay below a folder."""
         return len(self._outside) == 0
 
     def refuse_outside(self) -> None:
-        """Raise DataError for items that could not be files below a folder. `stays_in_folder`:
-        whether all could be; `_outside`: those that could not."""
+        """Raise DataError if some items cannot be files below a folder."""
         if not self.stays_in_folder:
             first = str(self._outside[0])
             below = first.replace("\\", "/").replace("/../", "/").lstrip("/.")
@@ -162,7 +161,7 @@ class Manifest:
 
     @cached_property
     def _item_array(self) -> pa.Array:
-        """The items as an Arrow array (N,), made once."""
+        """The items as an Arrow array (N,)."""
         return text_array(self.items)
 
     @cached_property
@@ -172,7 +171,7 @@ class Manifest:
 
     @cached_property
     def _sorted_items(self) -> pa.Array:
-        """The items as an Arrow array (N,), in order of the alphabet."""
+        """The items as an Arrow array (N,), sorted."""
         return self._item_array.take(self._order)
 
     @property
@@ -182,14 +181,14 @@ class Manifest:
 
     @property
     def paths(self) -> Paths:
-        """All right paths of the items: the first ones, `labels`, and the further ones, `more`, of
-        items with several."""
+        """All paths of the items: the first ones (`labels`) and the further ones of items with
+        several paths (`more`)."""
         return Paths(self.labels, self.more)
 
     @checked
     def of(self, chosen: NDArray[np.int64]) -> Manifest:
-        """The manifest of the items at the positions `chosen` (n,), in that order; the tree keeps
-        all of its classes."""
+        """Return the manifest of the items at the positions `chosen` (n,), in that order. The tree
+        keeps all of its classes."""
         columns = {
             name: getattr(self, name)[chosen] for name in ("items", "labels", "query", "gallery")
         }
@@ -202,42 +201,41 @@ class Manifest:
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 of the content, independent of the order of the rows and the numbering of the
-        nodes.
+        """The sha256 of the content, which does not depend on the order of the rows or the
+        numbering of the nodes.
 
-        It covers the level names, the sorted paths of the fine classes, and every row's item, class
-        and masks, by item.
+        It covers the level names, the sorted paths of the fine classes, and the item, class and
+        masks of each row, sorted by item.
         """
         paths = class_rows(self.tree)
-        # (C,): the place of every class among the sorted paths, whatever number it has in the tree
+        # (C,): the place of each fine class among the sorted paths; its number in the tree may vary
         place = np.empty(len(paths), np.int32)
         place[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(len(paths))
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
-        # the rows by item, and the ids as their bytes and lengths, so that "a", "bc" is not "ab",
-        # "c"
+        # ids as bytes and lengths: by bytes alone, "a", "bc" would be the same as "ab", "c"
         offsets, text = bytes_of_texts(self._sorted_items)
-        rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the sorting order, as an array
+        rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the sorting order as numpy array
         masks = (
             [self.query, self.gallery]
             if self.ignore is None
             else [self.query, self.gallery, self.ignore]
         )
-        # "<": the same bytes on every machine
+        # "<", little-endian: the same bytes on every machine
         classes = place[self.labels[:, -1]][rows].astype("<i4")
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
         if self.more is not None:
-            # further paths, by item, then by class; their items are numbered by place in `rows`
+            # the further paths, sorted by item, then by class; items are numbered in sorted order
             more = self.more.of(rows.astype(np.int64))
-            theirs = place[more.labels[:, -1]]
-            order = np.lexsort((theirs, more.items))
-            for column in (more.items[order].astype("<i8"), theirs[order].astype("<i4")):
+            classes_of_more = place[more.labels[:, -1]]
+            order = np.lexsort((classes_of_more, more.items))
+            for column in (more.items[order].astype("<i8"), classes_of_more[order].astype("<i4")):
                 hasher.update(np.ascontiguousarray(column).data)
 
         return hasher.hexdigest()
 
     def table(self) -> pa.Table:
-        """Return the manifest as an arrow table; the labels are dictionary-encoded names."""
+        """Return the manifest as an Arrow table; the labels are dictionary-encoded names."""
         columns: dict[str, pa.Array] = {"item": self._item_array}
         for level, names, ids in zip(self.levels, self.tree.names, self.labels.T, strict=True):
             columns[level] = pa.DictionaryArray.from_arrays(
@@ -251,8 +249,8 @@ class Manifest:
         return pa.table(columns)
 
     def _more_names(self, more: MorePaths) -> pa.Array:
-        """The further paths of every item, beside its first, as an Arrow array (N,) of lists of
-        paths, each a list of names, coarse to fine."""
+        """Return the further paths of each item as an Arrow array (N,) of lists of paths; a path is
+        a list of names, coarse to fine. Items with one path have an empty list."""
         paths: list[list[list[str]]] = [[] for _ in self.items]
         for item, nodes in zip(more.items.tolist(), more.labels.tolist(), strict=True):
             paths[item].append(
@@ -276,11 +274,15 @@ def from_names(
     gallery: NDArray[np.bool_] | None = None,
     more: Sequence[tuple[int, Sequence[str]]] = (),
 ) -> Manifest:
-    """Make a manifest from the names of each item, coarse to fine; by default every item is a query
-    and in the gallery.
+    """Make a manifest from the names of each item.
 
-    `rows`: of every item; `query`, `gallery`: masks (N,); `more`: the names along the paths of
-    items beside their first, with the item's place, in the order of the items.
+    Args:
+        items: (N,) ids.
+        rows: (N,) the names along the path of each item, coarse to fine.
+        levels: the names of the levels, coarse to fine.
+        query: bool (N,), which items are queries; None: all.
+        gallery: bool (N,), which items are in the gallery; None: all.
+        more: further paths, in the order of the items: (place of the item, names).
     """
     tree, labels = LabelTree.from_names([*rows, *(row for _, row in more)], levels=levels)
     everyone = np.ones(len(items), dtype=bool)
@@ -296,8 +298,8 @@ def from_names(
 
 
 def levels_in(path: Path) -> list[str]:
-    """Read the level names, coarse to fine, in a manifest's metadata; another parquet file has
-    none.
+    """Read the level names, coarse to fine, from the metadata of a manifest. The list is empty for
+    any other parquet file.
 
     Raises ValueError, OSError or an ArrowException for a damaged file.
     """
@@ -311,8 +313,8 @@ def levels_in(path: Path) -> list[str]:
 def read(path: Path, *, digest: str | None = None) -> Manifest:
     """Read a manifest from a parquet file.
 
-    Raises DataError for a missing or foreign file, IntegrityError when the content does not have
-    `digest`, or the digest in its metadata.
+    Raises DataError if the file is missing or not a manifest, IntegrityError if its content does
+    not have the digest in its metadata, or `digest`.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
@@ -330,7 +332,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
 
     _refuse_columns(path, table, levels)
     manifest = _from_table(table, levels)
-    # the file states its own digest, and the dataset may state it, too
+    # the digest in the file's metadata, and the one that the dataset states
     for expected in filter(None, (meta.get("hbench.digest"), digest)):
         if manifest.digest != expected:
             raise IntegrityError(
@@ -344,7 +346,7 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
 
 
 def _refuse_columns(path: Path, table: pa.Table, levels: Sequence[str]) -> None:
-    """Raise DataError for a table without the columns of a manifest, or with empty cells."""
+    """Raise DataError if a table lacks a column of a manifest, or has empty cells."""
     types = {name: table.schema.field(name).type for name in table.column_names}
     fixed = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
     if not levels or not set(levels) <= set(types) or not fixed.items() <= types.items():
@@ -355,7 +357,7 @@ def _refuse_columns(path: Path, table: pa.Table, levels: Sequence[str]) -> None:
             fix="make one with: hbench build --from FILE --levels …",
         )
 
-    for name in ("item", *levels, *RESERVED[1:]):  # the others: query, gallery, ignore, more_paths
+    for name in ("item", *levels, *RESERVED[1:]):  # query, gallery, ignore, more_paths
         if name in table.column_names and table[name].null_count:
             raise DataError(
                 f"{path} has empty cells in the column {name}",
@@ -366,9 +368,8 @@ def _refuse_columns(path: Path, table: pa.Table, levels: Sequence[str]) -> None:
 
 
 def _ignore_groups(table: pa.Table) -> NDArray[np.int64] | None:
-    """The ignore groups of the items, if the table has them. Raises DataError for others than whole
-    numbers.
-    """
+    """Return the ignore groups of the items (N,), None if the table has none. Raises DataError if
+    they are not whole numbers."""
     if "ignore" not in table.column_names:
         return None
     column = table["ignore"]
@@ -381,25 +382,25 @@ def _ignore_groups(table: pa.Table) -> NDArray[np.int64] | None:
 
 
 def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
-    """The manifest that a table holds: a dictionary column of names for each of the `levels`, the
-    masks query and gallery, and where an item has several paths the further ones."""
+    """Make the manifest that a table holds. The table has a dictionary column of names for each of
+    the `levels`, the masks query and gallery, and perhaps ignore groups and further paths."""
     names = []
     columns = []
     for level in levels:
-        # the parts of a file may number the names otherwise: one numbering for all
+        # the chunks of a file may number names differently: one numbering for all of them
         column = table[level].unify_dictionaries().combine_chunks()
         column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         names.append([str(name) for name in column.dictionary.to_pylist()])
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
 
     first = np.stack(columns, axis=1)
-    # of further paths: the row of the item (m,), and the names' numbers (m, L)
+    # the further paths: the row of each one's item (E,), and the numbers of its names (E, L)
     owners, further = _further_paths(table, names)
     tree, labels = LabelTree.from_labels(
         np.concatenate([first, further]), levels=levels, names=names
     )
     more = MorePaths(owners, labels[len(table) :]) if len(owners) else None
-    # query and gallery; Arrow holds truth values as bits, numpy as bytes
+    # query and gallery; by uint8, since Arrow holds truth values as bits and numpy as bytes
     masks = [
         numbers(table[mask].cast(pa.uint8()).combine_chunks(), np.dtype(np.bool_))
         for mask in RESERVED[1:3]
@@ -414,10 +415,10 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
 
 
 def _further_paths(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64], Labels]:
-    """The paths of items beside their first: the item of each, and its labels by the names (E, L),
-    to which new ones are added.
+    """Return the E further paths of items: the row of each one's item (E,), and the numbers of its
+    names (E, L). Names that no first path has are added to `names`, in place.
 
-    Raises DataError for a path of another length.
+    `names`: for each level, the names by number. Raises DataError for a path of another length.
     """
     rows = table[MORE_PATHS].to_pylist() if MORE_PATHS in table.column_names else []
     paths = [(item, path) for item, of_item in enumerate(rows) for path in of_item]
@@ -425,7 +426,7 @@ def _further_paths(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.
         raise DataError(
             f"the column {MORE_PATHS} has no paths", expected=f"lists of {len(names)} names each"
         )
-    # the number of each name, by level; a name that the first paths lack gets the next one
+    # for each level {name: number}; a name that no first path has gets the next number
     numbered = [dict(zip(of_level, range(len(of_level)), strict=True)) for of_level in names]
     labels = []
     for _, path in paths:
@@ -437,8 +438,8 @@ def _further_paths(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.
 
 
 def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
-    """The classes of several manifests, such as train and test, as one table of names with their
-    numbers of items. Raises UsageError where the levels differ."""
+    """Collect the classes of several manifests, such as train and test, in one table of names with
+    their numbers of items. Raises UsageError if the levels differ."""
     rows: Counter[Row] = Counter()
     for manifest in manifests:
         if manifest.levels != manifests[0].levels:
@@ -447,7 +448,7 @@ def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
                 found=f"{', '.join(manifests[0].levels)}; {', '.join(manifest.levels)}",
                 fix="choose one by --split",
             )
-        # of each fine class, over all paths of all items
+        # the items of each fine class, over all paths
         labels, _ = manifest.paths.all_labels()
         counts = manifest.tree.counts(labels)[-1].tolist()
         for row, items in zip(class_rows(manifest.tree), counts, strict=True):
