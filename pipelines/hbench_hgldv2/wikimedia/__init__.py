@@ -1,3 +1,2 @@
-"""Asks Wikimedia politely: the API, the query service, dumps, a permanent cache, and what every
-answer means.
-"""
+"""Fetches facts from Wikimedia within its rules: from the APIs, the query service or dumps, with a
+permanent cache of all responses."""

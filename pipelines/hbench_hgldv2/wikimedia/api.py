@@ -60,8 +60,8 @@ REDIRECT_TEMPLATES = (
 
 
 def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
-    """Make a source of facts that asks the APIs of Commons (pages) and Wikidata (entities), and the
-    query service for P373, "Commons category", which the APIs cannot be asked about backwards."""
+    """Make a source of facts from the APIs of Commons (pages) and Wikidata (entities), and from the
+    query service for P373, "Commons category", which the APIs cannot look up by its value."""
 
     def read(
         endpoint: str,
@@ -70,9 +70,9 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         values: Sequence[str],
         reader: Callable[..., dict[str, Any]],
     ) -> dict[str, Any]:
-        """Join what `reader` finds in the answers to each batch; an id that is refused alone is a
-        missing item. `params`: of the query, without `name`, the parameter that the `values` are
-        given in."""
+        """Join the results of `reader` for the answers to each batch. An id that is refused alone
+        is a missing item. `params`: of the request, without the parameter `name`, which has the
+        `values`."""
         known: dict[str, Any] = {}
         for batch, answers in client.ask_batched(endpoint, params, name, values):
             if not isinstance(answers, Refused):
@@ -85,7 +85,7 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         return known
 
     def soft_targets(titles: Sequence[str]) -> dict[str, str]:
-        """The title to which the template in a page leads, of the pages that have such a one."""
+        """Return {title: target} of the pages with a category-redirect template."""
         texts = read(servers.commons, WIKITEXTS, "titles", titles, wikitexts_of)
         return {title: target for title, text in texts.items() if (target := soft_redirect(text))}
 
@@ -102,11 +102,10 @@ def pages_of(
     answers: Iterable[Mapping[str, Any]], requested: Sequence[str]
 ) -> dict[str, facts.Page]:
     """Find the page of each requested title in the answers (with continuations) to one
-    `prop=pageprops` query.
+    `prop=pageprops` query. Raises SourceError for a title without an answer.
 
-    A title is followed by name through `normalized` and `redirects`, never by position, because
-    pages come in any order and two titles may be one page. Format versions 1 and 2 are read. Raises
-    SourceError for a title without an answer.
+    Titles are followed by name through `normalized` and `redirects`, and never by position: pages
+    come in any order, and two titles may be one page. Both format versions, 1 and 2, are supported.
     """
     renamed: dict[str, str] = {}
     redirected: dict[str, str] = {}
@@ -132,14 +131,13 @@ def pages_of(
 def wikitexts_of(
     answers: Iterable[Mapping[str, Any]], _requested: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Read page title -> wikitext from the answers to one
-    `prop=revisions&rvprop=content&rvslots=main` query.
-    """
+    """Read {title: wikitext} from the answers to one `prop=revisions&rvprop=content&rvslots=main`
+    query."""
     texts: dict[str, str] = {}
     for answer in answers:
         for page in _listed(answer.get("query", {}).get("pages", ())):
             for revision in page.get("revisions", ()):
-                # without slots, and by "*" in place of "content", in format version 1
+                # format version 1 has no slots, and "*" in place of "content"
                 main = revision.get("slots", {}).get("main", revision)
                 texts[page["title"]] = main.get("content", main.get("*", ""))
     return texts
@@ -147,9 +145,9 @@ def wikitexts_of(
 
 def soft_redirect(wikitext: str) -> str | None:
     """Find the title to which a category-redirect template points, which `redirects=1` does not
-    follow; None without one.
+    follow; None without such a template.
 
-    Text in comments and in <nowiki> does not count.
+    Text in comments and in <nowiki> is ignored.
     """
     for template in mwparserfromhell.parse(wikitext).filter_templates():
         name = " ".join(str(template.name).replace("_", " ").split()).casefold()
@@ -169,8 +167,8 @@ def soft_redirect(wikitext: str) -> str | None:
 def _page(
     title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]
 ) -> facts.Page:
-    """The page of a title at the end of its redirects. Raises SourceError if the answer lacks
-    it."""
+    """Return the page of a title at the end of its redirects. Raises SourceError if the answer does
+    not have it."""
     seen = {title}
     while title in redirected and redirected[title] not in seen:
         title = redirected[title]
@@ -195,13 +193,14 @@ def _page(
 
 
 def _listed(pages: Any) -> Iterable[dict[str, Any]]:
-    """Return the pages of an answer: version 2 lists them, version 1 maps page ids to them."""
+    """Return the pages of an answer: a list in format version 2, the values of {page id: page} in
+    version 1."""
     return pages.values() if isinstance(pages, Mapping) else pages
 
 
 def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
-    """Add the facts on a page in a continuation to those known so far. A fact of several parts, a
-    dictionary, is joined part by part."""
+    """Merge a page from a continuation into what is known about it. Dictionaries are merged
+    recursively."""
     for key, value in page.items():
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             into[key] |= value
@@ -212,11 +211,11 @@ def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
 def entities_of(
     answers: Sequence[Mapping[str, Any]], requested: Sequence[str]
 ) -> dict[str, facts.Entity]:
-    """Read the entity of each requested id from one wbgetentities answer; raises SourceError for an
-    id without an answer.
+    """Read {id: entity} from one wbgetentities answer. Raises SourceError for an id without an
+    answer.
 
-    A redirected item has the requested id as key and its target's as `item`; a missing or deleted
-    one is MISSING.
+    A redirected item has the requested id as key, and its target's id as `item`. A missing or
+    deleted item is MISSING.
     """
     contents = answers[0].get("entities") or {}  # such an answer has no continuation
     absent = [i for i in requested if i not in contents]
@@ -234,9 +233,7 @@ def entities_of(
 def names_of(
     answers: Sequence[Mapping[str, Any]], requested: Sequence[str]
 ) -> dict[str, facts.Named]:
-    """Read the English label of each requested id from one wbgetentities answer with
-    `languagefallback`.
-    """
+    """Read {id: English label} from one wbgetentities answer with `languagefallback`."""
     contents = answers[0].get("entities") or {}  # such an answer has no continuation
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
     return {
@@ -247,9 +244,9 @@ def names_of(
 
 def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Map each item value to its first statement of the best rank: preferred if there are any, else
-    normal, never deprecated.
+    normal; never deprecated.
 
-    Unknown and absent values (somevalue, novalue) do not count; the order is that of the
+    Unknown and absent values (somevalue, novalue) are left out. The order is that of the
     statements.
     """
     by_rank: dict[str, dict[str, Mapping[str, Any]]] = {"preferred": {}, "normal": {}}
@@ -262,7 +259,7 @@ def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 
 def qualified(statement: Mapping[str, Any]) -> str:
-    """Write the qualifiers of a statement as an infobox prints them after a class: years, then
+    """Format the qualifiers of a statement as an infobox prints them after a class: years, then
     items as QIDs.
 
     >>> year = {
@@ -285,10 +282,10 @@ def qualified(statement: Mapping[str, Any]) -> str:
 
 
 def _entity(content: Mapping[str, Any]) -> facts.Entity:
-    """What the scraper needs of an entity of Wikidata. `content`: as the API writes it."""
+    """Read an entity of Wikidata. `content`: the entity as the API returns it."""
     claims = content.get("claims") or {}  # an empty map may come as []
     statements = claims.get(facts.INSTANCE_OF, [])
-    # {class: its statement}, of the best rank that there is
+    # {class: its first statement of the best rank}
     classes = best(statements)
     qualifiers = tuple(qualified(statement) for statement in classes.values())
     return facts.Entity(
@@ -300,15 +297,14 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
         preferred=any(statement.get("rank") == "preferred" for statement in statements),
         combines=bool(claims.get(facts.COMBINES)),
         revision=int(content.get("lastrevid", 0)),
-        # one for each class; none at all where no class has one, which is usual
+        # one text for each class; empty if no class has qualifiers, which is usual
         qualifiers=qualifiers if any(qualifiers) else (),
     )
 
 
 def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
-    """Return the year of the first time value, or its decade or century if that is its precision;
-    "" without one.
-    """
+    """Return the year of the first time value, or its decade or century if the precision is lower;
+    "" without a time value."""
     value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
     time = str(value.get("time", "")) if isinstance(value, Mapping) else ""
     match = re.match(r"([+-])(\d+)", time)  # such as +1976-05-01T00:00:00Z
@@ -316,7 +312,7 @@ def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
         return ""
     year = int(match[2])
     era = " BC" if match[1] == "-" else ""
-    # the precision says how much of the time is meant
+    # the precision tells which part of the time is meant
     if value.get("precision") == DECADE:
         return f"{year // 10 * 10}s{era}"
     if value.get("precision") == CENTURY:
@@ -325,12 +321,12 @@ def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _value(snak: Mapping[str, Any]) -> str:
-    """The item that a property has as value, as a QID; "" for an unknown or absent value, and for
-    one that is no item."""
+    """Return the item that is a property's value, as a QID; "" for an unknown or absent value, and
+    for a value that is no item."""
     if snak.get("snaktype") != "value":
         return ""
     value = snak.get("datavalue", {}).get("value", {})
     if not isinstance(value, Mapping):
         return ""
-    # some answers have the number of an item alone
+    # some answers have only the number of an item
     return str(value.get("id") or (f"Q{value['numeric-id']}" if "numeric-id" in value else ""))

@@ -1,8 +1,9 @@
-"""Sends requests to Wikimedia's APIs: one at a time, below a rate, with retries, and never twice.
+"""Sends requests to Wikimedia's servers: one at a time, below a rate, with retries, and never the
+same request twice.
 
 It follows API:Etiquette, the robot and User-Agent policies and Manual:Maxlag parameter. Every
-answer is kept in one sqlite file before it is used: a run can be repeated offline, and a killed one
-loses at most the request in flight.
+response is stored in a sqlite file before it is used. So a run can be repeated offline, and a
+killed run loses at most the request that was being sent.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Servers(NamedTuple):
 
 SERVERS = Servers()
 
-# The options, next to --contact, of every step that sends requests to Wikimedia.
+# the options, besides --contact, of every step that sends requests to Wikimedia
 Offline = Annotated[bool, "Answer from the cache only."]
 Rate = Annotated[float, "Most requests per second."]
 CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in the work folder."]
@@ -64,9 +65,8 @@ CacheFile = Annotated[Path | None, "Response cache; by default cache.sqlite in t
 
 @dataclass(frozen=True)
 class Manners:
-    """The limits of a client: at most `rate` requests per second, waits in seconds, `attempts` per
-    request.
-    """
+    """The limits of a client: at most `rate` requests per second, waiting times in seconds, and the
+    number of `attempts` per request."""
 
     rate: float = 1.0
     maxlag: int = 5
@@ -81,7 +81,7 @@ KEPT_HEADERS = ("ETag", "Age", "Date", "Content-Type", "MediaWiki-API-Error")
 
 
 class NotInTheCache(DataError):
-    """A request that nobody has sent yet, of a client that only reads its cache."""
+    """A request that is not in the cache, for a client that only reads its cache."""
 
 
 class Answer(NamedTuple):
@@ -94,13 +94,12 @@ class Answer(NamedTuple):
 
 
 class Cache:
-    """The answers by request, in a sqlite file, made if missing; raises DataError when it is
-    another kind of file.
-    """
+    """Responses by request, in a sqlite file, which is created if it does not exist. Raises
+    DataError if it is another kind of file."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it; every answer is written at once (no transaction is left open),
-        so that a run that is killed loses none. Raises DataError for another kind of file."""
+        """Open or create the file. There are no open transactions: every response is written at
+        once, so that a killed run loses none. Raises DataError for another kind of file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         try:
@@ -129,7 +128,7 @@ class Cache:
         return int(count)
 
     def get(self, request: str) -> Answer | None:
-        """Return the answer to a canonical request, or None."""
+        """Return the response to a canonical request; None if there is none."""
         row = self._db.execute(
             "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
         ).fetchone()
@@ -139,8 +138,8 @@ class Cache:
         return Answer(status, parse_json(headers), zlib.decompress(body), fetched)
 
     def put(self, request: str, answer: Answer) -> None:
-        """Write an answer to the file before returning. `request`: in its canonical form, by which
-        it is found."""
+        """Write a response to the file before returning. `request`: in canonical form, the key of
+        the response."""
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         self._db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
@@ -160,11 +159,11 @@ class Cache:
 
 @dataclass
 class Client:
-    """Sends requests one at a time; with `contact` None it only reads the cache. `tell` is called
+    """Sends requests one at a time. With `contact` None it only reads the cache. `tell`: called
     with remarks.
 
-    MediaWiki APIs, whose requests have an action, take `maxlag` and GET, or else POST; a query
-    service always gets POST.
+    Requests to MediaWiki's APIs, which have an action, get the parameter `maxlag` and are sent by
+    GET, or by POST if they are too long. Requests to a query service are always sent by POST.
     """
 
     contact: str | None
@@ -178,7 +177,8 @@ class Client:
     )
 
     def __post_init__(self) -> None:
-        """Open a session that says who asks; without a contact nothing is ever sent by it."""
+        """Open a session with the User-Agent of this run. Without a contact it never sends
+        anything."""
         self._session = requests.Session()
         if self.contact is not None:
             accepted = {
@@ -187,16 +187,16 @@ class Client:
             }
             self._session.headers.update({"User-Agent": user_agent(self.contact)} | accepted)
         self._warned: set[str] = set()  # a warning is shown once
-        # Another run may have sent a request a moment ago and been killed, so even the first
-        # request waits.
+        # an earlier run may have sent a request a moment ago and been killed, so that even the
+        # first request has to wait
         self._last = self.clock.monotonic()
 
     def ask(self, endpoint: str, params: Mapping[str, str]) -> Good | Refused:
-        """Return the answer to one request, from the cache, or else from the server.
+        """Return the answer to one request, from the cache or else from the server.
 
-        Raises SourceError when the server does not answer in `attempts` tries, DataError for a
-        request that is not in the cache if only the cache may be used. `params`: by name, as they
-        are sent to the address `endpoint`.
+        `params`: {name: value}, sent to the address `endpoint`. Raises SourceError if the server
+        does not answer in `attempts` tries, DataError for a request that is not in the cache if
+        only the cache may be used.
         """
         request = canonical(endpoint, params)
         answer = self.cache.get(request)
@@ -205,7 +205,7 @@ class Client:
             return self._fetch(endpoint, params, request)
 
         self.counts["cached"] += 1
-        # the time, 0, is of no account: an answer that says when to ask again is not kept
+        # the time does not matter here: responses that ask to try again later are not stored
         verdict = judge(answer.status, answer.headers, answer.body, now=0)
         assert isinstance(verdict, Good | Refused)  # nothing else is kept
         return verdict
@@ -219,11 +219,11 @@ class Client:
         *,
         size: int = BATCH,
     ) -> Iterator[tuple[list[str], list[Good] | Refused]]:
-        """Yield batches of up to `size` values of the parameter `name` with the answers to a
-        request and its continuations.
+        """Yield batches of up to `size` values of the parameter `name`, each with the answers to
+        its request and the continuations of it.
 
-        A refused batch is halved until a single refused value is left, which is yielded with its
-        refusal.
+        A refused batch is split into halves, down to a single refused value, which is yielded with
+        its refusal.
         """
         batches = [list(values[start : start + size]) for start in range(0, len(values), size)]
         batches.reverse()  # a stack, so that the halves of a batch come before the next one
@@ -242,8 +242,8 @@ class Client:
             yield batch, answers
 
     def _ask_to_the_end(self, endpoint: str, request: Mapping[str, str]) -> list[Good] | Refused:
-        """Return the answers to a request and to those that continue it, or a refusal of any. The
-        API ends a long answer with the parameters that continue it."""
+        """Return the answers to a request and to its continuations, or a refusal of any of them. A
+        long answer ends with the parameters that continue it."""
         answers: list[Good] = []
         continuation: Mapping[str, str] = {}
         while True:
@@ -256,8 +256,9 @@ class Client:
             continuation = answer.data["continue"]
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
-        """Ask the server until it answers, and keep the answer. A request that is too long for an
-        address is sent again as a form. `request`: in its canonical form, the key of the answer."""
+        """Send a request until the server answers, and store the response. A request that is too
+        long for a URL is sent again by POST. `request`: in canonical form, the key of the response.
+        """
         if self.contact is None:
             raise NotInTheCache(
                 "this request is not in the cache",
@@ -274,8 +275,8 @@ class Client:
                 posts = True
                 continue
             if isinstance(verdict, TooLong):
-                # even as a form: kept as the API's own refusal, so that the batch is halved, and
-                # that a later run does not ask again
+                # too long even by POST: store it like a refusal by the API, so that the batch is
+                # halved, and a later run does not send it again
                 verdict = Refused(verdict.why)
                 refusal = {"error": {"code": "toomanyvalues", "info": verdict.why}}
                 answer = answer._replace(status=200, body=json.dumps(refusal).encode())
@@ -288,10 +289,11 @@ class Client:
     def _try(
         self, endpoint: str, params: Mapping[str, str], *, posts: bool
     ) -> tuple[Verdict, Answer]:
-        """Send one request, no sooner than 1/rate seconds after the previous one; return what is to
-        be done with the answer (taken, asked again), and the answer. `posts`: send it as a form,
-        since a long list of ids does not fit into an address."""
-        # `_last`: when the previous request was sent; `_warned`: warnings that were told already
+        """Send one request, no sooner than 1/rate seconds after the previous one. Return the
+        verdict on the response (use it, ask again …), and the response. `posts`: send it by POST,
+        since a long list of ids does not fit into a URL."""
+        # `_last` is the time of the previous request, `_warned` the warnings that were shown
+        # already
         too_early = self._last + 1 / self.manners.rate - self.clock.monotonic()  # seconds
         if too_early > 0:
             self.clock.sleep(too_early)
@@ -329,9 +331,8 @@ class Client:
         return verdict, Answer(status, dict(headers), body, fetched)
 
     def _wait(self, verdict: Again, failures: int, endpoint: str) -> None:
-        """Wait as long as the server asks, or twice as long after each failure; raise SourceError
-        after the last try. `failures`: tries that failed so far; all times are in seconds.
-        """
+        """Wait as long as the server wants, or twice as long after each failure. Raises SourceError
+        after the last try. `failures`: the number of tries that failed so far."""
         self.counts["retries"] += 1
         if failures == self.manners.attempts:
             raise SourceError(
@@ -356,11 +357,12 @@ def opened(
     rate: float = 1.0,
     cache: Path | None = None,
 ) -> Iterator[Client]:
-    """Open a client on the work folder's cache, which one client may use at a time, with a progress
-    bar.
+    """Open a client on the cache in the work folder, with a progress bar. Only one client may use a
+    cache at a time.
 
-    Raises UsageError without a contact, unless `offline`; it names the `command` to give one to.
-    `rate`: requests per second, at most; `cache`: its file, None for the folder's own.
+    Raises UsageError without a contact, unless `offline`; the message names the `command` that
+    needs it. `rate`: requests per second, at most. `cache`: the file; None: the one in the work
+    folder.
     """
     if contact is None and not offline:
         raise missing_contact(command)
@@ -392,14 +394,13 @@ def opened(
 
 
 def canonical(endpoint: str, params: Mapping[str, str]) -> str:
-    """Write a request as text that does not depend on the method, the order of parameters, or
-    maxlag.
-    """
+    """Write a request in canonical form: a text that does not depend on the method, the order of
+    parameters, or maxlag."""
     return json.dumps(
         [endpoint, sorted((k, v) for k, v in params.items() if k != "maxlag")], ensure_ascii=False
     )
 
 
 def _key(request: str) -> str:
-    """By what an answer is found in the cache: a digest of its request, which may be long."""
+    """Return the key of a request in the cache: a digest, since requests may be long."""
     return hashlib.sha256(request.encode()).hexdigest()

@@ -1,6 +1,5 @@
-"""Defines the contact that Wikimedia asks every client for, and words the refusal of a run without
-one.
-"""
+"""Defines the option for the contact that Wikimedia requires of every client, and the error of a
+run without one."""
 
 import importlib.metadata
 import re
@@ -14,16 +13,15 @@ POLICY = "https://foundation.wikimedia.org/wiki/Policy:Wikimedia_Foundation_User
 ADDRESS = re.compile(r"[^\s()<>@]+@[^\s()<>@]+\.[^\s()<>@]+|https?://[^\s()<>]+")
 WHY = f"Wikimedia asks every client to say whom to write to ({POLICY})"
 
-# The option of every step that sends requests to Wikimedia.
+# the option of every step that sends requests to Wikimedia
 Contact = Annotated[
     str | None, "Your mail address or URL: Wikimedia asks every client to say whom to write to."
 ]
 
 
 def missing_contact(command: str, *, found: str = "no --contact") -> UsageError:
-    """Make the refusal of a `command` that would send requests without a contact: what is missing,
-    why, and the command that works.
-    """
+    """Make the error for a `command` that would send requests without a contact: what is missing,
+    why, and the command that works."""
     return UsageError(
         "nothing is fetched from Wikimedia without --contact",
         expected=f"your mail address or URL: {WHY}",
@@ -33,9 +31,8 @@ def missing_contact(command: str, *, found: str = "no --contact") -> UsageError:
 
 
 def user_agent(contact: str) -> str:
-    """Make the User-Agent `hbench/<version> (<contact>) requests/<version>`; raises UsageError for
-    another contact.
-    """
+    """Return the User-Agent `hbench/<version> (<contact>) requests/<version>`. Raises UsageError
+    for an invalid contact."""
     if not ADDRESS.fullmatch(contact):
         raise UsageError(
             "the contact is neither a mail address nor a URL",

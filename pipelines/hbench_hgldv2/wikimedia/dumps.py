@@ -31,14 +31,14 @@ _CELL = re.compile(rf"({_QUOTED}|[^'(),]*+),")
 _TUPLE = re.compile(rf"\(((?:{_QUOTED}|[^'(),]*+)(?:,(?:{_QUOTED}|[^'(),]*+))*+)\)")
 _ITEM = r"<http://www\.wikidata\.org/entity/(Q\d+)>"
 _TRIPLE = re.compile(_ITEM + r" <([^>]+)> (?:" + _ITEM + r'|("(?:[^"\\]|\\.)*")(@\w[\w-]*)?) \.')
-# an escaped letter: by eight digits, as those beyond 16 bits are, or another way
+# an escaped character: by eight hexadecimal digits, as those beyond 16 bits are, or otherwise
 _ESCAPED = re.compile(r"\\(?:U([0-9A-Fa-f]{8})|.)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 
 def source(folder: Path) -> facts.FactSource:
-    """Make a source of the dumps in a folder; raises DataError that names a missing file. There are
-    no soft redirects: their templates stand in the text of pages, which these dumps lack.
+    """Make a source of facts from the dumps in a folder. Raises DataError that names a missing
+    file. There are no category-redirect templates, since these dumps do not have the text of pages.
     """
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
     truthy = _file(folder, "*truthy*.nt*")
@@ -52,10 +52,10 @@ def source(folder: Path) -> facts.FactSource:
 
 
 def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of all INSERT statements of a MySQL or MariaDB dump, as text; NULL is "".
+    """Yield the rows of all INSERT statements of a MySQL or MariaDB dump, as texts; NULL is "".
 
-    The rows are on the line of the statement or, with newer versions of mariadb-dump, in a line
-    each. Raises DataError for text between them, and for a dump that is cut off.
+    The rows are in the line of the statement or, with newer versions of mariadb-dump, in lines of
+    their own. Raises DataError for other text between them, and for a truncated dump.
     """
     inside = False
     is_dump = False
@@ -79,12 +79,12 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a line from `place`, with only commas between them."""
+    """Yield the rows in a line from the position `place` on, with only commas between them."""
     for row in _TUPLE.finditer(line, place):
         if line[place : row.start()].strip(" ,\n"):
             break
         place = row.end()
-        # the text of each cell, without quotes; the comma ends the last one, too
+        # the text of each cell, without quotes; a comma follows each cell, also the last one
         yield tuple(map(_text, _CELL.findall(row[1] + ",")))
     if line[place:].strip(" ,\n") not in ("", ";"):
         raise DataError(
@@ -95,7 +95,7 @@ def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
 
 
 class Statement(NamedTuple):
-    """What an N-Triple says of an item: its value of a property, such as P31 or label, and the
+    """An N-Triple about an item: the `item`, a property such as P31 or label, its value, and the
     language of a text, "" for other values."""
 
     item: str
@@ -105,20 +105,20 @@ class Statement(NamedTuple):
 
 
 def triples(lines: Iterable[str]) -> Iterator[Statement]:
-    """Yield the N-Triples about items; skip other lines, and values that are unknown (blank
-    nodes)."""
+    """Yield the N-Triples about items. Other lines, and unknown values (blank nodes), are
+    skipped."""
     for line in lines:
         match = _TRIPLE.match(line)
         if match:
             item, predicate, entity, text, language = match.groups()
             value = entity or parse_json(_ESCAPED.sub(_as_in_json, text))
-            # the property is the end of an address; the language begins with an @
+            # the property is the last part of an address; the language begins with an @
             yield Statement(item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:])
 
 
 def _as_in_json(escape: re.Match[str]) -> str:
-    """An escape of N-Triples as JSON writes it, which has none of eight digits and none of
-    apostrophes; all others are the same in both."""
+    """Convert an escape of N-Triples to JSON, which has no escapes with eight digits or of
+    apostrophes. All others are the same in both."""
     digits = escape[1]
     if digits is not None:
         return chr(int(digits, 16))
@@ -126,12 +126,12 @@ def _as_in_json(escape: re.Match[str]) -> str:
 
 
 def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts.Page]:
-    """The pages of titles from the tables of a dump. The tables are read row by row, since they
-    hold millions, and only what is asked for is kept."""
+    """Find the pages of titles in the tables of a dump. The tables have millions of rows, so they
+    are read row by row, and only what is needed is kept."""
     redirects = _redirects(tables)
-    # as the tables spell names: without "Category:", blanks as underscores
+    # the spelling in the tables: without "Category:", and with underscores for blanks
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
-    # where the redirects from a name lead at last
+    # {name: the name at the end of its redirects}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
     name_of_page = {
@@ -142,7 +142,7 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
         if prop == "wikibase_item" and page_id in name_of_page:
             items[name_of_page[page_id]] = value
 
-    # a name that the table of pages has is one of `items`, if only with ""
+    # a name in the table of pages is a key of `items`, with the value "" if it has no item
     pages = {}
     for title, end in ends.items():
         name = f"Category:{end.replace('_', ' ')}"
@@ -152,8 +152,8 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
 
 
 def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
-    """The names of categories that redirect, each with the name that it leads to."""
-    # id of the redirecting page -> name of its target; few, next to the pages
+    """Return {name of a category: name of the category to which it redirects}."""
+    # {id of the redirecting page: name of its target}; these are few compared to all pages
     target_of = dict(_categories(tables["redirect"]))
     return {
         name: target_of[page_id]
@@ -163,15 +163,16 @@ def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _categories(table: Path) -> Iterator[tuple[str, str]]:
-    """Yield the first and the third cell of the rows about categories: of `page` a page's id and
-    name, of `redirect` its id and the name of its target. The second is the namespace."""
+    """Yield the first and the third cell of the rows about categories: in `page` the id and the
+    name of a page, in `redirect` its id and the name of its target. The second cell is the
+    namespace."""
     for page_id, namespace, name, *_ in _rows(table):
         if namespace == CATEGORY:
             yield page_id, name
 
 
 def _end(key: str, redirects: Mapping[str, str]) -> str:
-    """The name at the end of a name's redirects, or where they go on too long or in a circle."""
+    """Follow redirects from a name to their end; stop if they are too many or circular."""
     seen = {key}
     while key in redirects and redirects[key] not in seen and len(seen) <= facts.MOST_HOPS:
         key = redirects[key]
@@ -180,7 +181,7 @@ def _end(key: str, redirects: Mapping[str, str]) -> str:
 
 
 def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
-    """The items that name a category as theirs (P373, without "Category:"), by its title."""
+    """Return {title of a category: the item whose P373 names it}. P373 has no "Category:"."""
     titles_of = {title.partition(":")[2]: title for title in titles}
     return facts.only_items(
         (titles_of[each.value], each.item)
@@ -190,23 +191,22 @@ def _by_category(truthy: Path, titles: Sequence[str]) -> dict[str, str]:
 
 
 def _entities(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Entity]:
-    """Read entities from the truthy dump, which has the best-ranked statements only; an item
-    without a line is missing.
-    """
+    """Read {id: entity} from the truthy dump, which has only statements of the best rank. An item
+    without a line is missing."""
     requested = set(ids)
     # {item: {property: its values}}
     values: dict[str, dict[str, list[str]]] = {}
     for each in triples(_lines(truthy)):
         if each.item in requested:
             values.setdefault(each.item, {}).setdefault(each.prop, []).append(each.value)
-    # a class may be stated more than once, with other qualifiers
+    # a class may be stated several times, with different qualifiers
     for properties in values.values():
         properties[facts.INSTANCE_OF] = list(dict.fromkeys(properties.get(facts.INSTANCE_OF, ())))
     return {i: facts.entity_of(i, values[i]) if i in values else facts.MISSING for i in ids}
 
 
 def _names(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Named]:
-    """The names of items, in English or in the language for all ("mul")."""
+    """Return {item: its label} in English or, without one, in the language for all ("mul")."""
     requested = set(ids)
     labels = {
         (each.item, each.language): each.value
@@ -217,9 +217,8 @@ def _names(truthy: Path, ids: Sequence[str]) -> dict[str, facts.Named]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table; raises DataError that names the file, also for a table without
-    rows.
-    """
+    """Yield the rows of a table. Errors name the file; a table without rows raises DataError,
+    too."""
     is_empty = True
     try:
         for row in values_of(_lines(path)):
@@ -234,14 +233,15 @@ def _rows(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a dump, packed or not, without unpacking it as a whole."""
+    """Yield the lines of a dump, which may be compressed, without unpacking it as a whole."""
     opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     with opener(path, "rt", encoding="utf-8") as lines:
         yield from lines
 
 
 def _file(folder: Path, pattern: str) -> Path:
-    """The only file of a folder whose name fits a pattern; raises DataError for none or several."""
+    """Return the only file in a folder whose name matches a pattern. Raises DataError for none or
+    several."""
     files = sorted(folder.glob(pattern))
     if len(files) != 1:
         raise DataError(
@@ -254,7 +254,7 @@ def _file(folder: Path, pattern: str) -> Path:
 
 
 def _text(cell: str) -> str:
-    """The value of a cell as a dump writes it: NULL, a number, or a quoted text with escapes."""
+    """Parse a cell of a dump: NULL, a number, or a quoted text with escapes."""
     if not cell.startswith("'"):
         return "" if cell == "NULL" else cell
     if "\\" not in cell:

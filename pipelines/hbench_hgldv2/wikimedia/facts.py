@@ -1,4 +1,4 @@
-"""Defines the facts of Wikimedia that the pipeline needs: pages of Commons, entities of Wikidata,
+"""Defines the facts that the pipeline needs from Wikimedia: pages of Commons, entities of Wikidata,
 and a source of both.
 
 >>> title_of("http://commons.wikimedia.org/wiki/Category:Nago-ji_(Tateyama,_Chiba)")
@@ -23,12 +23,9 @@ MOST_HOPS = 5
 
 
 class Page(NamedTuple):
-    """The page of a requested title; its status is "found", "redirected", "missing", "invalid" or
-    "no_item".
-
-    `title` is that of the page, `item` its Wikidata item, `via` how that was reached: sitelink,
-    redirect, soft redirect or P373.
-    """
+    """The page of a requested title. `status`: "found", "redirected", "missing", "invalid" or
+    "no_item". `title`: of the page. `item`: its Wikidata item. `via`: how the item was found:
+    sitelink, redirect, soft redirect or P373."""
 
     title: str
     status: str
@@ -37,12 +34,17 @@ class Page(NamedTuple):
 
 
 class Entity(NamedTuple):
-    """An item of Wikidata: `item` is its id (another one after a redirect), "" if it is missing or
-    deleted.
+    """An item of Wikidata.
 
-    `classes`, `topics` and `parents` are the best-ranked values of P31, P301 and P279; `n_classes`
-    counts all P31 statements; `preferred`: whether a rank chose among these; `combines`: whether it
-    is an intersection of topics (P971); `qualifiers`: those of each class, if the source has them.
+    Attributes:
+        item: its id, which may be another one after a redirect; "" if it is missing or deleted.
+        classes: the values of P31 with the best rank.
+        topics: likewise of P301.
+        parents: likewise of P279.
+        n_classes: the number of all P31 statements.
+        preferred: whether a preferred rank chose among these.
+        combines: whether the item is an intersection of topics (P971).
+        qualifiers: of each class, if the source has them.
     """
 
     item: str
@@ -60,19 +62,18 @@ MISSING = Entity("")
 
 
 class Named(NamedTuple):
-    """The label of a class: its text and language, "" and "" without one."""
+    """The label of a class: its text and language; both are "" if it has none."""
 
     text: str = ""
     language: str = ""
 
 
 class FactSource(NamedTuple):
-    """A source of facts: five functions that take unique keys and return a dictionary of the keys
-    they know.
+    """A source of facts: five functions that take unique keys and return {key: fact}.
 
-    `pages` and `entities` return every key; `soft_targets` returns the target of a title's category
-    redirect, `by_category` the item whose P373 names a title, `names` the English labels of
-    classes.
+    `pages` and `entities` return all keys, the others only those they know. `soft_targets`: {title:
+    target of its category redirect}. `by_category`: {title: the item whose P373 names it}. `names`:
+    {class: its English label}.
     """
 
     pages: Callable[[Sequence[str]], dict[str, Page]]
@@ -83,9 +84,8 @@ class FactSource(NamedTuple):
 
 
 def title_of(url: str) -> str:
-    """Read the page title from a Commons URL: percent-decoded, with spaces, NFC; raises DataError
-    for any other URL.
-    """
+    """Return the page title in a Commons URL: percent-decoded, with spaces, in NFC. Raises
+    DataError for any other URL."""
     _, site, path = url.partition(WIKI)
     if not site or not path:
         raise DataError(
@@ -95,7 +95,7 @@ def title_of(url: str) -> str:
 
 
 def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
-    """Make the page of an existing title, with its item, "" for none."""
+    """Make the page of an existing title. `item`: "" for none."""
     if not item:
         return Page(title, "no_item")
     if redirected:
@@ -104,8 +104,8 @@ def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
 
 
 def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
-    """Make an entity of its best-ranked statements, property -> items. `values`: such as P31 ->
-    classes; ranks below the best are not there, so that all classes that are count."""
+    """Make an entity from its statements of the best rank, {property such as P31: items}. Other
+    ranks are unknown, so `n_classes` counts only these."""
     classes = tuple(values.get(INSTANCE_OF, ()))
     topics = tuple(values.get(MAIN_TOPIC, ()))
     parents = tuple(values.get(SUBCLASS_OF, ()))
@@ -113,7 +113,7 @@ def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
 
 
 def only_items(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return title -> item for the titles with exactly one item among the (title, item) pairs."""
+    """Return {title: item} for titles that have exactly one item among the (title, item) pairs."""
     items: dict[str, set[str]] = {}
     for title, item in pairs:
         items.setdefault(title, set()).add(item)
@@ -121,9 +121,8 @@ def only_items(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def in_english(ids: Sequence[str], labels: Mapping[tuple[str, str], str]) -> dict[str, Named]:
-    """Choose the label of each id from (id, language) -> text: English, else that of all languages
-    ("mul"), else none.
-    """
+    """Choose the label of each id from {(id, language): text}: English, else the language for all
+    ("mul"), else none."""
     chosen = {}
     for i in ids:
         language = next((name for name in ("en", "mul") if (i, name) in labels), "")

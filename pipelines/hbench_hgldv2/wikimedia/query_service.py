@@ -1,8 +1,8 @@
-"""Reads facts from the Wikidata Query Service, with fewer requests than the APIs but without
-redirects of categories.
+"""Reads facts from the Wikidata Query Service. This takes fewer requests than the APIs, but does
+not follow redirects of categories.
 
-A query has 60 seconds. One that takes longer may end with HTTP 200 and half a document, which the
-client requests again.
+A query has 60 seconds. A longer one may end with HTTP 200 and half a document, which the client
+requests again.
 """
 
 from collections import defaultdict
@@ -34,16 +34,15 @@ REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?
 
 
 def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
-    """Make a source of the query service, which has neither revisions nor wikitext, and only
-    best-ranked statements.
-    """
+    """Make a source of facts from the query service, which has no wikitext, and only statements of
+    the best rank."""
     ask = QueryService(client, servers)
     return facts.FactSource(ask.pages, lambda titles: {}, ask.by_category, ask.entities, ask.names)
 
 
 def iri_of(title: str) -> str:
-    """Write the IRI of a Commons page like Wikidata: underscores, UTF-8 percent-escapes except
-    ;@$!*(),/~: .
+    """Return the IRI of a Commons page as Wikidata writes it: with underscores and UTF-8
+    percent-escapes except for ;@$!*(),/~: .
 
     >>> iri_of("Category:Bismarck's Tower (Köln)")
     'https://commons.wikimedia.org/wiki/Category:Bismarck%27s_Tower_(K%C3%B6ln)'
@@ -52,15 +51,15 @@ def iri_of(title: str) -> str:
 
 
 def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Read the rows of a SPARQL JSON result, variable -> value: items as ids, no blank nodes, no
-    unbound variables.
-    """
+    """Read the rows of a SPARQL JSON result, {variable: value}: items as ids, without blank nodes
+    and unbound variables."""
     return [_bound(row) for row in answer["results"]["bindings"]]
 
 
 def _bound(row: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Read the variables of one row that are bound to an item or a text. A blank node stands for a
-    value that nobody knows; addresses of entities become their QIDs."""
+    """Return {variable: value} of one row, for variables that are bound to an item or a text. A
+    blank node, which stands for an unknown value, is left out; addresses of entities become QIDs.
+    """
     return {
         name: cell["value"].removeprefix(ENTITY)
         for name, cell in row.items()
@@ -69,27 +68,27 @@ def _bound(row: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 class QueryService:
-    """The queries of this source, sent by one client."""
+    """The functions of this source of facts, which send queries through a client."""
 
     def __init__(self, client: Client, servers: Servers) -> None:
         self._client = client
         self._endpoint = servers.query
 
     def pages(self, titles: Sequence[str]) -> dict[str, facts.Page]:
-        """The pages of some titles on Commons, with the items of Wikidata that link to them, "" for
+        """Return the pages of titles on Commons, with the Wikidata items that link to them, "" for
         none."""
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
-        # by the address of the page, then by its title
+        # first by the address of the page, and then by its title
         items = {row["page"]: row["item"] for row in rows if "item" in row}
         items = {
             unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item
             for page, item in items.items()
         }
-        # the service does not know which pages exist: all are taken to do so
+        # the service does not know which pages exist, so all are assumed to
         return {title: facts.existing_page(title, items.get(title, "")) for title in titles}
 
     def by_category(self, titles: Sequence[str]) -> dict[str, str]:
-        """Find the item of each title whose P373 is in exactly one item."""
+        """Return {title: item} for titles that are the P373 of exactly one item."""
         named = {title.partition(":")[2]: title for title in titles}
         escaped = (
             name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name in named
@@ -98,7 +97,7 @@ class QueryService:
         return facts.only_items((named[row["name"]], row["item"]) for row in rows)
 
     def entities(self, ids: Sequence[str]) -> dict[str, facts.Entity]:
-        """Find the entities of these ids; a merged item is looked up again under its target."""
+        """Return {id: entity}. A merged item is looked up again under its target."""
         statements = self._statements(ids)
         # an item without statements may have been merged into another one
         absent = [f"wd:{i}" for i in ids if i not in statements]
@@ -110,12 +109,12 @@ class QueryService:
         }
 
     def names(self, ids: Sequence[str]) -> dict[str, facts.Named]:
-        """The label of each item in English, or in the language for all where it has none."""
+        """Return {item: its label} in English or, without one, in the language for all."""
         rows = self._rows(NAMES, [f"wd:{i}" for i in ids])
         return facts.in_english(ids, {(row["item"], row["language"]): row["label"] for row in rows})
 
     def _statements(self, ids: Sequence[str]) -> dict[str, dict[str, list[str]]]:
-        """Find the values of items' properties: item -> property, such as P31 -> items."""
+        """Return {item: {property such as P31: items}}."""
         values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for row in self._rows(ENTITIES, [f"wd:{i}" for i in ids]):
             # "unknown value" is an address of another kind
@@ -124,7 +123,7 @@ class QueryService:
         return values
 
     def _rows(self, query: str, values: Sequence[str]) -> Iterator[dict[str, str]]:
-        """Yield the rows of a query that has %s in place of the values, asked in batches."""
+        """Yield the rows of a query, sent in batches of values, which replace %s in it."""
         for start in range(0, len(values), BATCH):
             text = query % " ".join(values[start : start + BATCH])
             answer = self._client.ask(self._endpoint, {"query": text, "format": "json"})
@@ -138,9 +137,8 @@ class QueryService:
 
 
 def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> facts.Entity:
-    """Make an entity; one without any of these properties is MISSING, like a deleted one: neither
-    has classes.
-    """
+    """Make an entity from its statements. Without any of these properties it is MISSING, like a
+    deleted one: neither has classes."""
     if statements is None:
         return facts.MISSING
     return facts.entity_of(

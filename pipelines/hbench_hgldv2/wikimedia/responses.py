@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from hbench.core.errors import SourceError
 from hbench.core.untrusted import parse_json
 
-# 520 … 524: a proxy that did not reach the server
+# 520 … 524: a proxy could not reach the server
 BUSY = frozenset({408, 429, 500, 502, 503, 504, *range(520, 525)})
 RETRIED_ERRORS = frozenset({"ratelimited", "readonly", "cirrussearch-too-busy-error"})
 INTERNAL = "internal_api_error_"  # begins the codes of a server's internal exceptions
@@ -28,29 +28,28 @@ SHOWN_LETTERS = 300
 
 
 class Good(NamedTuple):
-    """An answer to use: its parsed data, with the server's harmless warnings."""
+    """A response to use: its parsed data, with the server's harmless warnings."""
 
     data: dict[str, Any]
     warnings: tuple[str, ...]
 
 
 class Again(NamedTuple):
-    """A response after which to ask again, in at least `wait` seconds."""
+    """A response after which to send the request again, after at least `wait` seconds."""
 
     why: str
     wait: float
 
 
 class Refused(NamedTuple):
-    """A refusal of the whole batch: halve it or, if it is a single value, use the refusal as the
-    answer.
-    """
+    """A refusal of the whole batch: halve the batch or, if it is a single value, take the refusal
+    as the answer."""
 
     why: str
 
 
 class TooLong(NamedTuple):
-    """A refusal of the long URL: send the request as POST."""
+    """A refusal because the URL is too long: send the request by POST."""
 
     why: str
 
@@ -66,11 +65,12 @@ def judge(
     now: float,
     lag_wait: float = LEAST_LAG_WAIT,
 ) -> Verdict:
-    """Judge a response; `now` is the time in seconds since 1970, for a Retry-After that is a date.
+    """Judge a response.
 
-    Raises SourceError where asking again does not help: for 403 and other refusals, unknown API
-    errors, and warnings of unrecognised parameters, since such an answer is to another question.
-    `lag_wait`: the least seconds to wait for servers that lag behind.
+    `now`: the time in seconds since 1970, for a Retry-After that is a date. `lag_wait`: the least
+    seconds to wait if servers lag behind. Raises SourceError if asking again would not help: for
+    403 and other refusals, unknown API errors, and warnings of unrecognised parameters, which mean
+    that the answer is to another question.
     """
     wait = retry_after(headers, now)
     text = body[:SHOWN_LETTERS].decode("utf-8", "replace").strip()
@@ -101,8 +101,8 @@ def judge(
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Read the seconds of a Retry-After header, an integer, decimal or date; 0 without one
-    that can be read."""
+    """Return the seconds of a Retry-After header, which may be an integer, a decimal or a date; 0
+    if it is absent or invalid."""
     value = headers.get("Retry-After", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)
@@ -113,8 +113,9 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verdict:
-    """What to do about an error of the API: try again later, give up on this request, or stop.
-    `wait`: the seconds that its header asks for; `lag_wait`: the least for servers that lag."""
+    """Decide what to do after an error of the API: try again later, give up on this batch, or raise
+    SourceError. `wait`: the seconds that the response asks for. `lag_wait`: the least for servers
+    that lag behind."""
     code = str(error.get("code"))
     info = str(error.get("info", ""))
     if code == "maxlag":
@@ -130,8 +131,8 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
 
 
 def _harmless(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Read the warnings of an answer; raises SourceError for one that makes it the answer to
-    another question. Returns the others, which are only to be told."""
+    """Return the harmless warnings of an answer. Raises SourceError for a warning that means that
+    the answer is to another question."""
     blocks = data.get("warnings") or {}  # module -> {"warnings": text}, or {"*": text} in version 1
     warnings = tuple(str(text) for block in blocks.values() for text in block.values())
     grave = [text for text in warnings if "Unrecognized" in text]
