@@ -1,4 +1,5 @@
-"""Reads raw annotation files, and refuses those of another form, naming file and line."""
+"""Reads raw annotation files, and raises DataError, naming file and line, if they have another
+format than expected."""
 
 import csv
 import io
@@ -17,19 +18,18 @@ from hbench.sheets.sheet import read_table
 
 
 def shipped(name: str) -> str:
-    """Read a text file in the folder `benchmarks`."""
+    """Read a text file that hbench ships in the folder `benchmarks`."""
     return resources.files("hbench.datasets.benchmarks").joinpath(name).read_text(encoding="utf-8")
 
 
 def shipped_rows(name: str) -> list[dict[str, str]]:
-    """Read a CSV in the folder `benchmarks`: a dictionary per row, by the names of its columns."""
+    """Read a CSV that hbench ships in the folder `benchmarks`: a row is {column: cell}."""
     return list(csv.DictReader(shipped(name).splitlines()))
 
 
 def images_in(raw: Path, folder: str) -> list[str]:
-    """List the images below a folder of the raw folder, sorted; raises DataError where there are
-    none.
-    """
+    """List the images below the subfolder `folder` of the raw folder, sorted, as paths relative to
+    the raw folder. Raises DataError if there are none."""
     items = [f"{folder}/{item}" for item in sorted(images_below(raw / folder))]
     if not items:
         raise DataError(
@@ -39,32 +39,39 @@ def images_in(raw: Path, folder: str) -> list[str]:
 
 
 def text_of(path: Path) -> str:
-    """Read a text file; raises DataError where it is missing or not text."""
+    """Read a text file. Raises DataError if it is missing or not text."""
     return str(_content(path, read_text, "a text file"))
 
 
 def lines_of(path: Path) -> list[str]:
-    """Read the lines of a text file that are not empty; raises DataError where it is missing or not
-    text.
-    """
+    """Read the lines of a text file that are not blank. Raises DataError if it is missing or not
+    text."""
     return [line for line in text_of(path).splitlines() if line.strip()]
 
 
 def rows_of(
     path: Path, *, header: str = "", columns: int = 0, separator: str | None = None
 ) -> list[list[str]]:
-    """Read the words of each line that is not blank, between white space or the `separator` (None:
-    white space): as many as the `header` has, or `columns`, of a file without a header.
+    """Split each line that is not blank into words, all of the same number. The last word may
+    contain the separator.
 
-    A `header` is required to be there; with a `separator` it may lack its line end. The last word
-    may contain spaces. Raises DataError for another header or number of words.
+    Args:
+        path: the text file.
+        header: the first line, which must be there; its number of words is that of each line. With
+            a `separator`, the line end after the header may be missing.
+        columns: the number of words of each line, for a file without a header.
+        separator: the text between words; None for white space.
+
+    Raises:
+        DataError: the header differs, or a line has another number of words.
     """
     text = text_of(path)
     number = columns or len(header.split(separator))
     first, _, rest = text.partition("\n")
-    begin = 2 if header else 1  # the line in which the rows begin, counted from 1
+    begin = 2 if header else 1  # the number of the line in which the rows begin, from 1
     after = text.removeprefix(header)
-    # the first row may follow the header in its own line; a separator there continues the header
+    # the first row may follow the header in the same line; but if a separator follows, the file has
+    # further columns, and so another header
     if separator and text.startswith(header) and not after.startswith(separator):
         rest = after
         begin = 1
@@ -89,23 +96,25 @@ def rows_of(
 
 
 def _words(line: str, separator: str | None, most: int) -> list[str]:
-    """The words of a line, `most` at most, so that the last one may hold the separator, too; None
-    as separator is white space."""
+    """Split a line into `most` words at most; the last one may contain the separator. None as
+    separator means white space."""
     return [word.strip() for word in line.split(separator, most - 1)]
 
 
 @contextmanager
 def json_of(path: Path, kind: str, *, expected: str | None = None) -> Iterator[Any]:
-    """Yield the value in a JSON file to code that takes it apart; raises DataError where the file
-    is missing or not `kind`.
+    """Yield the value in a JSON file to the code in the `with` block, which takes it apart. Raises
+    DataError if the file is missing, or if reading it or the block fails (`refuse_unless`).
+
+    `kind`: what the file should be, for the message; `expected`: what it should hold.
     """
     with refuse_unless(path, kind, expected=expected):
         yield _content(path, read_json, "JSON")
 
 
 def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
-    """What a function (`reader`, of a path and the most bytes that are read) reads in a raw file;
-    DataError for a file that is missing or not of its `kind`, such as "JSON"."""
+    """Read a raw file by `reader(path, most=number of bytes)`. Raises DataError if the file is
+    missing or not of its `kind`, such as "JSON"."""
     try:
         return reader(path, most=MAX_ANNOTATION_BYTES)
     except FileNotFoundError:
@@ -118,9 +127,9 @@ def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
 
 @contextmanager
 def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iterator[None]:
-    """Turn the errors of code that takes a file's content apart into a DataError: the file at
-    `path` is not `kind`; `expected`: what should stand in it. These errors are those of content of
-    another form: a part that is missing, or of another type.
+    """Turn errors of the `with` block, which takes a file's content apart, into a DataError: the
+    file at `path` is not `kind`. They are the errors that a part of the content raises that is
+    missing or of another type. `expected`: what the file should hold.
     """
     try:
         yield
@@ -130,12 +139,12 @@ def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iter
 
 
 def cells_of(path: Path, *names: str) -> list[tuple[str, ...]]:
-    """Read the rows of a table with a header (.csv, .tsv, also .gz), of the named columns, every
-    value as text.
-    """
+    """Read the columns `names` of a table with a header (.csv, .tsv, also .gz): a tuple of texts
+    for each row."""
     return text_rows(read_table(path, columns=names), names)
 
 
+# the functions and classes that an unpickled numpy array needs, by module and name
 HARMLESS = {
     (f"{package}.{module}", name)
     for package in ("numpy.core", "numpy._core")
@@ -148,15 +157,15 @@ HARMLESS = {
 
 
 class Restricted(pickle.Unpickler):
-    """Unpickles lists, dictionaries, numbers, texts and numpy arrays, and refuses everything that
-    could run code.
-    """
+    """Unpickles lists, dictionaries, numbers, texts and numpy arrays. Anything that could run code
+    raises UnpicklingError."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The function or class that the pickle asks for by `module` and `name`, if it is harmless:
-        numpy's own ones to make arrays. Raises UnpicklingError for any other."""
+        """Return the function or class that the pickle requests, if it is in HARMLESS; raise
+        UnpicklingError for any other."""
         if name == "bytes" and module in {"__builtin__", "builtins"}:
-            # Python 3 calls `bytes()` for an empty array; with a number it would fill the memory
+            # for an empty array Python 3 calls `bytes()`; a call `bytes(10**12)` would fill the
+            # memory, but fails here, since the function takes no argument
             return lambda: b""
         if (module, name) not in HARMLESS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
@@ -167,10 +176,12 @@ class Restricted(pickle.Unpickler):
 def plain_pickle(
     path: Path, kind: str, *, keys: Sequence[str], expected: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield a pickled dictionary of plain values with these keys; raises DataError for any other,
-    without running it, and for what goes wrong while the values are taken out of it.
+    """Yield the pickled dictionary in a file to the code in the `with` block, which takes it apart.
+    No code in the pickle is run.
 
-    `kind`: what the file is, for the message; `expected`: what it should hold.
+    Raises DataError if the file is not a dictionary of plain values with these `keys`, or if the
+    block fails (`refuse_unless`). `kind`: what the file should be, for the message; `expected`:
+    what it should hold.
     """
     with refuse_unless(path, kind, expected=expected):
         try:

@@ -1,7 +1,7 @@
 """Defines a Spec, which describes a published dataset: levels, counts, licence, its files and their
 addresses, its paper, and how to build it.
 
-Below it is what builds are written with: splits and manifests of labelled items.
+The functions below it are used by builds: they make splits and manifests of labelled items.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ from hbench.tree.policies import mend
 Picture = Callable[
     [Path, str], Image.Image
 ]  # opens the image of an item, given the folder that items are relative to
-Names = dict[str, dict[str, str]]
+Names = dict[str, dict[str, str]]  # {level: {name in the tree: name in the released evaluators}}
 Labelled = Iterable[tuple[str, Row]]  # items with their names, coarse to fine
 Key = TypeVar("Key")
 Splits = Mapping[
     str, Labelled | Manifest
-]  # by "train", "test" or, where there are several tests, their names
+]  # {"train", "test", or the name of a test if there are several: its items}
 
 RANKS = MAIN_RANKS  # benchmarks take it from here
 PARTIAL = (
@@ -50,8 +50,8 @@ UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 def _inside(path: str) -> str:
-    """A path as it is, if it is one below the raw folder; ValueError for one that leads out of it,
-    has letters that no file should have, or is one of hbench's own records there."""
+    """Return a path unchanged if it stays below the raw folder. Raises ValueError if it leads out
+    of that folder, has characters that no file should have, or is one of hbench's own records."""
     parts = PurePosixPath(path).parts
     outside = path.startswith("/") or ".." in parts or UNPRINTABLE.search(path)
     if outside or any(part.startswith(".hbench") for part in parts):
@@ -66,7 +66,7 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file to fetch.
+    """One file to fetch, or several that are numbered.
 
     Args:
         file: its path in the raw folder.
@@ -74,12 +74,12 @@ class RemoteFile:
         size: in bytes.
         md5: of the file, as published.
         sha256: of the file, as published.
-        md5_url: a file that starts with the md5.
+        md5_url: the address of a file that starts with the md5.
         part: "metadata" or "images".
-        unpack: the folder, in the raw folder, that an archive is unpacked into ("." for most); None
-            for a plain file.
-        count: so many files of one entry, in whose texts `{i}` becomes 000, 001 …
-        most: the largest size that is taken, in bytes.
+        unpack: the folder, in the raw folder, into which an archive is unpacked ("." for most);
+            None for a plain file.
+        count: the number of files. In each one's texts, `{i}` becomes its number, 000, 001 …
+        most: the largest size that is accepted, in bytes.
     """
 
     file: Annotated[Inside, Field(min_length=1)]
@@ -102,9 +102,10 @@ class Publication(Strict):
         kind: of its BibTeX entry.
         title: in title case.
         authors: "Last, First", or the name of a group.
-        cited: words by which a citation means this paper; the longest found decides.
+        cited: words that identify this paper in a citation. If a citation has words of several
+            papers, the longest words decide.
         year: of the venue.
-        venue: written out, as proceedings and journals call themselves.
+        venue: the full name of the proceedings or the journal.
         note: further words.
         volume: of a journal.
         number: of a journal.
@@ -134,27 +135,28 @@ class Spec:
         name: as users type it, such as "cub200".
         title: as the authors call it.
         levels: coarse to fine.
-        build: turns the raw folder into the splits: "train", "test" or the names of several tests.
-        version: grows when the same files are split or labelled otherwise.
+        build: makes the splits from the raw folder: "train", "test" or the names of several tests.
+        version: is increased when the same files are split or labelled differently.
         protocol: the metrics that its papers report.
-        files: where they are to be had, with sizes and checksums as far as they are published.
-        raw_name: the folder of its raw files, where it shares another dataset's.
-        markers: paths in the raw folder, one of which identifies it; none where it needs no files.
+        files: the files to download, with sizes and checksums as far as they are published.
+        raw_name: the name of the folder of its raw files, if another dataset uses the same files.
+            Default: its own name.
+        markers: paths, any of which identifies the raw folder; empty if the dataset needs no files.
         images: folders, relative to the raw folder, that may hold the items.
         licence: of the images.
-        official_names: reads {level: {name: the name that the released evaluators use}}, where
-            they differ, from the raw folder.
+        official_names: reads from the raw folder {level: {name: the name that the released
+            evaluators use}}, for the names that differ.
         citation: the papers in words, separated by "; ".
-        papers: what the citation names, but for papers of `metadata/publications.toml`.
+        papers: the papers that the citation names, except those in `metadata/publications.toml`.
         homepage: where a reader learns more.
         size: of the download, in words.
         counts: the published {split: {"images" or a level: n}}, which every build checks.
-        disputed: {split: counts, as each publication has them} where publications disagree; a
-            build that has none of these is not the published dataset, by its version.
-        defects: what is known to be wrong with it, a sentence each.
+        disputed: {split: the counts of each publication}, if publications disagree. A build that
+            matches none of them gets a version that says so.
+        defects: what is known to be wrong with it, one sentence each.
         manual: what must be fetched by hand.
         layout: the raw folder drawn as a tree.
-        digests: {split: digest}, where the raw files have one exact form.
+        digests: {split: digest}, if the raw files exist in only one version.
         picture: opens the image of an item, given the folder that items are relative to.
         lists: reads the list of pairs of each test from the raw folder
             (`hbench.datasets.dataset.list_of`).
@@ -189,14 +191,14 @@ class Spec:
 
     @property
     def is_compared(self) -> bool:
-        """Whether a build's tests are compared with anything that is published of them; the
-        training set alone says nothing of what is scored."""
+        """Whether a build compares its tests with published counts or digests. Those of the
+        training set alone say nothing about what is scored."""
         return not {*self.counts, *self.disputed, *self.digests} <= {"train"}
 
     @property
     def advice(self) -> str:
-        """What to type for a dataset whose files are not on this disk: the download, where
-        addresses are known, and the build."""
+        """The commands for a dataset whose files are not on this disk: the download, if addresses
+        are known, and the build."""
         held = f"hbench build {self.name} --root DIR, with the folder that holds its files"
         if not (self.files or self.manual):
             return held
@@ -204,15 +206,17 @@ class Spec:
 
     @property
     def source(self) -> str:
-        """The name of the folder of the raw files, and that of their tables in a user's
-        sources.toml."""
+        """The name of the folder of the raw files, and of their tables in the user's sources.toml.
+        Datasets that share raw files have the same."""
         return self.raw_name or self.name
 
     def manifests(self, raw: Path) -> dict[str, Manifest]:
-        """Build the manifest of every split; where `build` gives labelled items, all are queries
-        and in the gallery. `build`: gives, of the folder of raw files, each split as a manifest or
-        as labelled items. Raises DataError where it gives something else, as that of another
-        package may."""
+        """Build the manifest of each split from the folder of the raw files.
+
+        `build` returns a split as a manifest, or as labelled items, which are then all queries and
+        all in the gallery. Raises DataError if it returns something else, as the `build` of another
+        package may.
+        """
         splits = self.build(raw)
         if not isinstance(splits, Mapping):
             package = specs.package_of(self.name)
@@ -239,9 +243,8 @@ def manifest_of(
     query: NDArray[np.bool_] | None = None,
     gallery: NDArray[np.bool_] | None = None,
 ) -> Manifest:
-    """Make the manifest of labelled items; without the masks `query` and `gallery` (N,) all are
-    queries and all in the gallery. `levels`: coarse to fine, as the names of an item are.
-    """
+    """Make the manifest of N labelled items, whose names are in the order of `levels`, coarse to
+    fine. `query`, `gallery`: masks (N,); None means all items."""
     pairs = list(labelled)
     items = [item for item, _ in pairs]
     rows = [names for _, names in pairs]
@@ -251,7 +254,7 @@ def manifest_of(
 def split_by(
     labelled: Labelled, *, trains: Callable[[Row], bool]
 ) -> dict[str, list[tuple[str, Row]]]:
-    """Split labelled items into "train", those for whose names `trains` is true, and "test"."""
+    """Split labelled items in two: "train" if `trains(names)` is true, "test" otherwise."""
     parts: dict[str, list[tuple[str, Row]]] = {"train": [], "test": []}
     for item, names in labelled:
         parts["train" if trains(names) else "test"].append((item, names))
@@ -259,8 +262,8 @@ def split_by(
 
 
 def queries_against(queries: Labelled, gallery: Labelled, levels: Sequence[str]) -> Manifest:
-    """Make the manifest of a test whose queries are not in the gallery, of labelled items each;
-    `levels`: coarse to fine, as the names of an item are."""
+    """Make the manifest of a test whose queries are not in the gallery. `queries` and `gallery` are
+    labelled items, whose names are in the order of `levels`, coarse to fine."""
     queries = list(queries)
     pairs = [*queries, *gallery]
     query = np.arange(len(pairs)) < len(queries)
@@ -268,8 +271,10 @@ def queries_against(queries: Labelled, gallery: Labelled, levels: Sequence[str])
 
 
 def mended(rows: Mapping[Key, Row], levels: Sequence[str], *policies: str) -> dict[Key, Row]:
-    """The rows of names, by whatever they were given under, as policies (hbench.tree.policies) mend
-    them together, so that they form a tree; () for a row that they leave out.
+    """Mend rows of names by policies (hbench.tree.policies), so that together they form a tree.
+
+    `rows`: names, coarse to fine, under any keys. The result has the same keys; () stands for a row
+    that the policies leave out.
     """
     final = mend(NameTable.of(levels, rows.values()), policies).final
     return {key: final[stripped(row)] or () for key, row in rows.items()}
@@ -279,8 +284,8 @@ def held_out(names: Iterable[str], *, fraction: float, seed: int) -> set[str]:
     """Choose round(fraction·n) of the n distinct names: those with the smallest sha256 of
     "seed:name".
 
-    The choice is the same on every machine and in every version, and a name added later changes
-    little of it.
+    The choice is the same on every machine and in every version, and an additional name changes it
+    only a little.
     """
     ordered = sorted(
         set(names), key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest()

@@ -11,12 +11,12 @@ from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 
 
 def build(raw: Path) -> Splits:
-    """Read the name of every image at each level from the files images_LEVEL_PART.txt of the folder
-    `raw`, then split the images by variant: the first half of the variants, in the order of
-    variants.txt, trains, and the others test.
+    """Read the names of each image from the files images_LEVEL_PART.txt in the folder `raw`, and
+    split the images by variant: the first half of variants.txt is for training, the rest for
+    testing.
 
-    The authors' parts trainval and test share their variants (a closed set), so that both are read
-    as one.
+    The authors' parts trainval and test have the same variants (a closed set), so all of their
+    images are put together before the split.
     """
     of_image: dict[str, dict[str, str]] = {}  # {image id: {level: name}}
     for level in SPEC.levels:
@@ -32,7 +32,7 @@ def build(raw: Path) -> Splits:
     variants = lines_of(raw / "variants.txt")
     # papers on metric learning train on the first half of the classes
     training = {name.strip() for name in variants[: len(variants) // 2]}
-    in_order = itemgetter(*SPEC.levels)  # of {level: name}, the names coarse to fine
+    in_order = itemgetter(*SPEC.levels)  # from {level: name} to the names, coarse to fine
     labelled = [(f"images/{image}.jpg", in_order(names)) for image, names in of_image.items()]
 
     # the last name of a row is that of the finest level, the variant

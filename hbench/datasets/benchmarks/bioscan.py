@@ -1,5 +1,5 @@
-"""BIOSCAN-5M: insects under the microscope, by taxonomy; one test has the species of the training
-set, one has others.
+"""BIOSCAN-5M: insects under the microscope, by taxonomy. One test has the species of the training
+set, the other has new species.
 """
 
 import dataclasses
@@ -29,26 +29,26 @@ TABLE = "metadata/csv/BIOSCAN_5M_Insect_Dataset_metadata.csv"
 TESTS = {
     "seen": ("test", "train"),
     "unseen": ("test_unseen", "key_unseen"),
-}  # partitions of the queries and the gallery
+}  # {test: (partition of the queries, partition of the gallery)}
 
 
 def build(raw: Path, *, training: Sequence[str]) -> Splits:
-    """Read the partition (the authors' split) and the taxonomy of every image from the metadata
-    table in the folder `raw`; the partitions named in `training` train.
+    """Read the partition (the authors' split) and the taxonomy of each image from the metadata
+    table in the folder `raw`. `training`: the partitions that make the training set.
 
-    A path that ends early is unknown below its end, a gap in it becomes a class. All partitions
-    are mended together, so that a class has one name in all of them.
+    A path that ends early is unknown below its end; a gap inside a path becomes a class. The names
+    of all partitions are mended together, so that a class has the same name in all of them.
     """
     table = read_table(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
-    # each partition once, in order: the tests may share one with the training
+    # without repetitions, in order: a test and the training set may share a partition
     used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
     table = table.filter(pc.is_in(table["split"], value_set=pa.array(used)))
     images = text_rows(table, ("split", "chunk", "processid"))
     names_of_image = dict(zip(images, text_rows(table, LEVELS), strict=True))
-    # {partition: {item, the path of its picture: names, coarse to fine}}
+    # {partition: {item: names, coarse to fine}}; an item is the path of its picture
     of_part: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in used}
     for (part, chunk, number), names in mended(names_of_image, LEVELS, *PARTIAL).items():
-        # PARTITION/CHUNK/PROCESSID.jpg; small partitions have no chunks, and an empty cell
+        # PARTITION/CHUNK/PROCESSID.jpg; images of small partitions have no chunk (an empty cell)
         folders = [part, chunk] if chunk else [part]
         of_part[part]["/".join([*folders, f"{number}.jpg"])] = names
     if lost := [part for part, images in of_part.items() if not images]:

@@ -10,11 +10,11 @@ TRAINING_CLASSES = 98  # of 196, which are numbered from 1
 
 def build(raw: Path) -> Splits:
     """Read the images and their classes from cars_annos.mat in the folder `raw`, and split them by
-    class: numbers up to TRAINING_CLASSES train, as in papers on metric learning.
+    class: the numbers up to TRAINING_CLASSES are for training, as in papers on metric learning.
 
-    The file's own flag `test` is not used: it belongs to a closed split, where all classes train.
-    The body types and models are those of "Your Flamingo is My Bird" (MIT), a table that hbench
-    ships.
+    The file's own flag `test` is not used, since it belongs to a closed split, where all classes
+    are in the training set. The names of body types and models come from the table of "Your
+    Flamingo is My Bird" (MIT), which hbench ships.
     """
     # slow to import, and only needed to build
     from scipy.io import loadmat
@@ -31,7 +31,7 @@ def build(raw: Path) -> Splits:
         try:
             # squeeze_me: plain values in place of MATLAB's arrays of shape (1, 1)
             annotations = loadmat(path, squeeze_me=True)["annotations"]
-        except MatReadError as error:  # refuse_unless reports a ValueError as a DataError
+        except MatReadError as error:  # as a ValueError, which refuse_unless makes a DataError
             raise ValueError(str(error)) from None
         pairs = zip(annotations["relative_im_path"], annotations["class"], strict=True)
         labelled = [(str(item), names[int(number)]) for item, number in pairs]

@@ -1,5 +1,5 @@
-"""CIFAR-100: small pictures of a hundred things in twenty superclasses; train and test share their
-classes.
+"""CIFAR-100: small pictures of a hundred classes in twenty superclasses. Train and test have the
+same classes.
 """
 
 from functools import cache
@@ -20,11 +20,11 @@ RECORD = LABELS + 3 * SIDE * SIDE  # bytes: the labels, then the red, green and 
 
 @cache
 def records(path: Path) -> NDArray[np.uint8]:
-    """Map the records of a binary file into memory, uint8 (N, 3074): a row is a coarse label, a
+    """Map the N records of a binary file into memory, uint8 (N, 3074). A row is a coarse label, a
     fine label, and the planes of red, green and blue, 32 × 32 each.
 
     The pickled version of CIFAR is never read, since loading a pickle may run code in it. The
-    result is kept per path, because `picture` asks for it again for every image.
+    result is cached per path, because `picture` needs it for each image.
     """
     size = path.stat().st_size if path.exists() else 0
     if size == 0 or size % RECORD:
@@ -37,10 +37,10 @@ def records(path: Path) -> NDArray[np.uint8]:
 
 
 def build(raw: Path) -> Splits:
-    """Read the labels in train.bin and test.bin of the folder `raw`, which also hold the pixels.
+    """Read the labels from train.bin and test.bin in the folder `raw`, which also hold the pixels.
 
-    An item is the number of its record, such as "train/00042.png"; there is no file of that name,
-    `picture` finds its pixels by it.
+    An item, such as "train/00042.png", has the number of its record. There is no file of that name:
+    `picture` reads the pixels from the record.
     """
     coarse, fine = (lines_of(raw / f"{kind}_label_names.txt") for kind in ("coarse", "fine"))
     splits = {}
@@ -61,7 +61,7 @@ def picture(root: Path, item: str) -> Image.Image:
     number = int(file.removesuffix(".png"))
     pixels = records(root / f"{split}.bin")[number, LABELS:]
     planes = pixels.reshape(3, SIDE, SIDE)  # colour, row, column
-    # an image has the three colours of a pixel side by side: (row, column, colour)
+    # Pillow expects the three colours of a pixel side by side: (row, column, colour)
     return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
 
 

@@ -12,12 +12,13 @@ MERGED = dict.fromkeys(("Emberizidae", "Passerellidae"), "Emberizidae and Passer
 
 
 def tree() -> dict[int, tuple[str, ...]]:
-    """Read {class number: (order, family, species)} from the table that hbench ships: the tree of
-    "Your Flamingo is My Bird" (MIT), errors included, so that scores compare with that paper's.
+    """Read {class number: (order, family, species)} from the table that hbench ships. It is the
+    tree of "Your Flamingo is My Bird" (MIT), with its errors, so that scores can be compared with
+    those of that paper.
 
-    By its label ids Emberizidae and Passerellidae are one family, so that MERGED gives both one
-    name; and Laridae is two families, in two orders. The policy "by-path" names a family that
-    occurs in two orders with its order.
+    In the label ids of that tree, Emberizidae and Passerellidae are one family, so MERGED gives
+    them one name. Laridae is two families, in two orders: the policy "by-path" adds the order to
+    the name of a family that occurs in two orders.
     """
     rows = {
         int(row["class_id"]): (
@@ -31,9 +32,11 @@ def tree() -> dict[int, tuple[str, ...]]:
 
 
 def build(raw: Path) -> Splits:
-    """Read the images from images.txt in the folder `raw`, lines such as
-    "1 001.Black_footed_Albatross/IMAGE.jpg", and split them by class: the number before the dot, up
-    to TRAINING_CLASSES, trains, as in papers on metric learning.
+    """Read the images from images.txt in the folder `raw`, and split them by class: the numbers up
+    to TRAINING_CLASSES are for training, as in papers on metric learning.
+
+    A line is such as "1 001.Black_footed_Albatross/IMAGE.jpg"; the number before the dot is that of
+    the class.
     """
     names = tree()
     training = {names[number] for number in names if number <= TRAINING_CLASSES}

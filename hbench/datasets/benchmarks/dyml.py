@@ -11,7 +11,7 @@ from hbench.datasets.raw_files import cells_of, rows_of
 from hbench.datasets.spec import Protocol, Spec, Splits, manifest_of, queries_against
 
 LEVELS = ("coarse", "middle", "fine")
-TEST_LEVELS = ("class",)  # of a test of any granularity
+TEST_LEVELS = ("class",)  # a test has one level, called so at each granularity
 # The released files lack the line end after these headers, before the first image.
 TRAIN_HEADER = "fname, coarse_id, middle_id, fine_id"
 TEST_HEADER = "fname, labels"
@@ -31,13 +31,14 @@ def images_with_names(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Read the images of a folder from a table, with their classes at `levels`.
 
-    A class is named by level and number, "fine 12", followed by its name, "fine 12 sedan", if the
-    user added names.csv (the release has numbers alone).
+    The release has only numbers, so a class is called by level and number, such as "fine 12". If
+    the user added names.csv, the name follows: "fine 12 sedan".
 
     Args:
         raw: the raw folder, in which `table` and `folder` are.
-        table: a file of the image and its number at each level; all three levels have one header,
-            the single level of a test another.
+        table: a file with a row per image: its name, and the number of its class at each level.
+        folder: the folder of the images.
+        levels: all three levels, or the only level of a test, whose table has another header.
     """
     names = cells_of(raw / NAMES, "level", "id", "name") if (raw / NAMES).exists() else []
     named = {
@@ -56,11 +57,11 @@ def images_with_names(
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
-    """Make the test at one of the levels, whose queries and gallery each have a folder and a table
-    in the folder `raw`.
+    """Make the test at one of the levels. Its queries and its gallery each have a folder and a
+    table in the folder `raw`.
 
-    The gallery holds copies of the queries. A copy is found by the content of its file and ignored
-    in the ranking of its own query, which would otherwise find itself.
+    The gallery has copies of the queries, found by equal bytes. A query and its copy form an ignore
+    group, since the query would otherwise find itself.
     """
     queries, gallery = (
         images_with_names(raw, f"{part}.csv", part, (level,))
@@ -72,15 +73,15 @@ def benchmark(raw: Path, level: str) -> Manifest:
 
 
 def build_benchmarks(raw: Path) -> Splits:
-    """Read Vehicle or Animal from the folder `raw`: train/label.csv, and a query and a gallery
-    folder per level; the tests have the names of the levels, fine to coarse as in the papers."""
+    """Read Vehicle or Animal from the folder `raw`: the training set, and a test per level. The
+    tests have the names of the levels, fine to coarse as in the papers."""
     train = images_with_names(raw, "train/label.csv", "train/imgs")
     return {"train": train, **{level: benchmark(raw, level) for level in reversed(LEVELS)}}
 
 
 def build_product(raw: Path) -> Splits:
-    """Read Product from the folder `raw`: train/label.csv, and one test set whose images have a
-    label at each of the three levels; each level makes a test, fine to coarse as in the papers.
+    """Read Product from the folder `raw`: the training set, and one test set whose images have a
+    label at each of the three levels. Each level makes a test, fine to coarse as in the papers.
     """
     images = images_with_names(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
     tests = {}
@@ -108,7 +109,7 @@ VEHICLE = Spec(
         "the images of the tests are counted in no file at hand, so that scores get no place among "
         "the papers'",
     ),
-    # of the configurations that HAPPIER released, and of the paper's Table 1
+    # from the configurations that HAPPIER released, and from Table 1 of the paper
     disputed={
         "train": (
             {"fine": 39491, "middle": 93, "coarse": 5},

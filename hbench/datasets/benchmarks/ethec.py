@@ -10,7 +10,7 @@ from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 
 def specimens(path: Path) -> dict[str, tuple[str, ...]]:
     """Read {image: names, coarse to fine} from the list of specimens at `path`, a JSON file of
-    {token: specimen}; an image that is listed several times counts once, as it was listed last.
+    {token: specimen}. If an image is listed several times, its last entry counts.
     """
     with json_of(
         path, "a list of specimens", expected="image_path, image_name, family …"
@@ -18,15 +18,15 @@ def specimens(path: Path) -> dict[str, tuple[str, ...]]:
         found = {}
         for entry in entries.values():
             image = f"IMAGO_build_test_resized/{entry['image_path']}/{entry['image_name']}"
-            # the file has family, subfamily and genus, but no species, only its second word
+            # the file has no species, only its second word (the epithet)
             above = (entry[level] for level in SPEC.levels[:-1])
             found[image] = (*above, f"{entry['genus']} {entry['specific_epithet']}")
         return found
 
 
 def build(raw: Path) -> Splits:
-    """Read splits/train.json and splits/test.json in the folder `raw`; an image in both belongs to
-    the training set, since a test must not ask for what was trained on.
+    """Read splits/train.json and splits/test.json in the folder `raw`. An image in both is left out
+    of the test, since a model must not be tested on its training images.
 
     splits/val.json, which is meant for choosing a model, is not used.
     """

@@ -17,17 +17,18 @@ PARTS = {
     "garment parts",
     "closures",
     "decorations",
-}  # categories of parts of a garment, which are left out
+}  # super-categories of parts of a garment, which are left out
 
 
 def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the item of every garment with its kind, its category and its first nickname, if any.
+    """Yield each garment as an item with its names: kind, category and, if there is one, the first
+    nickname.
 
-    An item is the image of the garment and its box there, in pixels:
-    FOLDER/IMAGE.jpg@x,y,width,height. A row of names has three names, or two without a nickname.
+    An item is an image and the box of the garment in it, in pixels:
+    FOLDER/IMAGE.jpg@x,y,width,height.
 
     Args:
-        path: an annotation file, in the form of COCO's.
+        path: an annotation file in COCO's format.
         folder: the folder of the images.
     """
     with json_of(path, "an annotation file of Fashionpedia") as content:
@@ -43,9 +44,9 @@ def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
         for box in content["annotations"]:
             kind, category = kinds[box["category_id"]]
-            if kind in PARTS:  # a sleeve or a zip is no garment
+            if kind in PARTS:  # a sleeve or a zip is not a garment
                 continue
-            # "first": of the smallest number, whatever the order in the file
+            # sorted, so that the first nickname does not depend on the order in the file
             of_garment = [
                 nicknames[number] for number in sorted(box["attribute_ids"]) if number in nicknames
             ]
@@ -58,16 +59,16 @@ def build(raw: Path) -> Splits:
     """Make a tree of kinds, categories and nicknames from the annotations in the folder `raw`.
 
     A nickname that belongs to several categories becomes a node under each of them ("by-path"),
-    since a tree cannot have a node with two parents; a garment without a nickname repeats its
-    category ("repeat-leaf"), since every path has all three levels. Both splits are mended
-    together, so that a class has one name in both.
+    since a node of a tree has one parent. A garment without a nickname repeats its category
+    ("repeat-leaf"), since each path needs all three levels. The names of the two splits are mended
+    together, so that a class has the same name in each.
 
-    The folders of images have the names of the splits: the archive of validation and test images
+    The folders of the images are called like the splits: the archive of validation and test images
     unpacks to test/.
     """
     rows: dict[str, tuple[str, ...]] = {}  # by item
     for split, file in FILES.items():
-        # users have the annotation files in a folder of their own, or directly in the raw folder
+        # users have the annotation files in the folder annotations/, or directly in the raw folder
         below = raw / "annotations" / file
         rows |= dict(garments(below if below.exists() else raw / file, folder=split))
     final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
@@ -79,12 +80,12 @@ def build(raw: Path) -> Splits:
 
 
 def picture(root: Path, item: str) -> Image.Image:
-    """Cut a garment out of its photograph below the folder `root`; an item is the photograph and
-    the garment's box in pixels, such as "train/a.jpg@10,20,300,400": x, y, width, height.
+    """Cut a garment out of its photograph below the folder `root`. An item is the photograph and
+    the box of the garment in pixels (x, y, width, height), such as "train/a.jpg@10,20,300,400".
     """
     file, _, box = item.rpartition("@")
     x, y, width, height = map(int, box.split(","))
-    # a box of less than half a pixel was rounded to 0; an image has at least one pixel
+    # a side of less than half a pixel was rounded to 0, but an image has at least one pixel
     return open_picture(root, file).crop((x, y, x + max(width, 1), y + max(height, 1)))
 
 

@@ -1,5 +1,5 @@
-"""FathomNet 2025: animals of the deep sea, cut out of their pictures; named as exactly as an expert
-could.
+"""FathomNet 2025: animals of the deep sea, cut out of their pictures, and named as exactly as
+experts could.
 """
 
 from pathlib import Path
@@ -24,15 +24,15 @@ TAXONOMY = "taxonomy.csv"
 
 def build(raw: Path) -> Splits:
     """Split the official training file in the folder `raw`, since the classes of the official test
-    are not published: half of the categories, chosen by a hash of their names, test, the others
-    train.
+    are not published. Half of the categories, chosen by a hash of their names, are for testing, the
+    others for training.
 
-    taxonomy.csv, which the user makes, has the ranks of each category. The path of a category that
-    is named at a higher rank than species is unknown below that rank.
+    taxonomy.csv, which the user makes, has the ranks of each category. If a category is named at a
+    higher rank than species, its path is unknown below that rank.
     """
     with json_of(raw / ANNOTATIONS, "in COCO's form") as annotated:
         names = {category["id"]: category["name"] for category in annotated["categories"]}
-        # download.py of the competition cuts each box out, into IMAGE_BOX.png
+        # the competition's download.py cuts each box out and stores it as IMAGE_BOX.png
         animals = [
             (f"{box['image_id']}_{box['id']}.png", names[box["category_id"]])
             for box in annotated["annotations"]

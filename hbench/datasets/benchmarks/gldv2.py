@@ -1,5 +1,5 @@
-"""Google Landmarks v2, and its hierarchical version: landmarks by super-category and by natural or
-human-made.
+"""Google Landmarks v2, and its hierarchical version, which groups landmarks by super-category and
+into natural and human-made ones.
 """
 
 import dataclasses
@@ -30,24 +30,24 @@ INDEX = "metadata/index_image_to_landmark.csv"
 LISTS = {
     "train": (TRAIN, "images"),
     "index": (INDEX, "id"),
-}  # with the column of ids, which are several or one
+}  # {space: (file, its column of image ids: several in a cell of train, one in a cell of index)}
 TRUTH = "ground_truth/retrieval_solution_v2.1.csv"
 LABELS = "metadata/{}_label_to_hierarchical.csv"
 HIERARCHY = ("landmark_id", "hierarchical_label", "natural_or_human_made")
-NO_LIST = {"", "None"}  # the images of a query that the benchmark ignores
+NO_LIST = {"", "None"}  # the cells of images of queries that the benchmark ignores
 FLAT: tuple[str, ...] = ("landmark",)
 Paths = dict[str, tuple[str, ...]]
 
 
 def metadata_file(raw: Path, file: str) -> Path:
-    """Find a metadata file such as "metadata/train_clean.csv": there, or directly in the folder
-    `raw`, where users who fetched it by hand may have put it."""
+    """Find a metadata file such as "metadata/train_clean.csv" in the folder `raw`: at that path, or
+    directly in `raw`, where users who fetched it by hand may have put it."""
     return raw / file if (raw / file).exists() else raw / Path(file).name
 
 
 def file_of(space: str, image: str) -> str:
-    """Return the path of an image of the `space` "train", "index" or "test": the archives unpack
-    into folders named by the first three letters of the image's id.
+    """Return the path of an image of the `space` "train", "index" or "test". The archives unpack
+    into folders named by the first three letters of an image's id.
 
     >>> file_of("index", "00016575233bc956")
     'index/0/0/0/00016575233bc956.jpg'
@@ -56,11 +56,10 @@ def file_of(space: str, image: str) -> str:
 
 
 def landmark_name(space: str, landmark: str, category: str = "") -> str:
-    """Name a landmark by its category, the address of a page of Wikimedia Commons, if that is
-    known, and by its number.
+    """Name a landmark by its category and its number.
 
-    `space`: "train" or "index"; these number their landmarks independently, so that the name
-    includes which of them it is.
+    The name includes `space`, "train" or "index", because the numbers of the two are independent.
+    `category`: the address of a page on Wikimedia Commons; "" if it is not known.
 
     >>> landmark_name(
     ...     "train", "0", "http://commons.wikimedia.org/wiki/Category:Happy_Valley_Racecourse"
@@ -73,15 +72,15 @@ def landmark_name(space: str, landmark: str, category: str = "") -> str:
 
 def hierarchy(raw: Path, space: str) -> Paths:
     """Read {landmark: (natural or human-made, super-category, name)} of the `space` "train" or
-    "index" from the folder `raw`; landmarks without a super-category, which have no place in the
-    hierarchy, are left out.
+    "index" from the folder `raw`. Landmarks without a super-category are left out, since they have
+    no place in the hierarchy.
 
     Names are stripped because the published label "ocean area " ends in a space.
     """
     table = read_table(metadata_file(raw, LABELS.format(space)))
     check_columns(table, list(HIERARCHY))
     columns = [*HIERARCHY]
-    if "category" in table.column_names:  # not every file has it; it only makes names readable
+    if "category" in table.column_names:  # optional: it only makes names readable
         columns.append("category")
     return {
         landmark: (kind.strip(), group.strip(), landmark_name(space, landmark, *category))
@@ -91,8 +90,8 @@ def hierarchy(raw: Path, space: str) -> Paths:
 
 
 def truth(raw: Path) -> dict[str, list[str]]:
-    """Read {id of a query: ids of the index images that are right for it} from the official ground
-    truth; queries that the benchmark ignores, which have no images there, are left out.
+    """Read {id of a query: ids of its positives in the index} from the official ground truth.
+    Queries that the benchmark ignores, which have no images there, are left out.
     """
     rows = cells_of(metadata_file(raw, TRUTH), "id", "images")
     return {query: images.split() for query, images in rows if images.strip() not in NO_LIST}
@@ -101,10 +100,10 @@ def truth(raw: Path) -> dict[str, list[str]]:
 def images_with_paths(
     raw: Path, space: str, *, flat: bool
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the id of each image of the `space` "train" or "index" with the path of its landmark;
-    images of landmarks without a path are left out.
+    """Yield the id of each image of the `space` "train" or "index" with the path of its landmark.
+    Images of landmarks without a path are left out.
 
-    A path is (kind, super-category, landmark), or the landmark alone if `flat`.
+    A path is (kind, super-category, landmark), or only the landmark if `flat` is true.
     """
     file, column = LISTS[space]
     rows = cells_of(metadata_file(raw, file), "landmark_id", column)
@@ -112,18 +111,18 @@ def images_with_paths(
         paths: Paths = {landmark: (landmark_name(space, landmark),) for landmark, _ in rows}
     else:
         paths = hierarchy(raw, space)
-    for landmark, images in rows:  # several ids with spaces between in train, one in index
+    for landmark, images in rows:  # a cell has several ids with spaces between them, or one id
         if landmark in paths:
             for image in images.split():
                 yield image, paths[landmark]
 
 
 def build(raw: Path, *, flat: bool = False) -> Splits:
-    """Read the images in train_clean and in the index whose landmarks have a hierarchical label; or
-    all of them, labelled at one level by their landmark, if `flat`.
+    """Read the images of train_clean and of the index whose landmarks have a hierarchical label. If
+    `flat` is true, read all images, with their landmark as the only level.
 
-    The queries have no label of their own: each gets the landmark of the first image in its ground
-    truth, and is left out where that image is. `raw` is the folder of the files as downloaded.
+    Queries have no labels in the files. A query gets the path of the first image in its ground
+    truth; if that image is left out, the query is, too. `raw`: the folder of the downloaded files.
     """
     index = dict(images_with_paths(raw, "index", flat=flat))  # {image id: path}
     queries = [
@@ -141,11 +140,11 @@ def build(raw: Path, *, flat: bool = False) -> Splits:
 
 
 def lists(raw: Path) -> dict[str, pa.Table]:
-    """Read the official ground truth for mAP@100, which lists the positives of each query by image,
-    not by landmark, as {"test": a table of (query, gallery item, grade 1)}.
+    """Read the official ground truth for mAP@100 as {"test": a table of (query, gallery item, level
+    1)}. It lists the positives of each query by image, not by landmark.
 
-    Images that are listed twice count once, and images outside the index, which no ranking can
-    have, are left out. `raw` is the folder of the files as downloaded.
+    Images that are listed twice count once. Images outside of the index are left out, since no
+    ranking can contain them. `raw`: the folder of the downloaded files.
     """
     index = {image for (image,) in cells_of(metadata_file(raw, INDEX), "id")}
     return {

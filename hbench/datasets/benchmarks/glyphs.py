@@ -1,8 +1,8 @@
-"""glyphs, a benchmark without downloads: the letters of five scripts in the sixteen fonts that
+"""glyphs, a benchmark without downloads: the letters of five scripts in sixteen fonts that
 matplotlib ships.
 
-An image is one letter in one font, 32×32 grey, drawn on this machine. é for ê is a mild mistake
-(the same base letter), ж for é a severe one.
+An image is one letter in one font, 32×32 grey, drawn on this machine. To retrieve é for ê is a mild
+mistake (the same base letter); to retrieve ж for é is a severe one.
 """
 
 import unicodedata
@@ -24,24 +24,26 @@ SIDE = 32  # pixels of an image's side
 MARGIN = 1  # pixels without ink at each edge
 POINTS = 22  # size of a font; letters that do not fit into the image at this size are drawn smaller
 VERSION = "1"
-# sha256 of the pixels of all letters in order, as FreeType 2.14 draws them: version 1
+# The beginning of the sha256 of all letters' pixels, in order. DRAWN, the pixels that FreeType 2.14
+# draws, is version 1 of the dataset.
 DRAWN = "fd5dbb33"
 PIXELS = {
     "2.13.2": "486c8d5b",
     "2.13.3": "486c8d5b",
     "2.14.1": DRAWN,
     "2.14.3": DRAWN,
-}  # 184 of 20,638 images differ
-CASES = {"Lu": "capital", "Ll": "small"}  # by Unicode's categories
-BASE = 2  # place of the base letter in a path
+}  # by version of FreeType; 184 of 20,638 images differ
+CASES = {"Lu": "capital", "Ll": "small"}  # by Unicode's category of a letter
+BASE = 2  # the index of the base letter in a path
 
 
 def letters() -> list[tuple[int, str]]:
-    """Read every pair of a letter's code point and a font that has it, in order, from a file that
-    hbench ships, so that they are the same on every machine.
+    """List every pair of a letter's code point and a font that has the letter, sorted. They come
+    from a file that hbench ships, so that they are the same on every machine.
 
-    A group of that file has `codes`, single code points and runs of them in hexadecimal such as
-    "41-5A 61", and `fonts`, a 0 or 1 for each of the fonts: whether that font has these letters.
+    A group of letters in that file has `codes` and `fonts`. `codes` are hexadecimal code points and
+    ranges of them, such as "41-5A 61"; `fonts` has a 1 for each font that has these letters, and a
+    0 for each that has not.
     """
     data = parse_toml(shipped("glyphs.toml"))
     pairs = []
@@ -57,11 +59,11 @@ def letters() -> list[tuple[int, str]]:
 
 
 def version_of(freetype: str | None) -> str:
-    """Return the dataset's version for the version of FreeType that draws it (None: not known):
-    "1" where it draws the published pixels, else "1+" and the digest of those that it draws.
+    """Return the dataset's version, given the version of FreeType that draws it (None: not known).
 
-    Scores of other pixels are not comparable, hence another version. Where the digest is not
-    known, the version of FreeType stands in its place.
+    It is "1" if this FreeType draws the published pixels. Otherwise it is "1+" and the digest of
+    the pixels, or the version of FreeType if their digest is not known: scores are only comparable
+    between equal pixels.
 
     >>> version_of("2.14.1"), version_of("2.13.2"), version_of("9.9")
     ('1', '1+486c8d5b', '1+freetype-9.9')
@@ -75,8 +77,8 @@ def path_of(code: int) -> tuple[str, str, str, str]:
     """Return the path of a letter in the tree, given its code point: script, script with case, base
     letter, character.
 
-    The base letter is the first code point of NFD, Unicode's form that takes accents off: e for é.
-    Every name below the script is unique in the tree, so a letter has its code point with it.
+    The base letter is the first code point of Unicode's decomposition NFD, which separates accents:
+    e for é. A name below the script includes the code point, so that it is unique in the tree.
 
     >>> path_of(ord("é"))
     ('Latin', 'Latin small', 'e U+0065', 'é U+00E9')
@@ -89,8 +91,8 @@ def path_of(code: int) -> tuple[str, str, str, str]:
 
 
 def item_of(code: int, font: str) -> str:
-    """Return the item of a letter in a font, given its code point:
-    SCRIPT/CATEGORY/CODE/FONT.png, with Unicode's category of the letter (lu: capital, ll: small).
+    """Return the item of a letter in a font, given the letter's code point. It is
+    SCRIPT/CATEGORY/CODE/FONT.png, with Unicode's category (lu: capital, ll: small).
 
     >>> item_of(ord("É"), "DejaVuSans-Bold")
     'latin/lu/00c9/DejaVuSans-Bold.png'
@@ -100,10 +102,10 @@ def item_of(code: int, font: str) -> str:
 
 
 def build(_raw: Path) -> Splits:
-    """Split the letters by base letter: half of the base letters train with all that belongs to
-    them, the others test (chosen by a hash with seed 0).
+    """Split the letters by base letter: a letter and its accented forms are all for training or all
+    for testing. A hash with seed 0 chooses half of the base letters for testing.
 
-    The raw folder is not read: the images are drawn.
+    The raw folder is not read, since the images are drawn.
     """
     pairs = letters()
     test_bases = held_out((path_of(code)[BASE] for code, _ in pairs), fraction=0.5, seed=0)
@@ -112,39 +114,39 @@ def build(_raw: Path) -> Splits:
 
 
 def images(manifest: Manifest) -> NDArray[np.uint8]:
-    """Return the images of all N items of a manifest, in its order, uint8 (N, 32, 32), ink 255 on
-    0; they are drawn once, then read from the user's cache.
+    """Return the images of the N items of a manifest, in its order, uint8 (N, 32, 32): ink is 255,
+    the ground 0. They are drawn once and then read from the user's cache.
     """
-    # all that decides the pixels is in the file's name, so that a change of it draws anew
+    # the file's name has everything that decides the pixels, so that a change makes another file
     drawn_with = f"{features.version('freetype2')}-{SIDE}-{POINTS}"
     cached = paths.cache_home() / "glyphs" / f"{manifest.digest[:16]}-{drawn_with}.npy"
     if cached.exists():
         by_item = read_array(cached)
     else:
         by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
-        # written aside and renamed: a process that is interrupted leaves no half file
+        # written under another name and renamed: an interrupted process leaves no partial file
         with replacing(cached) as temporary, temporary.open("wb") as file:
             np.save(file, by_item, allow_pickle=False)
-    # the cache has the images in the order of their items' names: argsort twice gives each item's
-    # place in it, as in [c, a, b] -> argsort [1, 2, 0] -> argsort [2, 0, 1]
+    # the cache has the images sorted by item; applying argsort twice gives each item's place in
+    # that order: for [c, a, b], argsort is [1, 2, 0], and its argsort is [2, 0, 1]
     place = np.argsort(np.argsort(manifest.items.astype(str)))
     in_order: NDArray[np.uint8] = by_item[place]
     return in_order
 
 
 def picture(_root: Path, item: str) -> Image.Image:
-    """Draw the 32×32 grey image of one item such as "latin/lu/00c9/DejaVuSans-Bold.png" (the
-    letter's code point and the font), white on black, its ink in the middle.
+    """Draw the 32×32 grey image of one item, such as "latin/lu/00c9/DejaVuSans-Bold.png": the
+    letter, white on black, in the middle.
 
-    The folder of items is not read. The letter is drawn at the largest size of type, from POINTS
-    downwards, at which it fits.
+    The letter is drawn at the largest font size, from POINTS downwards, at which it fits. The
+    folder of items is not read.
     """
     _, _, code, file = item.split("/")
     character = chr(int(code, 16))
     name = file.removesuffix(".png")
     largest = SIDE - 2 * MARGIN
     for points in range(POINTS, 0, -1):
-        # drawn in the midst of a canvas so large that no letter is cut off
+        # drawn inside a canvas so large that no letter is cut off, and then cropped to its ink
         canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
         ImageDraw.Draw(canvas).text((SIDE, SIDE), character, fill=255, font=_font(name, points))
         ink = canvas.crop(canvas.getbbox())
@@ -157,11 +159,11 @@ def picture(_root: Path, item: str) -> Image.Image:
 
 @cache
 def _font(name: str, points: int) -> ImageFont.FreeTypeFont:
-    """Open one of the fonts that matplotlib ships, such as "DejaVuSans-Bold", at a size."""
+    """Open a font that matplotlib ships, such as "DejaVuSans-Bold", at a size in points."""
     import matplotlib as mpl  # slow to import, and only needed to draw
 
     file = Path(mpl.get_data_path()) / "fonts" / "ttf" / f"{name}.ttf"
-    # the other layout, Raqm, is not installed everywhere and places some letters otherwise
+    # the other layout engine, Raqm, is not always installed and places some letters differently
     return ImageFont.truetype(file, points, layout_engine=ImageFont.Layout.BASIC)
 
 

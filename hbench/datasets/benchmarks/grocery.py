@@ -1,8 +1,8 @@
-"""Grocery Store: photographs by phone of fruit, vegetables and cartons in shops, with a clean
-picture and a description of every product.
+"""Grocery Store: phone photographs of fruit, vegetables and cartons in shops, with a clean picture
+and a description of each product.
 
-The labels are read from the lists, since the folders have two or three depths below a split
-(Fruit/Avocado/, Fruit/Apple/Pink-Lady/) and the same mushroom lies at both.
+The labels are read from the lists, since the folders below a split are two or three deep
+(Fruit/Avocado/, Fruit/Apple/Pink-Lady/), and one class is at different depths in different splits.
 """
 
 import dataclasses
@@ -21,9 +21,11 @@ HEADER = (
     "Iconic Image Path (str),Product Description Path (str)"
 )
 LISTS = ("train", "val", "test")
-ICONIC = 4  # columns of classes.csv, as HEADER has them: the clean picture of a class
-DESCRIPTION = 5  # … and its description
-# Half of the coarse classes, which the open set tests: held_out(classes, fraction=0.5, seed=0).
+# columns of classes.csv, counted in HEADER from 0
+ICONIC = 4  # the clean picture of a class
+DESCRIPTION = 5  # its description
+# The half of the coarse classes on which the open set tests: the result of
+# held_out(classes, fraction=0.5, seed=0).
 UNSEEN = frozenset({
     "Asparagus", "Aubergine", "Cucumber", "Garlic", "Juice", "Kiwi", "Leek", "Lime", "Mango",
     "Nectarine", "Oat-Milk", "Oatghurt", "Passion-Fruit", "Pepper", "Plum", "Pomegranate", "Potato",
@@ -32,26 +34,26 @@ UNSEEN = frozenset({
 
 
 def build(raw: Path) -> Splits:
-    """Read the split of the authors from the folder `raw`; their validation set, which has only 60
-    of the 81 classes, is not used."""
+    """Read the authors' training and test set from the folder `raw`. Their validation set, which
+    has only 60 of the 81 classes, is not used."""
     names = _names(_classes(raw))
     return {split: _photographs(raw, split, names) for split in ("train", "test")}
 
 
 def build_open(raw: Path) -> Splits:
-    """Deal the photographs of the authors' three lists by coarse class, so that the test has only
-    classes that do not train: those of UNSEEN test, the others train."""
+    """Split the photographs of the authors' three lists by coarse class: the classes in UNSEEN are
+    for testing, the others for training, so that the two share no class."""
     names = _names(_classes(raw))
     everything = [pair for split in LISTS for pair in _photographs(raw, split, names)]
     return split_by(everything, trains=lambda row: row[LEVELS.index("coarse")] not in UNSEEN)
 
 
 def asked_by(column: int) -> Callable[[Path], Splits]:
-    """Make the build of a test whose queries are the files in a column of classes.csv, ICONIC or
-    DESCRIPTION, and whose gallery is the photographs of the test."""
+    """Return a `build` function for a test whose gallery is the photographs of the authors' test.
+    The queries are the files in a column of classes.csv, ICONIC or DESCRIPTION."""
 
     def build_across(raw: Path) -> Splits:
-        """Read the split of the authors from the folder `raw`, with one query per class."""
+        """Read the authors' split from the folder `raw`, with one query per class."""
         classes = _classes(raw)
         names = _names(classes)
         queries = [
@@ -69,8 +71,8 @@ def asked_by(column: int) -> Callable[[Path], Splits]:
 
 
 def _classes(raw: Path) -> list[list[str]]:
-    """Read the rows of classes.csv in the folder `raw`, with the columns of HEADER; row n is class
-    n, since the lists of photographs say their class by its number."""
+    """Read the rows of classes.csv in the folder `raw`, with the columns of HEADER. Raises
+    DataError unless row n is class n: the lists of photographs give the number of a class."""
     path = raw / CLASSES
     rows = rows_of(path, header=HEADER, separator=",")
     for number, row in enumerate(rows):
@@ -85,17 +87,16 @@ def _classes(raw: Path) -> list[list[str]]:
 
 
 def _names(classes: list[list[str]]) -> list[Row]:
-    """Name group, coarse and fine class of every class, given the rows of classes.csv.
+    """Return (group, coarse class, fine class) for each row of classes.csv.
 
-    The file has no column of groups; only the paths of the clean pictures, such as
-    /iconic-images-and-descriptions/Fruit/…, say the group, in their third part after "/" and the
-    first folder."""
+    The file has no column of groups. The group is the third part of the path of the clean picture,
+    such as ("/", "iconic-images-and-descriptions", "Fruit", …)."""
     return [(PurePosixPath(row[ICONIC]).parts[2], row[2], row[0]) for row in classes]
 
 
 def _photographs(raw: Path, split: str, names: list[Row]) -> list[tuple[str, Row]]:
-    """Read the photographs in the list of a split ("train", "val" or "test"), each with the row of
-    `names` at the number of its fine class."""
+    """Read the photographs in the list of a split ("train", "val" or "test"), each with its names.
+    `names`: those of each fine class, by its number."""
     path = raw / f"{split}.txt"
     found = []
     for item, fine, _ in rows_of(path, columns=3, separator=","):
@@ -129,7 +130,7 @@ PAPER = Publication(
     cited=("Klasson et al.", "A hierarchical grocery store image dataset"),
 )
 COUNTS = {"group": 3, "coarse": 43, "fine": 81}
-# of the authors' training photographs, which train for every test but the open one
+# counts of the authors' training photographs: the training set of all datasets but the open one
 TRAIN_COUNTS = {"images": 2_640, **COUNTS}
 TRAIN_DIGEST = "91773d78bc72bb66f39b814c52de6e3c78d0513ec561145111529cde2eaa8801"
 DEFECTS = (

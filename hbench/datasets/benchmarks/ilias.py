@@ -27,16 +27,17 @@ NOTHING = ("distractor",) * 4
 
 
 def images(path: Path, folder: str) -> list[str]:
-    """Read the paths of the images in `folder` from the list of ids at `path`, lines such as
-    "teapot/pos/P000_00,scale,clutter"; scale and clutter, which only positives have, are ignored,
-    and an id may have its .jpg or not.
+    """Read the paths of the images in `folder` from the list of ids at `path`.
+
+    A line is such as "teapot/pos/P000_00,scale,clutter". Scale and clutter, which only positives
+    have, are ignored. An id may end in .jpg or not.
     """
     ids = [line.split(",")[0].strip() for line in lines_of(path)]
     return [f"{folder}/{image.removesuffix('.jpg')}.jpg" for image in ids]
 
 
 def object_of(image: str) -> str:
-    """Return the object that an image of ilias_core/ shows: the name of the folder that it is in.
+    """Return the object that an image of ilias_core/ shows: the name of its folder there.
 
     >>> object_of("ilias_core/teapot/pos/P000_00.jpg")
     'teapot'
@@ -45,8 +46,8 @@ def object_of(image: str) -> str:
 
 
 def taxonomy(path: Path) -> dict[str, Row]:
-    """Read {object: (domain, category, kind, object)} from the file at `path`, the names as
-    there."""
+    """Read {object: (domain, category, kind, object)} from the taxonomy at `path`, with the names
+    unchanged."""
     form = "{domain: {category: {kind: [object]}}}"
     with json_of(path, "the taxonomy of ILIAS", expected=form) as nested:
         return {
@@ -59,11 +60,11 @@ def taxonomy(path: Path) -> dict[str, Row]:
 
 
 def build(raw: Path, *, distractors: bool) -> Splits:
-    """Label every query and positive by the object in its path; the gallery is the positives and,
-    if `distractors`, images that show none of the objects, under one label of their own.
+    """Label each query and positive by the object in its path. The gallery is the positives and, if
+    `distractors` is true, images that show none of the objects; these all have the path NOTHING.
 
-    Many categories have a kind "other": "by-path" keeps these apart, one per category. `raw` is
-    the folder of the files as downloaded; only the lists are read, no images.
+    Many categories have a kind "other"; the policy "by-path" makes it a different node in each
+    category. `raw`: the folder of the downloaded files. Only the lists are read, not the images.
     """
     paths = mended(taxonomy(raw / TAXONOMY), SPEC.levels, "by-path")
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))

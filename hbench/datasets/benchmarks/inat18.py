@@ -1,5 +1,5 @@
-"""iNaturalist 2018 in the retrieval split of Brown et al.: species by supercategory (base) or full
-taxonomy (full).
+"""iNaturalist 2018 in the retrieval split of Brown et al. Species are grouped by supercategory
+(base) or by the full taxonomy (full).
 """
 
 import dataclasses
@@ -25,25 +25,24 @@ SPLITS = "Inat_dataset_splits/Inaturalist_{split}_set1.txt"
 POLICIES = (
     "fill-from-parent",
     "by-path",
-)  # "NA" gets the name of its parent, a homonymous genus that of its family
+)  # "NA" becomes the name of its parent; a genus that occurs in two families gets its family's name
 
 
 def categories(raw: Path, levels: tuple[str, ...]) -> dict[int, tuple[str, ...]]:
-    """Read {category id: its name at each of the levels} from categories.json in the folder `raw`,
-    which calls the species of a category its "name".
-    """
+    """Read {category id: its name at each of the `levels`} from categories.json in the folder
+    `raw`. The key of the species in that file is "name"."""
     keys = ["name" if level == "species" else level for level in levels]
-    names_in = itemgetter(*keys)  # of an entry, the names coarse to fine
+    names_in = itemgetter(*keys)  # from an entry to its names, coarse to fine
     with json_of(raw / "categories.json", "a list of categories") as entries:
         return {int(entry["id"]): names_in(entry) for entry in entries}
 
 
 def official_names(raw: Path) -> Names:
-    """Return {level: {name here: name in categories.json}} of the classes whose names here differ.
+    """Return {level: {name in the tree: name in categories.json}} for the names that differ.
 
-    The evaluator that the authors released numbers the classes of a level by the names in the
-    file, so that all "NA" are one class there, and the plant Iris and the mantis Iris are one
-    genus. Here the tree has them apart; scoring as they do needs their names.
+    The authors' released evaluator tells classes apart by their names in the file: all "NA" of a
+    level are one class there, and the plant Iris and the mantis Iris are one genus. The tree keeps
+    them apart, so their original names are needed to reproduce the evaluator's scores.
     """
     plain = categories(raw, RANKS)
     final = mended(plain, RANKS, *POLICIES)
@@ -56,12 +55,11 @@ def official_names(raw: Path) -> Names:
 
 
 def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
-    """Read the images from the split files in the folder `raw`, lines that end in
-    SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg, and label them by category at each of `levels`.
+    """Read the images from the split files in the folder `raw`, and label them by category at each
+    of the `levels`. The names are mended by POLICIES.
 
-    Only the last three parts of a line are used; what stands before them is replaced by the folder
-    into which the archive of the images unpacks. The names are mended by POLICIES: "NA" gets that
-    of its parent, and a genus that two families have that of its family.
+    A line ends in SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg. What stands before these three parts is
+    replaced by the folder into which the archive of the images unpacks.
     """
     of_category = mended(categories(raw, levels), levels, *POLICIES)
     labelled = {}

@@ -1,5 +1,5 @@
-"""iNaturalist 2021 mini: 50 training images of each of 10,000 species, by the full taxonomy; and an
-open-set split of it.
+"""iNaturalist 2021 mini: 50 training images of each of 10,000 species, with the full taxonomy; and
+an open-set split of the same images.
 """
 
 import dataclasses
@@ -23,15 +23,15 @@ FOLDERS = {"train": "train_mini", "test": "val"}
 
 
 def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """Read the official training and validation images in the folder `raw`, whose own folders say
-    the ranks of their species: NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet.
+    """Read the official training and validation images in the folder `raw`. The folder of an image
+    has the ranks of its species: NNNNN_Kingdom_Phylum_Class_Order_Family_Genus_epithet.
 
-    The folders are mended as one tree, so that a class has one name in both splits.
+    The names of the two splits are mended together, so that a class has the same name in each.
     """
     # an item is FOLDER_OF_SPLIT/FOLDER_OF_SPECIES/IMAGE.jpg
     items = {split: images_in(raw, folder) for split, folder in FOLDERS.items()}
     folders = dict.fromkeys(item.split("/")[1] for images in items.values() for item in images)
-    # at most 7 splits: an epithet may have underscores of its own; without the number in front
+    # split at most 7 times, since an epithet may contain underscores; [1:] drops the number
     parts = {folder: folder.split("_", maxsplit=7)[1:] for folder in folders}
     if bad := [folder for folder, names in parts.items() if len(names) != len(RANKS)]:
         raise DataError(
@@ -40,7 +40,7 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
             found=examples(bad),
         )
 
-    # a species is named by genus and epithet, since many genera share an epithet
+    # a species is called by genus and epithet, since species of many genera share an epithet
     rows = {
         folder: (*above, genus, f"{genus} {epithet}")
         for folder, (*above, genus, epithet) in parts.items()
@@ -53,9 +53,9 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
 
 
 def build_open(raw: Path) -> Splits:
-    """Split all images of both official folders by species, so that the test has only species that
-    do not train: a hash of their names puts three of ten into the test, as many as in the split
-    of iNaturalist 2018.
+    """Split the images of both official folders by species, so that training and test share no
+    species. A hash of the names chooses three of ten species for the test, about as many as in the
+    split of iNaturalist 2018.
     """
     images = [image for part in build(raw).values() for image in part]
     # the last name of a row is its species

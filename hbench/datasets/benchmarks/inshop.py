@@ -1,4 +1,4 @@
-"""In-shop Clothes Retrieval (DeepFashion): single pieces of clothing by category; queries and
+"""In-shop Clothes Retrieval (DeepFashion): single pieces of clothing by category. Queries and
 gallery are separate.
 """
 
@@ -15,13 +15,13 @@ HEADER = ["image_name", "item_id", "evaluation_status"]
 
 
 def build(raw: Path) -> Splits:
-    """Read image, product and partition from the list in the folder `raw`; a category is gender and
-    kind in the path of an image, such as MEN/Denim in img/MEN/Denim/id_00000080/01_1_front.jpg.
+    """Read image, product and partition (train, query or gallery) of each image from the list in
+    the folder `raw`. The list starts with the number of images and a header line.
 
-    The list starts with the number of images and a header line; a partition is train, query or
-    gallery.
+    A category is the gender and kind in the path of an image, such as MEN/Denim in
+    img/MEN/Denim/id_00000080/01_1_front.jpg.
     """
-    # the list is where the user put it; where there is none, reading raw/FILE says so
+    # the list may be in one of several places; without any, reading raw/FILE raises the error
     path = next((raw / marker for marker in SPEC.markers if (raw / marker).exists()), raw / FILE)
     lines = lines_of(path)
     if len(lines) < 2 or lines[1].split() != HEADER:  # CelebA has a file of the same name
@@ -42,7 +42,7 @@ def build(raw: Path) -> Splits:
             (image, ("/".join(image.split("/")[1:3]), product)) for image, product, _ in chosen
         ]
         part_of = np.array([part for _, _, part in chosen])
-        # "not the other one", so that a training image is a query and in the gallery
+        # by inequality, so that a training image, which is neither, is a query and in the gallery
         splits[split] = manifest_of(
             labelled, SPEC.levels, query=part_of != "gallery", gallery=part_of != "query"
         )

@@ -10,10 +10,10 @@ QUERIES = "ground_truth/testset.json"
 
 
 def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
-    """Read {image: (exhibit,)}, a row of names of the one level, from the JSON list of pictures at
-    `path`; pictures without an exhibit are left out, since nothing would be right for them.
+    """Read {image: (exhibit,)}, names at the only level, from the JSON list of pictures at `path`.
+    Pictures without an exhibit are left out, since they have no positives.
 
-    `number`: the key of the exhibit's number in that list, which differs between the files.
+    `number`: the key of the exhibit's number in the list, which differs between the files.
     """
     with json_of(path, "a list of pictures", expected=f"path and {number}") as entries:
         return {
@@ -25,7 +25,7 @@ def exhibits(path: Path, number: str) -> dict[str, tuple[str]]:
 
 def build(raw: Path) -> Splits:
     """Take the museum's pictures both as the training set and as the gallery, as the authors do,
-    and visitors' pictures of exhibits as queries; `raw` is the folder of the files as downloaded.
+    and visitors' pictures of exhibits as queries. `raw`: the folder of the downloaded files.
     """
     database = exhibits(raw / DATABASE, "id")
     queries = exhibits(raw / QUERIES, "MET_id")

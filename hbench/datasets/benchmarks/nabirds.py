@@ -1,4 +1,4 @@
-"""NABirds: North American birds; a species without forms of its own is repeated as its only
+"""NABirds: North American birds. A species without subordinate forms is repeated as its only
 form."""
 
 from pathlib import Path
@@ -11,22 +11,23 @@ DEPTH = 4  # levels of the hierarchy below its root
 
 
 def build(raw: Path) -> Splits:
-    """Read the path of each class from hierarchy.txt in the folder `raw` (`child parent`, root 0);
-    a path with fewer than DEPTH classes repeats its last one, since all paths need all levels.
+    """Read the path of each class from hierarchy.txt in the folder `raw` (lines `child parent`; the
+    root is 0). A path with fewer than DEPTH classes repeats its last one, since all paths need all
+    levels.
 
     images.txt, image_class_labels.txt and train_test_split.txt are joined by the image's id.
     """
-    # with its number, since several classes of the file share a name
+    # the name includes the number, since several classes in the file share a name
     names = {
         number: f"{name} #{number}" for number, name in rows_of(raw / "classes.txt", columns=2)
     }
     parents = dict(rows_of(raw / "hierarchy.txt", columns=2))
 
     of_class = {}
-    for leaf in names:  # inner classes as well, which no image has: their paths do no harm
+    for leaf in names:  # inner classes, too: no image has them, so their paths do no harm
         path = [leaf]  # numbers of classes, coarse to fine
         while (parent := parents.get(path[0], "0")) != "0":
-            if len(path) >= DEPTH:  # too deep, or a circle, which would never end
+            if len(path) >= DEPTH:  # too deep, or a cycle, in which the loop would never end
                 raise TreeError(
                     f"class {leaf} of {raw / 'hierarchy.txt'} lies too deep",
                     expected=f"at most {DEPTH} levels",

@@ -1,5 +1,5 @@
-"""Omniglot: handwritten characters by alphabet; the background alphabets train, the evaluation
-alphabets test.
+"""Omniglot: handwritten characters by alphabet. The background alphabets are for training, the
+evaluation alphabets for testing.
 """
 
 import dataclasses
@@ -15,15 +15,13 @@ SMALL = {"train": "images_background_small1", "test": "images_background_small2"
 
 
 def build(raw: Path, *, folders: dict[str, str]) -> Splits:
-    """Read the images of every split and their labels; `folders` has {split: its folder in the
-    folder `raw`}."""
+    """Read the images of each split and their labels. `folders`: {split: its folder in `raw`}."""
     return {split: _labelled(raw, folder) for split, folder in folders.items()}
 
 
 def build_open(raw: Path) -> Splits:
-    """Read the two small sets, and test only on alphabets that do not train: the second set has
-    Greek and Latin again, which are in the first.
-    """
+    """Read the two small sets. Alphabets of the first set, which is for training, are left out of
+    the second: Greek and Latin are in each."""
     train = _labelled(raw, SMALL["train"])
     test = _labelled(raw, SMALL["test"])
     trained = {alphabet for _, (alphabet, _) in train}
@@ -32,13 +30,13 @@ def build_open(raw: Path) -> Splits:
 
 
 def _labelled(raw: Path, folder: str) -> list[tuple[str, Row]]:
-    """Read alphabet and character of every image from its path,
+    """Read the alphabet and the character of each image from its path,
     FOLDER/ALPHABET/characterNN/IMAGE.png.
     """
     labelled: list[tuple[str, Row]] = []
     for item in images_in(raw, folder):
         _, alphabet, character, _ = item.split("/")
-        # every alphabet has a character01: the name of a class is unique in its level
+        # names are unique in a level, but each alphabet has a character01: the alphabet is added
         labelled.append((item, (alphabet, f"{alphabet} {character}")))
     return labelled
 

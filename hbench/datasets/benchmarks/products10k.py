@@ -1,4 +1,4 @@
-"""Products-10K: 10,000 products of a web shop, each in a group; the test images are customers'
+"""Products-10K: 10,000 products of a web shop, each in a group. The test images are customers'
 photographs.
 """
 
@@ -13,8 +13,8 @@ TEST = "test_kaggletest.csv"
 
 
 def build(raw: Path) -> Splits:
-    """Read image, product and group from train.csv in the folder `raw`, image and product from the
-    list of the test, which has no groups: a product's group there is that of train.csv.
+    """Read image, product and group from train.csv in the folder `raw`, and image and product from
+    the list of the test. That list has no groups: a product has its group of train.csv.
     """
     train = cells_of(raw / TRAIN, "name", "class", "group")
     test = cells_of(raw / TEST, "name", "class")
@@ -23,7 +23,7 @@ def build(raw: Path) -> Splits:
         raise DataError(f"products of {raw / TEST} are not in {TRAIN}", found=examples(lost))
     splits = {}
     for split, rows in (("train", train), ("test", test)):
-        # of a row of either list, the first two cells are used
+        # the rows of train.csv have a third cell, the group
         splits[split] = [
             (f"{split}/{image}", (f"group {group_of[product]}", f"product {product}"))
             for image, product, *_ in rows

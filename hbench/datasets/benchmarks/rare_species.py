@@ -1,5 +1,5 @@
-"""Rare Species: 400 species of the IUCN Red List, up to 30 images of each; a test without a
-training set.
+"""Rare Species: 400 species of the IUCN Red List, with up to 30 images of each. It is a test
+without a training set.
 """
 
 from pathlib import Path
@@ -11,14 +11,15 @@ TABLE = "metadata.csv"
 
 
 def build(raw: Path) -> Splits:
-    """Read the file and the seven ranks of every image from metadata.csv in the folder `raw`.
+    """Read the file and the seven ranks of each image from metadata.csv in the folder `raw`. All
+    images are for testing, as there is no training set.
 
-    The column "species" there is the second word of the name alone, which several genera share, so
-    that "sciName" takes its place. All images test: there is no training set.
+    The column "species" has only the second word of a name, which species of several genera share,
+    so "sciName" is read in its place.
     """
     rows = cells_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
     labelled = [(file, tuple(names)) for file, *names in rows]
-    # many images have the same names: each row is mended once, by itself as its key
+    # many images have the same names: each row of names is mended once, with itself as the key
     final = mended({names: names for _, names in labelled}, RANKS, "by-path")
     return {"test": [(file, final[names]) for file, names in labelled]}
 

@@ -1,5 +1,5 @@
-"""Revisited Oxford and Paris: 70 views of buildings against a gallery; lists say which images are
-easy, hard or junk.
+"""Revisited Oxford and Paris: 70 views of buildings as queries against a gallery. Lists say which
+images are easy, hard or junk for a query.
 """
 
 from collections.abc import Mapping, Set
@@ -15,6 +15,7 @@ from hbench.datasets.pictures import open_picture
 from hbench.datasets.raw_files import plain_pickle
 from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits, queries_against
 
+# {test: the parts of a query's lists that are its positives}
 POSITIVE = {"easy": {"easy"}, "medium": {"easy", "hard"}, "hard": {"hard"}}
 PARTS = ("easy", "hard", "junk")
 LAYOUT = """\
@@ -25,12 +26,13 @@ jpg/
 
 @cache
 def ground_truth(path: Path) -> dict[str, Any]:
-    """Read a pickled ground truth without running code in it; raises DataError for any other
-    content. It is kept per path, because `picture` asks for it again for every query.
+    """Read a pickled ground truth without running code in it. Raises DataError for any other
+    content.
 
-    Returns {"imlist": names of the gallery's images, "qimlist": names of the queries' images,
-    "gnd": for each query {"easy", "hard", "junk": positions in imlist, "bbx": the box of its
-    building, 4 numbers}}.
+    The result has "imlist", the names of the gallery's images; "qimlist", those of the queries'
+    images; and "gnd", a dictionary for each query. That has "easy", "hard" and "junk", positions in
+    imlist, and "bbx", the box of the building (left, top, right, bottom). The result is cached per
+    path, because `picture` needs it for each query.
     """
     with plain_pickle(
         path, "a ground truth of the revisited benchmarks", keys=("imlist", "qimlist", "gnd")
@@ -41,7 +43,7 @@ def ground_truth(path: Path) -> dict[str, Any]:
 
 
 def landmark_of(image: str) -> str:
-    """Read the building from the name of an image.
+    """Return the building that an image shows, by the image's name.
 
     >>> landmark_of("all_souls_000013")
     'all souls'
@@ -50,10 +52,10 @@ def landmark_of(image: str) -> str:
 
 
 def build(raw: Path, *, file: str) -> Splits:
-    """Make the three tests easy, medium and hard of the same items, which differ only in their
-    lists of positives (`lists`); an item's building is read from its name.
+    """Make the three tests easy, medium and hard. They have the same items and differ only in their
+    lists of positives (`lists`). The label of an item is the building in its name.
 
-    `raw` is the folder of the files as downloaded, `file` the name of the ground truth in it.
+    `raw`: the folder of the downloaded files; `file`: the name of the ground truth in it.
     """
     truth = ground_truth(raw / file)
     queries = [(f"query/{image}.jpg", (landmark_of(image),)) for image in truth["qimlist"]]
@@ -62,21 +64,21 @@ def build(raw: Path, *, file: str) -> Splits:
 
 
 def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
-    """Read {test: its table of query, gallery image and grade}: easy images are right in the test
-    easy, hard ones in hard, both in medium; the others are left out of the ranking.
+    """Read {test: its list of pairs}. Easy images are positives in the tests easy and medium, hard
+    images in hard and medium. Other listed images are left out of the ranking.
 
-    `raw` is the folder of the files as downloaded, `file` the name of the ground truth in it.
+    `raw`: the folder of the downloaded files; `file`: the name of the ground truth in it.
     """
     truth = ground_truth(raw / file)
     return {test: _list_with(positive, truth) for test, positive in POSITIVE.items()}
 
 
 def _list_with(positive: Set[str], truth: Mapping[str, Any]) -> pa.Table:
-    """List the images of the three parts easy, hard and junk of each query: grade 1 (right) for
-    those of the parts in `positive`, LEFT_OUT (not counted either way) for the others. An image in
-    no part is wrong, and not listed.
+    """List the images in the three parts easy, hard and junk of each query. Those of the parts in
+    `positive` have level 1, the others are LEFT_OUT of the ranking. An image in no part has level 0
+    and is not listed.
 
-    `truth`: what `ground_truth` returns.
+    `truth`: the ground truth, as `ground_truth` returns it.
     """
     return list_of(
         (
@@ -91,8 +93,8 @@ def _list_with(positive: Set[str], truth: Mapping[str, Any]) -> pa.Table:
 
 
 def picture(root: Path, item: str, *, file: str) -> Image.Image:
-    """Open the image of an item below the folder `root`; a query, "query/NAME.jpg", has no file of
-    its own: it is jpg/NAME.jpg, cropped to the box of its building.
+    """Open the image of an item below the folder `root`. A query "query/NAME.jpg" is not a file: it
+    is jpg/NAME.jpg, cropped to the box of its building.
 
     `file`: the name of the ground truth in `root`, which has the boxes.
     """
@@ -157,10 +159,11 @@ PAPER = Publication(
 def _spec(
     name: str, title: str, *, gallery: int, size: str, file: str, files: tuple[RemoteFile, ...]
 ) -> Spec:
-    """Describe ROxford or RParis, which differ in the arguments alone.
+    """Describe ROxford or RParis, which differ only in these arguments.
 
     Args:
         name: as users type it.
+        title: as the authors call it.
         gallery: number of images.
         size: of the download, in words.
         file: the name of the ground truth in the raw folder.

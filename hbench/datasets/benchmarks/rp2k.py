@@ -7,8 +7,8 @@ from hbench.datasets.spec import Protocol, Publication, RemoteFile, Spec, Splits
 
 
 def build(raw: Path) -> Splits:
-    """Read the splits and the products from the folders in the folder `raw`:
-    SPLIT/PRODUCT/IMAGE.jpg. The row of names of an image has one name, its product."""
+    """Read the splits and the products from the paths of the images in the folder `raw`,
+    SPLIT/PRODUCT/IMAGE.jpg. The product is the only level."""
     splits = {}
     for split in ("train", "test"):
         splits[split] = [(item, (item.split("/")[1],)) for item in images_in(raw, split)]

@@ -1,5 +1,5 @@
-"""SfM-120k: photographs of landmarks by the 3-D model in which they were matched; landmark papers
-train on it.
+"""SfM-120k: photographs of landmarks, labelled by the 3-D model in which they were matched. Papers
+on landmarks train on it.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ PARTS = {"train": "train", "test": "val"}
 
 
 def file_of(cid: str) -> str:
-    """Return the path of an image, given its id: in folders named by the last three pairs of
-    letters, the last first, as the archive has them.
+    """Return the path of an image in the archive, given its id. The folders are named by the last
+    three pairs of letters of the id, from the last pair.
 
     >>> file_of("e1b2f3c4d5")
     'ims/d5/c4/f3/e1b2f3c4d5'
@@ -25,10 +25,10 @@ def file_of(cid: str) -> str:
 
 
 def build(raw: Path) -> Splits:
-    """Label every image by the number of its 3-D model, from the pickled list in the folder `raw`.
+    """Label each image by the number of its 3-D model, from the pickled list in the folder `raw`.
 
-    The dataset has no test of its own, so that the official validation part is the test: its
-    models are others than those that train.
+    The dataset has no test of its own, so the official validation part is the test. Its models are
+    not in the training set.
     """
     expected = "{train, val}: {cids, cluster}"
     with plain_pickle(
@@ -38,8 +38,8 @@ def build(raw: Path) -> Splits:
 
 
 def models_of(part: Mapping[str, Any]) -> dict[str, Row]:
-    """Read {item: ("model NUMBER",)}, a row of names of the one level, from a part of the list:
-    {"cids": ids of the images, "cluster": the number of the model of each, in the same order}."""
+    """Read {item: ("model NUMBER",)}, names at the only level, from a part of the list. `part`:
+    {"cids": the ids of the images, "cluster": the number of each image's model}."""
     return {
         file_of(str(cid)): (f"model {int(model)}",)
         for cid, model in zip(part["cids"], part["cluster"], strict=True)

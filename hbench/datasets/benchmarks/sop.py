@@ -1,5 +1,5 @@
-"""Stanford Online Products: photographs of articles for sale; fine classes are products, coarse
-ones twelve kinds.
+"""Stanford Online Products: photographs of articles for sale. The fine classes are products, the
+coarse classes twelve kinds of products.
 """
 
 from pathlib import Path
@@ -18,8 +18,8 @@ def products(path: Path) -> list[tuple[str, Row]]:
     """Read each image with its kind and its product, (kind, "kind NUMBER"), from the list at
     `path`.
 
-    The kind is read from the folder of the image, such as bicycle_final/, which has a name where
-    the list has a number.
+    The kind is read from the folder of the image, such as bicycle_final/, since the list has only a
+    number for it.
     """
     found: list[tuple[str, Row]] = []
     for _, product, _, image in rows_of(path, header="image_id class_id super_class_id path"):

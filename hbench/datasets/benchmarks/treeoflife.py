@@ -1,4 +1,4 @@
-"""TreeOfLife-10M: the authors' parts train_small and val, by the full taxonomy."""
+"""TreeOfLife-10M: the authors' parts train_small and val, with the full taxonomy."""
 
 from pathlib import Path
 
@@ -13,10 +13,10 @@ PARTS = {"train": "train_small", "test": "val"}
 
 
 def build(raw: Path) -> Splits:
-    """Read the part and the seven ranks of every image from the catalogue in the folder `raw`;
-    labels that end above the species are partial, and images without any name are left out.
+    """Read the part and the seven ranks of each image from the catalogue in the folder `raw`. A
+    label that ends above the species is partial; images without any name are left out.
 
-    Both parts are mended together, so that a class has one name in both.
+    The names of the two parts are mended together, so that a class has the same name in each.
     """
     table = read_table(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
     rows: dict[tuple[str, str], tuple[str, ...]] = {}  # {(split, item): names, coarse to fine}
@@ -34,12 +34,12 @@ def build(raw: Path) -> Splits:
 
 
 def full(genus: str, epithet: str) -> str:
-    """Name a species in full, given the cells of genus and species of the catalogue; "" where the
-    species is not known.
+    """Return the full name of a species, given the cells of genus and species in the catalogue; ""
+    if the species is not known.
 
-    The cell of the species is mostly the epithet, the second word of the name, which several
-    genera share. It stays as it is where it has the full name already (a space in it), or where no
-    genus is known.
+    The cell of the species mostly holds only the epithet, the second word of the name, which
+    species of several genera share. The cell is returned unchanged if it has the full name already
+    (with a space), or if the genus is not known.
 
     >>> full("Iris", "germanica"), full("Iris", "")
     ('Iris germanica', '')
