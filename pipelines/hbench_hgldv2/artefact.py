@@ -1,9 +1,9 @@
-"""Reads and writes artefacts: files of the work folder, each next to `<file>.json`, the record of
-how it was made.
+"""Reads and writes artefacts: files of the work folder. Next to each artefact stands `<file>.json`,
+the record of how the file was made.
 
 A record holds the sha256 of the file and of its inputs, the settings, and the counts per reason. It
-holds neither time nor folder, so that the same inputs and settings give the same bytes, and a step
-with a valid record need not run again.
+holds no time and no folder, so the same inputs and settings give the same bytes. A step whose
+output has a valid record need not run again.
 """
 
 import csv
@@ -32,9 +32,8 @@ SEPARATOR = "|"  # does not occur in Commons titles and QIDs
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class ArtefactRecord:
-    """The record of how an artefact was made: step, settings, inputs {file name: sha256}, and
-    `counts` per reason.
-    """
+    """The record of how an artefact was made: the step, its settings, its inputs {file name:
+    sha256}, and `counts` per reason."""
 
     step: str
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -44,15 +43,14 @@ class ArtefactRecord:
 
 
 def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> ArtefactRecord:
-    """Make the record of a step about to run on `inputs`; raises DataError when one does not
-    exist."""
+    """Make the record of a step that is about to run on `inputs`. Raises DataError when an input
+    does not exist."""
     return ArtefactRecord(step, {path.name: sha256(path) for path in inputs}, dict(settings))
 
 
 def is_done(record: ArtefactRecord, *paths: Path) -> bool:
-    """Return whether all paths are intact and made by this step from these inputs and settings; if
-    so, say that.
-    """
+    """Return whether all paths are intact and were made by this step from these inputs and
+    settings; if so, print that."""
     for path in paths:
         kept = record_of(path)
         if kept is None or not is_made_from(path) or _origin(kept) != _origin(record):
@@ -62,8 +60,8 @@ def is_done(record: ArtefactRecord, *paths: Path) -> bool:
 
 
 def is_made_from(path: Path, *inputs: Path) -> bool:
-    """Whether `path` is intact and was made, with any settings, from these files as they are
-    now."""
+    """Whether `path` is intact and was made, with any settings, from the present content of
+    `inputs`."""
     record = record_of(path)
     if record is None or not path.exists() or record.sha256 != sha256(path):
         return False
@@ -71,7 +69,7 @@ def is_made_from(path: Path, *inputs: Path) -> bool:
 
 
 def record_of(path: Path) -> ArtefactRecord | None:
-    """Read the record next to `path`; None where there is none, such as next to files made by
+    """Read the record next to `path`; None where there is none, for example next to a file made by
     hand."""
     try:
         return ArtefactRecord(**read_json(_record_path(path)))
@@ -89,8 +87,10 @@ def record_of(path: Path) -> ArtefactRecord | None:
 def write(
     path: Path, record: ArtefactRecord, counts: Mapping[str, int], fill: Callable[[Path], object]
 ) -> None:
-    """Let `fill` write the artefact, whole or not at all, then its record, which says by what it
-    was made; `counts`: what is in it, by name, for the reader of the record.
+    """Let `fill` write the artefact, whole or not at all; then write its record.
+
+    `record` says how the artefact is made. `counts` describe the content by name, for people who
+    read the record.
     """
     with replacing(path) as temporary:
         fill(temporary)
@@ -111,20 +111,20 @@ def write_rows(
     record: ArtefactRecord,
     counts: Mapping[str, int],
 ) -> None:
-    """Write rows as UTF-8 CSV with a header, the fields of `row_type`, and a record of the step; a
-    tuple of strings is joined by "|"."""
+    """Write rows as UTF-8 CSV with a record of the step. The header holds the fields of `row_type`;
+    a cell that is a tuple of strings is joined by "|"."""
     text = rows_text(rows, row_type)
     write(path, record, counts, lambda temporary: temporary.write_bytes(text.encode()))
 
 
 def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
-    """Write rows as CSV text with a header, a line per row."""
+    """Return rows as CSV text with a header, one line per row."""
     return csv_text([_columns(row_type), *(map(_cell, row) for row in rows)])
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
-    """Write cells as CSV with "\\n" at line ends; a cell with a lone carriage return is quoted, so
-    that it is read back.
+    """Return cells as CSV text whose lines end in "\n". A cell with a lone carriage return is
+    quoted, because readers would otherwise take it for the end of the line.
 
     >>> csv_text([["a", "b,c"], ["\\r", ""]])
     'a,"b,c"\\n"\\r",\\n'
@@ -132,7 +132,7 @@ def csv_text(rows: Iterable[Iterable[str]]) -> str:
     lines = []
     for row in rows:
         line = io.StringIO()
-        # the writer quotes a carriage return only where it is a part of its own line end
+        # csv.writer quotes a carriage return only if its own line terminator contains one
         csv.writer(line, lineterminator="\r\n").writerow(row)
         lines.append(line.getvalue().removesuffix("\r\n") + "\n")
     return "".join(lines)
@@ -144,10 +144,10 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     Raises DataError when it is missing or has other columns, IntegrityError when it differs from
     its record.
     """
-    # raises where the content is not that of its record
+    # raises IntegrityError where the content differs from its record
     checked(path)
     hints = get_type_hints(row_type)
-    # from the text of a cell to the type of its field, column by column
+    # one parser per column: it turns the text of a cell into a value of the field's type
     parsers = [_PARSERS[hints[name]] for name in _columns(row_type)]
     with open_table(path) as lines:
         reader = csv.reader(lines)
@@ -170,15 +170,14 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
 def _parsed(
     row_type: type[Row], parsers: Iterable[Callable[[str], Any]], cells: Iterable[str]
 ) -> Row:
-    """Make a row of the text of its cells, each read by its own parser."""
+    """Make a row from the texts of its cells; each column has its own parser."""
     return row_type(*(parse(cell) for parse, cell in zip(parsers, cells, strict=True)))
 
 
 @contextmanager
 def open_table(path: Path) -> Iterator[TextIO]:
-    """Open a CSV in UTF-8; raises DataError where it is missing or not UTF-8, and for rows that
-    cannot be read.
-    """
+    """Open a UTF-8 CSV file. Raises DataError where it is missing or not UTF-8, and where a row
+    cannot be read."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             yield lines
@@ -192,9 +191,10 @@ def open_table(path: Path) -> Iterator[TextIO]:
 
 
 def checked(path: Path) -> Path:
-    """Return the path of a file after comparing the file with its record, if it has one: a file
-    that somebody wrote by hand has none. Raises DataError where it is missing, IntegrityError where
-    it has changed.
+    """Return the path after comparing the file with its record, if it has one; files written by
+    hand have none.
+
+    Raises DataError where the file is missing, IntegrityError where it has changed.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix=_how_to_make(path))
@@ -219,7 +219,7 @@ def sha256(path: Path) -> str:
 
 
 def counts_text(what: str, counts: Mapping[str, int]) -> str:
-    """Write counts per reason as one line.
+    """Return counts per reason as one line.
 
     >>> counts_text("landmarks", {"kept": 1200, "dropped": 3})
     'landmarks: 3 dropped, 1,200 kept'
@@ -228,20 +228,20 @@ def counts_text(what: str, counts: Mapping[str, int]) -> str:
 
 
 def _how_to_make(path: Path) -> str:
-    """The command that makes a missing file of the work folder, as advice."""
+    """Advice on a missing file of the work folder: the command that makes it."""
     step = maker(path.name)
     return f"hbench hgldv2 --work {path.parent} {step} makes it" if step else "check the path"
 
 
 def _origin(record: ArtefactRecord) -> str:
-    """What an artefact was made by, of what and with which settings, as a text to compare."""
+    """The step, inputs and settings of a record, as one text that can be compared."""
     return json.dumps(
         [record.step, dict(record.inputs), dict(record.settings)], sort_keys=True, default=str
     )
 
 
 def _record_path(path: Path) -> Path:
-    """Where the record of a file lies: beside it."""
+    """The path of a file's record, next to the file."""
     return path.with_name(path.name + ".json")
 
 
@@ -251,7 +251,8 @@ def _columns(row_type: type[Row]) -> tuple[str, ...]:
 
 
 def _cell(value: Any) -> str:
-    """The text of a value; numbers to six decimals, since processors differ in the last ones."""
+    """The text of a value. Floats are rounded to six decimals, since processors differ in the last
+    digits."""
     if isinstance(value, tuple):
         return SEPARATOR.join(value)
     return f"{value:.6f}" if isinstance(value, float) else str(value)

@@ -1,8 +1,8 @@
-"""Lists the steps of the pipeline, in order: the module of each, what it does, and which files it
-reads and writes.
+"""Lists the steps of the pipeline in order, with the module of each, its purpose, and the files
+that it reads and writes.
 
 The verbs of `hbench hgldv2`, their help, and the advice for a missing file are made from this
-table; the tests compare it with what the steps do. A file in brackets is optional.
+table. The tests compare the table with what the steps do. A file name in brackets is optional.
 
 >>> maker("clusters.csv"), maker("notes.txt")
 ('cluster', None)
@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 
 class PipelineStep(NamedTuple):
-    """A step of the pipeline: the `module` of its `run`, what it `does`, and the files it `reads`
-    and `writes`.
-    """
+    """A step of the pipeline: the `module` that holds its `run`, what the step `does`, and the
+    files that it `reads` and `writes`."""
 
     module: str
     does: str
@@ -23,7 +22,7 @@ class PipelineStep(NamedTuple):
 
     @property
     def files(self) -> str:
-        """The line on files in the step's help; "" for a step without files."""
+        """The line about files in the step's help; "" for a step without files."""
         parts = [("reads", self.reads), ("writes", self.writes)]
         line = "; ".join(f"{verb} {', '.join(names)}" for verb, names in parts if names)
         return f"In the work folder it {line}." if line else ""

@@ -1,9 +1,9 @@
-"""Makes the verb `hbench hgldv2` from the table of steps, and each step's options from the
+"""Makes the verb `hbench hgldv2` from the table of steps, and the options of each step from the
 signature of its `run`.
 
-A keyword-only parameter becomes an option, any other an argument. Its annotation holds the type,
-the help and, if needed, the placeholder of the value: `k: Annotated[int, "Number of clusters."] =
-140`.
+A keyword-only parameter becomes an option, any other parameter an argument. The annotation holds
+the type, the help text and, if needed, the placeholder of the value: `k: Annotated[int, "Number of
+clusters."] = 140`.
 """
 
 import importlib
@@ -19,19 +19,20 @@ from hbench.cli import CONTEXT, with_common_options
 from hbench.core.errors import closest
 from hbench_hgldv2.steps import STEPS
 
-# for parameters whose option has another name
+# parameter -> the name of its option, where the two differ
 FLAGS = {"as_json": ["--json"], "out": ["--out", "-o"]}
 
 
 class StepGroup(click.Group):
-    """A group whose commands are the steps; calling one loads its module."""
+    """A group of commands, one per step. A step's module is loaded only when its command is
+    called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(STEPS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of a step, whose module is loaded only now; an unknown one is refused, with
-        the nearest names."""
+        """Load a step's module and return its command. An unknown name is refused with the nearest
+        names."""
         if name not in STEPS:
             close = closest(name, STEPS)
             ctx.fail(
@@ -46,17 +47,17 @@ class StepGroup(click.Group):
 
 
 def command_of(name: str) -> click.Command:
-    """Make the command of a step from the signature of its `run`, whose first parameter is the work
-    folder. `name`: of the step."""
+    """Make the command of the step `name` from the signature of its `run`. The first parameter of
+    `run` is the work folder."""
     run = importlib.import_module(f"hbench_hgldv2.{STEPS[name].module}").run
     hints = get_type_hints(run, include_extras=True)
-    # the first one is the work folder, which is an option of all steps together
+    # the first parameter is the work folder, an option that all steps share
     _, *parameters = inspect.signature(run).parameters.values()
     options = [_option(parameter, hints[parameter.name]) for parameter in parameters]
 
     @click.pass_obj
     def call(work: Path, /, **values: Any) -> None:
-        """Run the step in the work folder, which the group of commands has."""
+        """Run the step in the work folder, which the command group holds."""
         run(work, **values)
 
     return click.Command(
@@ -65,7 +66,7 @@ def command_of(name: str) -> click.Command:
 
 
 def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
-    """Make an option or argument of a parameter; its `hint` is a type, or Annotated[type, help] or
+    """Make an option or argument from a parameter. `hint` is a type, or Annotated[type, help] or
     Annotated[type, help, placeholder of the value]."""
     help_text = ""
     placeholder = None
@@ -73,9 +74,9 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
         hint, help_text, *rest = get_args(hint)
         placeholder = rest[0] if rest else None
 
-    # the spellings on the command line, and last the parameter that gets the value
+    # the names on the command line, and last the parameter that receives the value
     names = [*FLAGS.get(parameter.name, [f"--{parameter.name.replace('_', '-')}"]), parameter.name]
-    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:  # it is given by its place
+    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:  # a positional argument
         return click.Argument([parameter.name], type=_type(hint))
     if hint is bool:
         return click.Option(names, is_flag=True, help=help_text)
@@ -99,7 +100,7 @@ def _type(hint: Any) -> Any:
     Path] for click.
     """
     parts = get_args(hint)
-    if isinstance(hint, UnionType):  # X | None: None is the default of an option that is left out
+    if isinstance(hint, UnionType):  # X | None, where None means that the option was not given
         return _type(parts[0])
     if get_origin(hint) is Literal:
         return click.Choice(parts)

@@ -26,17 +26,25 @@ def from_scratch(
     rate: float = 1.0,
     servers: Servers = SERVERS,
 ) -> Path:
-    """Rebuild the labels and return their folder, laid out like the released one, for `hbench build
-    hgldv2 --root`.
+    """Rebuild the labels and return their folder, which has the layout of the released one and can
+    be given to `hbench build hgldv2 --root`.
 
-    `contact`: an address that Wikimedia may write to, None where nothing has to be fetched;
-    `rate`: requests per second, at most. Steps that are up to date are skipped; vectors and
-    clusters of these labels that were made with other settings are kept. Raises UsageError when
-    Wikimedia has to be asked and there is no contact, DataError, after writing the review page,
-    while the work folder has no decisions.yaml, and ComparisonError when its decisions do not
-    fit the labels.
+    Steps that are up to date are skipped. Vectors and clusters of the same labels are kept even if
+    they were made with other settings.
 
-    `encoder`, `k`: of the steps encode and cluster; `servers`: those that are asked.
+    Args:
+        raw: the folder of GLDv2's metadata.
+        work: the work folder of the pipeline.
+        contact: an address that Wikimedia can write to; None where nothing has to be fetched.
+        encoder: the encoder of the step encode.
+        k: the number of clusters of the step cluster.
+        rate: the largest number of requests per second.
+        servers: the servers of the APIs.
+
+    Raises:
+        UsageError: Wikimedia has to be queried and there is no contact.
+        DataError: the work folder has no decisions.yaml; the review page has been written.
+        ComparisonError: the decisions do not fit the labels.
     """
     _scrape(work, raw, contact, rate=rate, servers=servers)
     clean.run(work)
@@ -58,10 +66,10 @@ def from_scratch(
 
 
 def _scrape(work: Path, raw: Path, contact: str | None, *, rate: float, servers: Servers) -> None:
-    """Link the landmarks; without a contact from the cache alone.
+    """Link the landmarks. Without a contact, only cached answers are used.
 
-    `rate`: requests a second. What was linked before by the same settings, which are noted beside
-    the links, is not asked for again.
+    `rate` is in requests per second. Links that were made earlier with the same settings are not
+    made again.
     """
     build = ["hbench", "build", "hgldv2", "--root", str(raw), "--from-scratch", str(work)]
     command = shlex.join(build)

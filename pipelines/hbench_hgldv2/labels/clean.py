@@ -1,9 +1,9 @@
-"""Selects the landmarks that keep a class, those that are ambiguous, and those that are dropped,
-and says by which rule. A curator's own table of labels needs no selection, and is taken as it is.
+"""Decides for each landmark whether it keeps a class, is ambiguous, or is dropped, and by which
+rule. The labels of a curator's own table need no such selection.
 
-Rules look at the classes of a landmark in a fixed order. A landmark with several classes left is
-ambiguous, and kept apart, because curation may put all of them into one group. Classes are
-identified by QID, since their labels change with time.
+The rules look at the classes of a landmark in a fixed order. A landmark with several classes left
+is ambiguous and is kept apart, because curation may put all of these classes into one group.
+Classes are identified by QID, since their labels change over time.
 """
 
 from collections import Counter, defaultdict
@@ -33,9 +33,8 @@ EXAMPLES = 3
 
 
 class Rule(NamedTuple):
-    """A rule on a class without visual meaning: "drop" rejects its landmarks, "too_generic" ignores
-    it next to others.
-    """
+    """A rule for a class without visual meaning. The action "drop" rejects the landmarks of the
+    class; "too_generic" ignores the class where a landmark has other classes."""
 
     label: str
     qid: str
@@ -44,8 +43,8 @@ class Rule(NamedTuple):
 
 
 class CleanedLandmark(NamedTuple):
-    """A landmark after cleaning: status "kept" (one class), "ambiguous" (several) or "dropped", for
-    a `reason`.
+    """A landmark after cleaning: its status is "kept" (one class), "ambiguous" (several) or
+    "dropped"; `reason` says why it was not kept.
 
     `raw_label` is the class as a released file spells it, with case and qualifiers; "" for scraped
     landmarks.
@@ -111,7 +110,8 @@ def run(
 def _refuse_two_starts(
     rules: Path, released: Sequence[tuple[Split, Path]], labels: Path | None
 ) -> None:
-    """Raise UsageError for options of several starts, or a split that is given twice."""
+    """Raise UsageError where --rules, --released and --labels are combined, or a split is given
+    twice."""
     if released and labels is not None:
         raise UsageError("there are two starts", expected="either --released or --labels")
     if rules != RULES and (released or labels is not None):
@@ -131,9 +131,8 @@ def _outputs(work: Path) -> tuple[Path, Path]:
 def _write(
     work: Path, record: ArtefactRecord, selection: Sequence[CleanedLandmark], labels: list[Label]
 ) -> None:
-    """Write the selection and the labels, and say how many landmarks were kept, and why others were
-    not.
-    """
+    """Write the selection and the labels. Print how many landmarks were kept, and why the others
+    were not."""
     selection_file, labels_file = _outputs(work)
     counted = counts_of_selection(selection)
     write_rows(selection_file, selection, CleanedLandmark, record=record, counts=counted)
@@ -146,9 +145,11 @@ def _write(
 
 
 def _take_own(work: Path, path: Path, chosen: Mapping[str, str]) -> None:
-    """Write the labels of a curator's own table, say what it was taken for, and write a selection
-    of no landmarks, since the table has only their counts. `chosen`: by part, the columns that
-    somebody named."""
+    """Write the labels of a curator's own table, and print how the table was read. The selection is
+    written without landmarks, since the table only counts them.
+
+    `chosen` maps a part ("id", "label" or "count") to the column that the user named for it.
+    """
     selection_file, labels_file = _outputs(work)
     if path.resolve() in (selection_file.resolve(), labels_file.resolve()):
         raise UsageError(
@@ -169,9 +170,8 @@ def _take_own(work: Path, path: Path, chosen: Mapping[str, str]) -> None:
 
 
 def read_rules(path: Path = RULES) -> list[Rule]:
-    """Read rules from a CSV with columns label, qid, action, why; raises ConfigError that names the
-    wrong line.
-    """
+    """Read rules from a CSV file with the columns label, qid, action and why. Raises ConfigError
+    that names the wrong line."""
     rules = read_rows(path, Rule)
     for line, rule in enumerate(rules, start=2):
         if rule.action not in ACTIONS:
@@ -186,16 +186,17 @@ def read_rules(path: Path = RULES) -> list[Rule]:
 def select(
     links: Sequence[Link], names: Sequence[ClassName], rules: Sequence[Rule]
 ) -> list[CleanedLandmark]:
-    """Keep, drop or mark as ambiguous each landmark, in order; a rule goes by its QID, or by its
-    label if it has none.
+    """Decide for each landmark, in order, whether it is kept, ambiguous or dropped. A rule applies
+    to the class with its QID or, if the rule has no QID, to the classes with its label.
 
-    Reasons: those of scraping; "irrelevant": a rule drops all classes; "too_generic": only generic
-    classes; "no_label": no class has a label in any language; "several_classes": more than one is
-    left.
+    The reasons are those of scraping, and: "irrelevant" (rules drop all classes), "too_generic"
+    (all classes are generic), "no_label" (no class has a label in any language) and
+    "several_classes" (more than one class is left).
     """
     labels = {name.class_id: name.label for name in names}
     texts = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
-    # class -> action; a rule by QID comes last, for it says more surely which class is meant
+    # class -> action; rules by QID come last and replace rules by label, because a label may be
+    # shared by classes
     actions = {
         class_id: texts[normalised(label)]
         for class_id, label in labels.items()
@@ -208,11 +209,12 @@ def select(
 def selection_of(
     splits: Mapping[str, Iterable[Released]],
 ) -> tuple[list[CleanedLandmark], list[ClassName]]:
-    """Make a selection and its classes of released files, whose classes are known by their text
-    only.
+    """Make a selection and its classes from released files, in which a class is known only by its
+    text.
 
-    The id is the text without qualifiers and case, so that "Shinto shrine" and "shinto shrine" are
-    one class; the landmark keeps the released text. `splits`: the rows of each split.
+    The id of a class is its text without qualifiers and case, so that "Shinto shrine" and "shinto
+    shrine" are one class; the landmark keeps the released text. `splits` holds the rows of each
+    split.
     """
     selection: list[CleanedLandmark] = []
     for split, rows in splits.items():
@@ -234,18 +236,17 @@ def selection_of(
 
 
 def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) -> list[Label]:
-    """Make a label for each class of a kept or ambiguous landmark, sorted by landmarks, most first,
-    then by id.
-    """
-    # by class: its landmarks in train, in index, and ambiguous ones of both
+    """Make a label for each class of a kept or ambiguous landmark. Labels are sorted by their
+    number of landmarks, largest first, then by id."""
+    # class -> its number of landmarks in train, in index, and of ambiguous landmarks in both
     counted: dict[str, Counter[str]] = defaultdict(Counter)
-    # by class: names of some of its landmarks, as examples
+    # class -> the names of some of its landmarks, as examples
     shown: dict[str, list[str]] = defaultdict(list)
     for row in selection:
         if row.status == "dropped":
             continue
         for class_id in row.classes:
-            # an ambiguous landmark is counted apart: it may be of any of its classes
+            # an ambiguous landmark is counted separately: it may belong to any of its classes
             counted[class_id][row.split if row.status == "kept" else row.status] += 1
             if row.category and len(shown[class_id]) < EXAMPLES:
                 shown[class_id].append(title_of(row.category).partition(":")[2])
@@ -262,9 +263,8 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
 
 
 def counts_of_selection(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
-    """Count the landmarks per split and status, as "train kept", and per reason, as "irrelevant".
-    Only the first have a space in them.
-    """
+    """Count the landmarks per split and status (keys such as "train kept") and per reason (keys
+    such as "irrelevant"). Only keys of the first form contain a space."""
     result: Counter[str] = Counter()
     for row in selection:
         result[f"{row.split} {row.status}"] += 1
@@ -274,16 +274,18 @@ def counts_of_selection(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
 
 
 def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> CleanedLandmark:
-    """A landmark with what becomes of it, why, and the classes that this rests on.
+    """Decide about one landmark: its status, the reason, and the classes that are left.
 
-    `labels`: the label of each class, "" without one; `actions`: what the rules say of a class.
+    `labels` maps a class to its label, "" without one. `actions` maps a class to the action of its
+    rule.
     """
 
     def made(status: str, reason: str, classes: tuple[str, ...]) -> CleanedLandmark:
-        """The landmark of the link with what became of it."""
+        """The cleaned landmark with this status, reason and classes."""
         return CleanedLandmark(link.split, link.landmark_id, link.category, status, reason, classes)
 
-    # the first reason counts, from what is no place at all to what has too many classes
+    # the first reason that applies is reported, from classes that are no place at all to too many
+    # classes
     if link.reason:
         return made("dropped", link.reason, ())
     relevant = [i for i in link.classes if actions.get(i) != "drop"]

@@ -1,5 +1,5 @@
-"""Defines the kinds of groups, which are the level above the groups: any words that the curators
-choose, in H-GLDv2 human-made and natural.
+"""Defines the kinds of groups. Kinds are the level above the groups; curators may choose any words
+for them. In H-GLDv2 they are human-made and natural.
 
 >>> offered(["raptor", "songbird", "raptor"]), offered(["natural"])
 (('raptor', 'songbird'), ('human-made', 'natural'))
@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 LANDMARK_KINDS = ("human-made", "natural")
-# The kind of every group of an own table for which no other is known: one level above them all.
+# The kind of a group from a curator's own table when no other kind is known. All groups then share
+# one kind.
 OWN_KINDS = ("all",)
 
 
 def offered(used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS) -> tuple[str, ...]:
-    """Return the kinds to choose from: those in use, in their order; the usual ones, too, where one
-    of them is in use, or none at all.
-    """
+    """Return the kinds that a curator can choose from: first the kinds in use, in their order. The
+    usual kinds follow if one of them is in use, or if no kind is in use."""
     distinct = dict.fromkeys(used)
     if distinct and not distinct.keys() & set(usual):
         return tuple(distinct)
@@ -26,9 +26,8 @@ def offered(used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS) -> tuple
 
 
 def written_in_two_ways(used: Iterable[str]) -> tuple[str, str] | None:
-    """Return two kinds that differ only in case, spaces, hyphens or underscores, of those in use
-    and the usual ones next to them; None where there are none.
-    """
+    """Return two kinds that differ only in case, spaces, hyphens or underscores; None where there
+    are no such two. The kinds compared are those in use and the usual ones."""
     first: dict[str, str] = {}
     for kind in offered(used):
         known = first.setdefault(re.sub(r"[\s_-]", "", kind).lower(), kind)

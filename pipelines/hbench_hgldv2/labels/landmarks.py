@@ -14,9 +14,8 @@ NAMES = ("metadata/{}_label_to_category.csv", "metadata/{}_label_to_hierarchical
 
 
 class Landmark(NamedTuple):
-    """A landmark of one split; train and index number their landmarks independently, so the split
-    is part of the key.
-    """
+    """A landmark of one split. Train and index number their landmarks independently, so the split
+    is part of a landmark's key."""
 
     split: str
     landmark_id: int
@@ -24,9 +23,8 @@ class Landmark(NamedTuple):
 
 
 def landmark_file(raw: Path, split: str) -> Path:
-    """Find the file of a split's landmarks; a released hierarchy will do, since it names the
-    categories.
-    """
+    """Find the file that lists a split's landmarks. A released hierarchy is accepted too, since it
+    names the categories."""
     for name in NAMES:
         for path in (raw / name.format(split), raw / Path(name.format(split)).name):
             if path.exists():
@@ -39,9 +37,8 @@ def landmark_file(raw: Path, split: str) -> Path:
 
 
 def read_landmarks(path: Path, split: str) -> list[Landmark]:
-    """Read the landmarks in {train,index}_label_to_category.csv (columns landmark_id, category);
-    raises DataError.
-    """
+    """Read the landmarks of {train,index}_label_to_category.csv (columns landmark_id and category).
+    Raises DataError for a file that cannot be read so."""
     with open_table(path) as lines:
         reader = csv.DictReader(lines)
         columns = reader.fieldnames or ()

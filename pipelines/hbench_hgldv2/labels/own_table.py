@@ -1,8 +1,8 @@
-"""Reads a curator's own table of labels, of birds or museum objects: which of its columns holds the
-ids, which the labels, and which the counts.
+"""Reads a curator's own table of labels, for example of birds or museum objects, and finds the
+columns that hold the ids, the labels and the counts.
 
-A column is taken for a part only when its title is the only one that fits; the reading is said, and
-`--columns` overrides it.
+A column is chosen for a part only when no other column's title fits that part. The choice is
+printed, and `--columns` overrides it.
 
 >>> parts_of("birds.csv", ["taxonID", "vernacularName", "n", "order"], {})
 {'id': 'taxonID', 'label': 'vernacularName', 'count': 'n'}
@@ -24,7 +24,7 @@ from hbench.sheets.understood import Understood
 from hbench_hgldv2.artefact import SEPARATOR, record_of
 from hbench_hgldv2.labels.label import GROUP, Label
 
-# Titles of columns by their part; case, spaces, hyphens and underscores make no difference.
+# The known column titles of each part; case, spaces, hyphens and underscores make no difference.
 TITLES = {
     "id": (
         "id", "class_id", "label_id", "category_id", "taxon_id", "species_id", "concept_id",
@@ -45,9 +45,8 @@ EXAMPLE = "id=taxonID,label=vernacularName,count=n"
 
 
 class LabelTable(NamedTuple):
-    """The labels of a table, sorted by count; the column of each part; what the table was taken
-    for; and how many rows have no label, and are left out.
-    """
+    """The labels of a table, sorted by count, with the column of each part, a sentence on how the
+    table was read, and the number of rows that were left out because they have no label."""
 
     labels: list[Label]
     columns: dict[str, str]
@@ -56,7 +55,8 @@ class LabelTable(NamedTuple):
 
 
 class TableRow(NamedTuple):
-    """The texts of a row that are used, and its number, from 1 below the header."""
+    """The texts of a row that are used, and the row's number; the first row below the header has
+    number 1."""
 
     number: int
     class_id: str
@@ -65,9 +65,9 @@ class TableRow(NamedTuple):
 
 
 def chosen_columns(text: str | None) -> dict[str, str]:
-    """Read which column is which part from a text such as "id=taxonID,count=n".
+    """Read the columns that the user assigned to parts from a text such as "id=taxonID,count=n".
 
-    Raises UsageError for another form, UnknownName for another part.
+    Raises UsageError for a text of another form, UnknownName for an unknown part.
     """
     if text is None:
         return {}
@@ -92,11 +92,12 @@ def chosen_columns(text: str | None) -> dict[str, str]:
 
 
 def parts_of(source: str, titles: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Tell which column is the id, the label and the count: the chosen one, or the only one whose
-    title fits.
+    """Find the columns of the id, the label and the count. The column of a part is the chosen one
+    or, without a choice, the only one whose title fits.
 
-    Raises UnknownName for a chosen column that the table lacks, DataError that names every part for
-    which no column fits, or several. `source`: how errors call the table; `titles`: of its columns.
+    Raises UnknownName for a chosen column that the table does not have, and DataError that names
+    every part for which no column fits or several do. `source` is the name of the table in errors;
+    `titles` are its column titles.
     """
     for column in chosen.values():
         if column not in titles:
@@ -122,11 +123,11 @@ def parts_of(source: str, titles: Sequence[str], chosen: Mapping[str, str]) -> d
 
 
 def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
-    """Read the labels in a table in CSV, TSV or parquet.
+    """Read the labels of a table in CSV, TSV or parquet.
 
     Raises DataError for a file that is not a table, for columns that cannot be told apart, and for
-    the rows that cannot be used, by their lines. `chosen`: by part, the columns that somebody
-    named.
+    rows that cannot be used, with their line numbers. `chosen` maps a part to the column that the
+    user named for it.
     """
     _, table, how_written = sheet.read(path)
     columns = parts_of(path.name, table.column_names, chosen)
@@ -134,7 +135,7 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     labelled = [row for row in rows if row.label]
     _refuse_unusable(path, labelled)
 
-    # what the table counts stands where landmarks of the training split do
+    # the counts of the table take the place of the landmarks of the training split
     labels = [
         Label(row.class_id, row.label, int(row.counted), n_index=0, n_ambiguous=0, examples=())
         for row in labelled
@@ -156,21 +157,21 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
 
 
 def _unused(titles: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """The titles of the columns that are no part, each with what is said of it."""
+    """The titles of the unused columns, each with a remark on why it is unused."""
     used = set(columns.values())
     return {title: "not used" for title in titles if title not in used}
 
 
 def is_own(labels: Path) -> bool:
-    """Whether the record next to labels.csv says that the labels are those of a table."""
+    """Whether the labels were read from a curator's own table, according to the record next to
+    labels.csv."""
     record = record_of(labels)
     return record is not None and "columns" in record.settings
 
 
 def _facts_on(labels: Sequence[Label], unlabelled: int) -> list[str]:
-    """The sum of the counts, the rows without a label, and labels that several ids share, in
-    words.
-    """
+    """Describe the sum of the counts, the rows without a label, and the labels that several ids
+    share."""
     facts = [f"{sum(label.landmarks for label in labels):,} counted in all"]
     if unlabelled:
         facts.append(f"rows without a label, left out: {unlabelled:,}")
@@ -189,21 +190,22 @@ def _with_title(titles: Sequence[str], known: Sequence[str]) -> list[str]:
 
 
 def _folded(title: str) -> str:
-    """A title without what makes no difference: "Taxon ID", "taxon_id" and "taxonID" are one."""
+    """A title without case, spaces, hyphens and underscores: "Taxon ID", "taxon_id" and "taxonID"
+    become one."""
     return re.sub(r"[\s_-]", "", title).casefold()
 
 
 def _problem(part: str, columns: Sequence[str]) -> str:
-    """Why the column of a part is unclear: none fits, or several (`columns`)."""
+    """Say why the column of a part is unclear. `columns` are the columns that fit: none, or
+    several."""
     if not columns:
         return f"no column has a title of a {part}, such as {examples(TITLES[part], most=3)}"
     return f"{' and '.join(columns)} may each be the {part}"
 
 
 def _rows_of(table: pa.Table, columns: Mapping[str, str]) -> list[TableRow]:
-    """Read the three columns as texts without outer spaces, and ids without the decimals of a
-    float.
-    """
+    """Read the three columns as texts without outer spaces. Ids that were stored as floats lose
+    their decimals."""
     cells = text_rows(table, [columns[part] for part in TITLES])
     return [
         TableRow(number, plain_id(class_id), " ".join(label.split()), plain_id(count))
@@ -212,14 +214,13 @@ def _rows_of(table: pa.Table, columns: Mapping[str, str]) -> list[TableRow]:
 
 
 def _refuse_unusable(path: Path, rows: Sequence[TableRow]) -> None:
-    """Raise DataError for a table without labels, an id that is missing, given twice or unusable,
-    and a count that is not a whole number.
-    """
+    """Raise DataError for a table without labels; for an id that is missing, repeated or unusable;
+    and for a count that is not a whole number."""
     if not rows:
         raise DataError(f"{path} has no labels", expected="rows with an id, a label and a count")
 
     times = Counter(row.class_id for row in rows)
-    # {what is expected of each row: the rows that are not so}
+    # what each row must have -> the rows that do not have it
     problems = {
         "an id": [row for row in rows if not row.class_id],
         "an id of its own": [row for row in rows if row.class_id and times[row.class_id] > 1],
@@ -241,6 +242,6 @@ def _refuse_unusable(path: Path, rows: Sequence[TableRow]) -> None:
 
 
 def _shown(rows: Sequence[TableRow]) -> str:
-    """The first rows of a problem: number, id, label and count."""
+    """The first rows with a problem: their number, id, label and count."""
     cells = (f"row {row.number}: {row.class_id!r}, {row.label!r}, {row.counted!r}" for row in rows)
     return examples(cells, most=3)

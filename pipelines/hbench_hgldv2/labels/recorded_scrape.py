@@ -1,8 +1,9 @@
-"""Keeps a small recorded scrape, with which `hbench hgldv2 scrape --demo` runs without a network.
+"""Provides a small recorded scrape, with which `hbench hgldv2 scrape --demo` runs without a
+network.
 
-The recording is of an invented Wikimedia: its places and their items do not exist, its classes are
-those of Wikidata. Its answers have the shapes of those of the real APIs, and every outcome of a
-title occurs. tests/pipelines/record_scrape.py makes the two tables.
+The recording is of an invented Wikimedia: its places and their items do not exist, but its classes
+are real ones of Wikidata. Its answers have the structure of the real APIs' answers, and every
+possible outcome of a title occurs. tests/pipelines/record_scrape.py makes the two tables.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ FOLDER = "scrape-demo"  # in the work folder
 
 
 class RecordedAnswer(NamedTuple):
-    """An answer of a server: the canonical request, HTTP status, body, and when it was fetched."""
+    """A server's answer: the canonical request, HTTP status, body, and the time of the fetch."""
 
     request: str
     status: int
@@ -31,7 +32,8 @@ class RecordedAnswer(NamedTuple):
 
 
 def refuse_others(options: Mapping[str, object]) -> None:
-    """Raise UsageError for options next to --demo that say what to scrape, and where."""
+    """Raise UsageError for options that choose landmarks or servers, which --demo does not
+    allow."""
     if given := [name for name, value in options.items() if value is not None]:
         raise UsageError(
             "--demo brings its own landmarks and answers",
@@ -41,7 +43,7 @@ def refuse_others(options: Mapping[str, object]) -> None:
 
 
 def write_landmarks(raw: Path) -> None:
-    """Write the demo's landmarks as GLDv2's metadata have them, a file for each split."""
+    """Write the demo's landmarks in the format of GLDv2's metadata, one file per split."""
     landmarks = read_rows(LANDMARKS, Landmark)
     for split in SPLITS:
         rows = [(str(row.landmark_id), row.category) for row in landmarks if row.split == split]

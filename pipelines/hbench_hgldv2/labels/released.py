@@ -1,6 +1,5 @@
-"""Reads a released hierarchy, {train,index}_label_to_hierarchical.csv in the official five columns,
-and turns it into decisions.
-"""
+"""Reads a released hierarchy, {train,index}_label_to_hierarchical.csv with the five official
+columns, and turns it into decisions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +61,7 @@ def run(
         )
 
     target = out or work / "decisions.yaml"
-    # a curation may hold weeks of decisions: it is not written over unless it is named
+    # a curation may hold weeks of work: an existing file is replaced only if the user names it
     if out is None and target.exists():
         raise UsageError(f"{target} is there already", fix="write another file with -o FILE")
 
@@ -78,9 +77,9 @@ def run(
 
 
 def _sample_rows() -> list[Released]:
-    """Make a landmark of each label in the shipped decisions, to try the steps without the release.
-    Ids there are PREFIX and the label, in lower case and without qualifiers.
-    """
+    """Make one landmark for each label in the shipped decisions, so that the steps can be tried
+    without the release. The id of a class there is PREFIX followed by the label in lower case and
+    without qualifiers."""
     shipped = decisions_file.load(SAMPLE)
     moves = [decision for decision in shipped.decisions if isinstance(decision, Move)]
     placed = [(class_id, move.to) for move in moves for class_id in move.labels]
@@ -88,14 +87,13 @@ def _sample_rows() -> list[Released]:
         (class_id.removeprefix(PREFIX), group, shipped.groups[group].kind)
         for class_id, group in placed
     ]
-    # landmarks are numbered, since the sample has none; "": without a category
+    # the sample has no landmark ids, so the landmarks are numbered; "" is their missing category
     return [Released(number, "", *row) for number, row in enumerate(named)]
 
 
 def read(path: Path) -> list[Released]:
-    """Read the rows of a released file; raises DataError for other columns, a repeated landmark,
-    half a label, or a kind in two spellings.
-    """
+    """Read the rows of a released file. Raises DataError for other columns, a repeated landmark, an
+    incomplete label, or a kind in two spellings."""
     seen: set[int] = set()
     rows = read_rows(path, Released)
     for row in rows:
@@ -119,15 +117,16 @@ def read(path: Path) -> list[Released]:
 def decisions_of(
     files: Iterable[Sequence[Released]], labels: Iterable[Label] | None = None
 ) -> Decisions:
-    """Make decisions that reproduce released files: a move per group, and classes in several groups
-    as ambiguous.
+    """Make decisions that reproduce released files: one move per group, and classes that occur in
+    several groups as ambiguous.
 
-    Landmarks with a group but without a class, which images assigned, are left out. With `labels`,
-    the decisions are about the labels whose text the files have, by their ids. Raises DataError for
-    a group of two kinds.
+    Landmarks with a group but without a class are left out; their group was assigned from images.
+    With `labels`, the decisions refer to the ids of those labels whose text occurs in the files.
+    Raises DataError for a group of two kinds.
     """
     groups: dict[str, Group] = {}
-    # {class id: groups in which the files have it}; of a file the id is made of the text
+    # class id -> the groups in which the files have the class; the files have no ids, so a text
+    # makes one
     placed: Mapping[str, set[str]] = defaultdict(set)
     for row in (row for rows in files for row in rows if row.hierarchical_label):
         group = groups.setdefault(
@@ -142,7 +141,7 @@ def decisions_of(
         if row.supercategory:
             placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
 
-    if labels is not None:  # files have texts in place of ids
+    if labels is not None:  # the files identify classes by text, the labels by id
         placed = {
             label.class_id: placed[key]
             for label in labels

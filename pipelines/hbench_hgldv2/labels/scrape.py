@@ -1,8 +1,8 @@
 """Links every landmark to its Commons category, the category to a Wikidata item, and the item to
 its classes.
 
-The facts come from a FactSource of five functions: the APIs, the query service or dumps. Following
-them is the same for all.
+The facts come from a FactSource, which has five functions. There is one for the APIs, one for the
+query service and one for dumps; the links are followed in the same way for all three.
 """
 
 import re
@@ -41,19 +41,20 @@ from hbench_hgldv2.wikimedia.facts import (
     title_of,
 )
 
-# Category, disambiguation, list, project page, disambiguation category.
+# The Wikimedia classes category, disambiguation, list, project page and disambiguation category.
 META_CLASSES = frozenset({"Q4167836", "Q4167410", "Q13406463", "Q14204246", "Q15407973"})
-MOST_TOPICS = 3  # hops from the item of a category to its main topic, to that one's topic …
+MOST_TOPICS = 3  # hops from a category's item to its main topic, to the topic of that topic …
 MOST_TITLE_BYTES = 255 + len("Category:")  # MediaWiki's limit is on the title after the colon
 SPOKEN = ("en", "mul")  # a label in "mul" is the default of all languages without a label
 STATUSES = ("found", "redirected", "missing", "invalid", "no_item")
 
 
 class Link(NamedTuple):
-    """A landmark and its classes; without any, `reason` says why, else it is "".
+    """A landmark and its classes. For a landmark without classes, `reason` says why; otherwise
+    `reason` is "".
 
-    `raw_label` is the text of the category's infobox, labels with qualifiers, to compare with the
-    released files.
+    `raw_label` is the text that the category's infobox shows, labels with qualifiers, for
+    comparison with the released files.
     """
 
     split: str
@@ -73,7 +74,8 @@ class Link(NamedTuple):
 
 
 class ClassName(NamedTuple):
-    """A class and its label; `language` is not "en" where there is no English label."""
+    """A class and its label. `language` is the language of the label where there is no English one,
+    otherwise "en"."""
 
     class_id: str
     label: str
@@ -164,7 +166,7 @@ def _servers(given: Sequence[tuple[str, str]]) -> Servers:
 
 
 def _replay_demo(work: Path) -> None:
-    """Scrape the landmarks of the demo from its recorded answers, and say how to continue."""
+    """Scrape the landmarks of the demo from its recorded answers, and print how to continue."""
     raw = work / "raw"
     recorded_scrape.write_landmarks(raw)
     terminal.say("the demo asks nobody: answers of an invented Wikimedia come from a recording")
@@ -175,9 +177,11 @@ def _replay_demo(work: Path) -> None:
 
 
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
-    """Make links.csv and classes.csv with facts from a source, unless they are up to date.
-    `settings`: what the record says of the source, and `limit`: so many landmarks of each split
-    are read, the first ones; None, or without it, all."""
+    """Make links.csv and classes.csv from the facts of a source, unless both files are up to date.
+
+    `settings` describe the source for the record, and may hold `limit`: then only so many landmarks
+    of each split, the first ones, are read. None or no `limit` means all.
+    """
     files = {split: landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), settings)
     if is_done(record, work / "classes.csv", work / "links.csv"):
@@ -203,15 +207,18 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
 
 
 def _counted(links: Sequence[Link]) -> Counter[str]:
-    """Count the landmarks by "status …" and "via …", and by the reason for having no class."""
+    """Count the landmarks by "status …", by "via …", and by the reason for having no class."""
     counted = Counter(f"status {link.status}" for link in links)
     counted += Counter(f"via {link.via}" for link in links if link.via)
     return counted + Counter(link.reason for link in links if link.reason)
 
 
 def _say(counted: Mapping[str, int]) -> None:
-    """Print how many landmarks were linked, by what, and why others were not. `counted`: such as
-    "status found" and "via P373", and reasons, which have no space."""
+    """Print how many landmarks were linked, how they were linked, and why others were not.
+
+    The keys of `counted` are texts such as "status found" and "via P373", and reasons, which
+    contain no space.
+    """
     for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
         shown = {
             name.removeprefix(prefix): count
@@ -227,9 +234,10 @@ def _say(counted: Mapping[str, int]) -> None:
 def expected_requests(titles: int) -> int:
     """Estimate the number of requests for this many categories, within a tenth.
 
-    Every batch of 50 titles takes a request for their pages. Titles with an item take one for their
-    entities, and a tenth more for main topics; those without take one for their wikitext and, 200
-    at once, one for P373. That makes 2.1 requests per batch if all have an item, 2.25 if none has.
+    Every batch of 50 titles takes one request for their pages. If all titles have an item, a batch
+    takes one more for the entities and 0.1 for main topics: 2.1 requests. If none has an item, it
+    takes one more for the wikitext and a quarter of a request for P373, which handles 200 titles at
+    once: 2.25 requests.
     """
     return round(2.2 * titles / BATCH) + 4
 
@@ -239,13 +247,13 @@ def resolve(
 ) -> tuple[list[Link], list[ClassName]]:
     """Link every landmark, in order, and name all their classes, sorted by id.
 
-    Raises IntegrityError unless every title is exactly one of found, redirected, missing, invalid,
-    no_item.
+    Raises IntegrityError unless every title ends as exactly one of found, redirected, missing,
+    invalid and no_item.
     """
-    # {category: the title of its page}
+    # category -> the title of its page
     titles = {landmark.category: title_of(landmark.category) for landmark in landmarks}
     unique_titles = list(dict.fromkeys(titles.values()))
-    # by title: what became of it, and the item of Wikidata, "" for none
+    # title -> its outcome and its Wikidata item, "" for none
     pages = find_pages(unique_titles, source)
     unaccounted = [
         title
@@ -257,11 +265,12 @@ def resolve(
             "titles are not accounted for", expected="one outcome each", found=examples(unaccounted)
         )
 
-    # by the id of an item: of which classes it is
+    # item id -> the classes of the item
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
-    # qualifiers that are items stand behind the classes of a raw label, and are to be spelled out
+    # a raw label lists qualifiers after the classes; qualifiers that are items need their names,
+    # too
     qualifiers = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
     names = source.names([*class_ids, *sorted(qualifiers, key=_qid_order)])
 
@@ -272,18 +281,16 @@ def resolve(
 
 
 def _spelled_out(links: Sequence[Link], names: Mapping[str, Named]) -> list[Link]:
-    """Write the names of items, where a spoken language has one, in place of their QIDs in the raw
-    labels.
-    """
+    """Replace the QIDs in the raw labels by the names of the items, where an item has a name in a
+    spoken language."""
     spoken = {i: name.text for i, name in names.items() if name.language in SPOKEN and name.text}
     shown = [QID.sub(lambda qid: spoken.get(qid[0], qid[0]), link.raw_label) for link in links]
     return [link._replace(raw_label=text) for link, text in zip(links, shown, strict=True)]
 
 
 def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
-    """Find the page of each title: follow soft redirects, then look for titles without an item by
-    P373.
-    """
+    """Find the page of each title: follow soft redirects, then look up titles without an item by
+    P373."""
     pages = source.pages([title for title in titles if _is_title(title)])
     pages |= {title: Page(title, "invalid") for title in titles if not _is_title(title)}
     pages |= _follow_soft(
@@ -309,8 +316,8 @@ def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]
 
 
 class Topic(NamedTuple):
-    """The item that a category is about, its entity, and the reason for having no class, "" if it
-    has one."""
+    """The item that a category is about, its entity, and the reason for having no class; the reason
+    is "" if the item has one."""
 
     item: str
     entity: Entity
@@ -318,13 +325,15 @@ class Topic(NamedTuple):
 
 
 def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
-    """Return what a category is about: its item leads to its main topic (P301), and this one
-    perhaps to its own.
+    """Return what a category is about. The category's item may name a main topic (P301), which may
+    name its own main topic, and so on.
 
-    An item of a Wikimedia class without a topic, such as a disambiguation, is not a place.
+    An item of a Wikimedia class without a main topic, such as a disambiguation page, is not a
+    place.
     """
     entity = entities.get(item, MISSING)
-    # the chain ends at a topic that nobody asked for, at one that was met, and after MOST_TOPICS
+    # the chain ends at a topic whose entity was not fetched, at a topic that occurred before, and
+    # after MOST_TOPICS hops
     seen = {item}
     while (
         entity.topics
@@ -348,10 +357,10 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
 
 
 def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:
-    """Find the pages to which category-redirect templates lead, in at most five hops and never in a
-    circle.
-    """
-    # where each requested title has led so far; one that leads nowhere else is dropped
+    """Find the pages to which category-redirect templates lead, in at most five hops and without
+    following a circle."""
+    # requested title -> the page that it has reached so far; a title whose page leads no further is
+    # removed
     current = {title: page.title for title, page in pages.items()}
     seen = {title: {page.title} for title, page in pages.items()}
     result: dict[str, Page] = {}
@@ -359,10 +368,10 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
         if not current:
             break
         targets = source.soft_targets(sorted(set(current.values())))
-        # the title that the template leads to, "" without one
+        # the target of the redirect template, "" without one
         hops = {title: targets.get(place, "") for title, place in current.items()}
         hops = {t: target for t, target in hops.items() if _is_title(target)}
-        # a page that was met before would lead round in a circle
+        # a page that was visited before would lead round in a circle
         hops = {t: target for t, target in hops.items() if target not in seen[t]}
         page_of = source.pages(sorted(set(hops.values()))) if hops else {}
 
@@ -372,22 +381,24 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
             page = page_of[target]
             if page.item:
                 result[title] = Page(page.title, "redirected", page.item, "soft redirect")
-            if page.status == "no_item":  # it may lead on
+            if page.status == "no_item":  # the page may be a soft redirect
                 current[title] = page.title
 
     return result
 
 
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
-    """A landmark with what its page and its entity say; where there is none, the reason."""
+    """Make the link of a landmark from its page and its entity; where one of them is missing, the
+    link has the reason instead."""
     topic = Topic("", MISSING, page.status)
     if page.item:
         topic = topic_of(page.item, entities)
     entity = topic.entity
     classes = () if topic.reason else entity.classes
-    # a source has the qualifiers of all classes of an entity, or of none
+    # a source returns the qualifiers of all classes of an entity, or none at all
     qualifiers = entity.qualifiers or ("",) * len(classes)
-    # not strict: of a landmark without classes, for a reason, the entity may have qualifiers
+    # not strict: a landmark that has no classes for a reason may still have qualifiers in its
+    # entity
     labels = [
         f"{qid} ({qualifier})" if qualifier else qid
         for qid, qualifier in zip(classes, qualifiers, strict=False)
@@ -412,20 +423,19 @@ def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Lin
 
 
 def _new_ids(ids: Iterable[str], known: Mapping[str, Entity]) -> list[str]:
-    """List the new, well-formed ids, once each: a malformed one would make the server refuse its
-    whole batch.
-    """
+    """List the new, well-formed ids without repetition. One malformed id would make the server
+    refuse its whole batch."""
     return [i for i in dict.fromkeys(ids) if QID.fullmatch(i) and i not in known]
 
 
 def _is_title(title: str) -> bool:
-    """Whether a text may be the title of a category: others would make the server refuse a whole
-    batch."""
+    """Whether a text can be the title of a category. One impossible title would make the server
+    refuse a whole batch."""
     if not 0 < len(title.encode()) <= MOST_TITLE_BYTES:
         return False
     return not re.search(r"[|\[\]{}<>#\x7f\x00-\x1f]", title)
 
 
 def _qid_order(qid: str) -> int:
-    """By the number of a QID: Q9 comes before Q10."""
+    """Sort key of a QID: its number, so that Q9 comes before Q10."""
     return int(qid[1:])
