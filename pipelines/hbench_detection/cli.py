@@ -104,13 +104,13 @@ def command(
         _show(report)
 
     written = f"wrote {folder / run.REPORT}"
-    if report.dataset.startswith("voc07@"):  # other images or classes are of no leaderboard
+    if report.dataset.startswith("voc07@"):  # no leaderboard has these images or classes
         written += f": hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it"
     say(written)
 
 
 def _show(report: DetectionReport) -> None:
-    """Print the scores of all classes together, then those of each class."""
+    """Print the scores over all classes, then those of each class."""
     rows = [
         [name, percent(value, 1)] for name, value in {**report.scores, **report.per_class}.items()
     ]

@@ -1,4 +1,4 @@
-"""Builds torchvision's Faster R-CNN with another loss of the classifier."""
+"""Builds torchvision's Faster R-CNN with a different loss of the classifier."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -25,28 +25,31 @@ from hbench_detection.recipe import DetectionRecipe
 WEIGHTS = {"resnet50": ResNet50_Weights.IMAGENET1K_V1, "resnet101": ResNet101_Weights.IMAGENET1K_V1}
 RESNEXT = "resnext101_32x4d.gluon_in1k"
 LAYERS = ("conv1", "layer1", "layer2", "layer3", "layer4")
-TRAINED = ("layer2", "layer3", "layer4")  # of a pretrained net, as torchvision has it
-# logits (n, 1 + C) of regions, their classes (n,), 0 the background -> scalar
+TRAINED = ("layer2", "layer3", "layer4")  # in a pretrained net, torchvision's default
+# logits (n, 1 + C) of regions, their classes (n,) with 0 for the background -> scalar loss
 ClassLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class RankedHeads(RoIHeads):  # type: ignore[misc]
-    """torchvision's heads of Faster R-CNN, with `class_loss` as the loss of the classifier."""
+    """The heads of torchvision's Faster R-CNN, with `class_loss` as the loss of the classifier."""
 
     class_loss: ClassLoss
 
     def forward(
         self, features: Any, proposals: Any, image_shapes: Any, targets: Any = None
     ) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
-        """The head of boxes as torchvision's, with the class loss replaced while it trains. The
-        arguments are those of torchvision's: maps of features, proposed boxes and the images'
-        sizes; `targets`: the objects, while it trains."""
+        """Run torchvision's box head; during training, replace its class loss.
+
+        The arguments are torchvision's: feature maps, proposed boxes and the sizes of the images.
+        `targets` are the objects, during training only.
+        """
         if not self.training:
             found: tuple[list[dict[str, Tensor]], dict[str, Tensor]] = super().forward(
                 features, proposals, image_shapes
             )
             return found
-        # some proposed boxes, with the class (0: background) and offsets of the object each meets
+        # a sample of the proposed boxes, each with the class (0: background) and the offsets of the
+        # object that it matches
         proposals, _, classes, offsets = self.select_training_samples(proposals, targets)
         shared = self.box_head(self.box_roi_pool(features, proposals, image_shapes))
         logits, boxes = self.box_predictor(shared)
@@ -58,19 +61,19 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
 
 
 class ClassifierRankLoss(nn.Module):
-    """RaMBO's AP losses of the log-probabilities log p(c | region), which rank the detections of a
-    class at test time.
+    """RaMBO's AP losses, applied to the log-probabilities log p(c | region), by which the
+    detections of a class are ranked at test time.
 
-    The background is not a separate class ([R] §4.6, §5.2).
+    The background is not ranked as a class of its own ([R] §4.6, §5.2).
     """
 
     def __init__(self, loss: nn.Module) -> None:
-        """`loss`: of scores and targets, (detections, classes) each."""
+        """`loss` takes scores and targets, each (detections, classes)."""
         super().__init__()
         self.loss = loss
 
     def forward(self, logits: Tensor, classes: Tensor) -> Tensor:
-        """The loss of logits (n, 1 + C) of regions with classes (n,), of which 0 is the
+        """Compute the loss of logits (n, 1 + C) of regions with classes (n,); class 0 is the
         background."""
         scores = logits.float().log_softmax(dim=1)[:, 1:]  # (n, C)
         targets = classes[:, None] == torch.arange(1, logits.shape[1], device=logits.device)
@@ -79,9 +82,8 @@ class ClassifierRankLoss(nn.Module):
 
 
 def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
-    """Build the detector of a recipe; raises DataError where the weights of its backbone cannot be
-    fetched.
-    """
+    """Build the detector of a recipe. Raises DataError where the weights of its backbone cannot be
+    downloaded."""
     outputs = len(recipe.classes) + 1  # with the background
     settings = {
         "min_size": recipe.shorter,
@@ -93,44 +95,51 @@ def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
     chosen = recipe.classification
     if chosen.loss == "rambo":
         parameters = chosen.model_dump(exclude={"loss"})
-        # torchvision made its parts; only its forward pass is replaced
+        # torchvision has made the parts of the heads; only their forward pass is replaced
         model.roi_heads.__class__ = RankedHeads
         model.roi_heads.class_loss = ClassifierRankLoss(RamboClasses(**parameters))
     return model
 
 
 def resnext_body() -> ResNet:
-    """ResNeXt-101 32×4d without its classifier and with frozen batch norms, which torchvision can
-    build but has no weights of; its keys are timm's.
-    """
+    """Build ResNeXt-101 32×4d without its classifier and with frozen batch norms. torchvision can
+    build this net but has no weights for it; the parameters have timm's names."""
     body = ResNet(Bottleneck, [3, 4, 23, 3], groups=32, width_per_group=4, norm_layer=Frozen)
     body.fc = nn.Identity()
     return body
 
 
 def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
-    """Build a detector on ResNeXt-101 32×4d, with timm's weights where the recipe wants some.
-    `outputs`: classes, with the background; `settings`: further arguments of FasterRCNN."""
+    """Build a detector on ResNeXt-101 32×4d, with timm's weights if the recipe asks for pretrained
+    ones.
+
+    `outputs` is the number of classes including the background; `settings` are further arguments of
+    FasterRCNN.
+    """
     body = resnext_body()
     pretrained = recipe.weights == "imagenet"
     if pretrained:
         body.load_state_dict(timm_backbone(RESNEXT, PRETRAINED, True).net.state_dict())
 
-    # the beginnings of the names of the layers that learn; pretrained early ones stay as they are
+    # prefixes of the names of the layers that are trained; the early layers of a pretrained net
+    # stay frozen
     trained = TRAINED if pretrained else LAYERS
     for name, parameter in body.named_parameters():
         parameter.requires_grad_(name.startswith(trained))
-    # the layers whose outputs the feature pyramid takes, by the names that torchvision gives these,
-    # and their widths
+    # the layers whose outputs the feature pyramid uses, with the names that it gives them, and
+    # their widths
     layers = {f"layer{depth}": str(depth - 1) for depth in (1, 2, 3, 4)}
     backbone = BackboneWithFPN(body, layers, [256, 512, 1024, 2048], 256)
     return FasterRCNN(backbone, outputs, **settings)
 
 
 def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
-    """Build torchvision's detector on a ResNet, of whose pretrained layers the first two stay as
-    they are; one with random weights is trained whole. `outputs`: classes, with the background;
-    `settings`: further arguments of FasterRCNN."""
+    """Build torchvision's detector on a ResNet. The first two layers of a pretrained ResNet stay
+    frozen; one with random weights is trained whole.
+
+    `outputs` is the number of classes including the background; `settings` are further arguments of
+    FasterRCNN.
+    """
     weights = WEIGHTS[recipe.backbone] if recipe.weights == "imagenet" else None
     where = str(Path(torch.hub.get_dir()) / "checkpoints")
     backbone = with_fetched_weights(
@@ -146,8 +155,12 @@ def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> 
 
 
 def _small(_recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> FasterRCNN:
-    """Build a few convolutions for 64-pixel images, to try a recipe and for tests, not for results.
-    `outputs`: classes, with the background; `settings`: further arguments of FasterRCNN."""
+    """Build a detector with a few convolutions for 64-pixel images. It is meant for trying a recipe
+    and for tests, not for results.
+
+    `outputs` is the number of classes including the background; `settings` are further arguments of
+    FasterRCNN.
+    """
     widths = (3, 16, 32, 48)
     layers = [
         layer
@@ -179,22 +192,23 @@ def _small(_recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> 
 
 
 class _Predictor(nn.Module):
-    """Predicts logits (n, 1 + C) and box offsets (n, 4 (1 + C)) of regions, of their features (n,
+    """Predicts logits (n, 1 + C) and box offsets (n, 4 (1 + C)) of regions from their features (n,
     width)."""
 
     def __init__(self, width: int, outputs: int) -> None:
-        """`outputs`: the classes and the background, each with a box of its own."""
+        """`outputs` is the number of classes including the background; each output has its own
+        box."""
         super().__init__()
         self.logits = nn.Linear(width, outputs)
         self.offsets = nn.Linear(width, 4 * outputs)
 
     def forward(self, shared: Tensor) -> tuple[Tensor, Tensor]:
-        """The logits and the offsets of n regions, of their features (n, width)."""
+        """Return the logits and the offsets of n regions from their features (n, width)."""
         return self.logits(shared), self.offsets(shared)
 
 
-# by backbone: a recipe, the number of classes with the background, arguments of FasterRCNN -> the
-# detector; the other backbones are torchvision's, by `_resnet`
+# backbone -> a function from the recipe, the number of classes with the background, and arguments
+# of FasterRCNN to the detector; other backbones are torchvision's and built by `_resnet`
 BUILDERS: dict[str, Callable[[DetectionRecipe, int, dict[str, Any]], FasterRCNN]] = {
     "small": _small,
     "resnext101_32x4d": _resnext,

@@ -1,6 +1,5 @@
-"""Declares the recipe of a detector, which is read from a TOML file next to this module, or from
-the user's.
-"""
+"""Declares the recipe of a detector. A recipe is read from a TOML file next to this module, or from
+the user's own file."""
 
 import tomllib
 from collections.abc import Sequence
@@ -29,9 +28,8 @@ OF_RAMBO = ("lam", "margin", "memory", "joint")  # of the fields below
 
 
 class Classification(BaseModel):
-    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with λ,
-    margin and memory.
-    """
+    """The loss of the classifier: cross-entropy, or RaMBO's (1 − joint) L_mAP + joint L_APC with
+    the parameters λ (`lam`), `margin` and `memory`."""
 
     model_config = STRICT
     loss: Literal["cross-entropy", "rambo"] = "cross-entropy"
@@ -42,11 +40,17 @@ class Classification(BaseModel):
 
 
 class DetectionRecipe(BaseModel):
-    """The recipe of a detector. `train`, `test`: lists of VOC, YEAR/PART. `shorter`, `longer`:
-    images are scaled so that the shorter side has this many pixels, and the longer one at most that
-    many. `drops`: after these epochs the learning rate is divided by ten; `warmup`: the steps in
-    which it rises to `lr`. `least_score`: detections with lower scores are left out. `source`:
-    where the values are from."""
+    """The recipe of a detector.
+
+    Attributes:
+        train, test: lists of VOC, each YEAR/PART.
+        shorter, longer: images are scaled so that the shorter side has `shorter` pixels, unless the
+            longer side would then exceed `longer` pixels.
+        drops: the learning rate is divided by ten after each of these epochs.
+        warmup: the number of steps in which the learning rate rises to `lr`.
+        least_score: detections with lower scores are left out.
+        source: where the values come from.
+    """
 
     model_config = STRICT
     method: str
@@ -81,7 +85,7 @@ def names() -> list[str]:
 
 
 def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
-    """Read a recipe by name or from a TOML file, and then apply `changes` such as "batch=4"; raises
+    """Read a recipe by name or from a TOML file, and apply `changes` such as "batch=4". Raises
     UnknownName, DataError or ConfigError."""
     if name_or_file.endswith(".toml"):
         try:
@@ -104,7 +108,8 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
 
 
 def _refuse_idle(recipe: DetectionRecipe, changes: Sequence[str]) -> None:
-    """Raise ConfigError for a change of what only RaMBO has, of a recipe with cross-entropy."""
+    """Raise ConfigError where a parameter of RaMBO is changed in a recipe with cross-entropy, which
+    ignores it."""
     keys = {change.partition("=")[0].strip() for change in changes}
     idle = sorted(keys & {f"classification.{name}" for name in OF_RAMBO})
     if idle and recipe.classification.loss != "rambo":
@@ -117,17 +122,18 @@ def _refuse_idle(recipe: DetectionRecipe, changes: Sequence[str]) -> None:
 
 
 def listed(recipe: DetectionRecipe) -> list[str]:
-    """Say of a recipe what `hbench recipes` lists: its loss, backbone and the row it aims at."""
+    """Describe a recipe for `hbench recipes`: its loss, its backbone, and the published row that it
+    reproduces."""
     return [recipe.classification.loss, recipe.backbone, f"{recipe.method}: voc07 (hbench detect)"]
 
 
 def as_toml(recipe: DetectionRecipe) -> str:
-    """Write a whole recipe, including all defaults, as a file that `resolve` reads."""
+    """Return a whole recipe, including all defaults, as TOML that `resolve` can read."""
     return tomli_w.dumps(recipe.model_dump(mode="json"))
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
-    """The tables of a text; raises ConfigError that names where it is from."""
+    """Parse TOML. Raises ConfigError that names the `source` of the text."""
     try:
         return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
@@ -137,7 +143,8 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The values of a recipe with a change, which of a table replaces only the keys that it has."""
+    """Return the values of a recipe with a change. In a table, only the keys that the change has
+    are replaced."""
     both = {
         key: _merged(values[key], own)
         for key, own in change.items()

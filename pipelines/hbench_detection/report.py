@@ -1,4 +1,4 @@
-"""Declares the report of a detector, which carries the row that a leaderboard takes."""
+"""Declares the report of a detector. It contains the row for a leaderboard."""
 
 from typing import Any, Literal
 
@@ -8,16 +8,15 @@ from hbench.core.schema import Strict
 
 
 class DetectionFile(Strict):
-    """The file of all detections, by which a score can be computed again."""
+    """The file of all detections, from which the scores can be computed again."""
 
     file: str
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
 
 class DetectionReport(Strict):
-    """The report that `hbench detect` writes; scores in 0 … 1. `dataset_digest`: of the test
-    images' names and objects.
-    """
+    """The report that `hbench detect` writes. Scores are in [0, 1]. `dataset_digest` is a hash of
+    the names and objects of the test images."""
 
     format: Literal["hbench.detection/2"] = "hbench.detection/2"
     dataset: str
@@ -38,7 +37,7 @@ class DetectionReport(Strict):
 
     @computed_field
     def row(self) -> dict[str, Any]:
-        """The row, in percent, which `hbench leaderboard add` takes (hbench.boards.Row)."""
+        """The row, in percent, that `hbench leaderboard add` accepts (hbench.boards.Row)."""
         lists = "+".join(self.tested_on)
         setup = {
             "family": "detection",
@@ -47,7 +46,7 @@ class DetectionReport(Strict):
             "batch_size": self.batch_size,
             "trained_on": "VOC " + " + ".join(self.trained_on),
         }
-        # from which detections, by which program and data the scores are
+        # the detections, the program and the data that the scores come from
         run = {
             **self.detections.model_dump(),  # file and sha256 of all detections
             "signature": f"{self.dataset}|test:{lists}|AP50:11-point|AP50:95:101-point|"

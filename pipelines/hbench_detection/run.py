@@ -1,7 +1,7 @@
-"""Trains a detector by a recipe, detects the objects of the test images, and writes their scores.
+"""Trains a detector by a recipe, detects the objects in the test images, and writes the scores.
 
 The folder of a run gets recipe.json, log.jsonl, last.pt (weights, optimiser, epoch),
-detections.json in COCO's form and report.json, which `hbench leaderboard add voc07` takes.
+detections.json in COCO's format, and report.json, which `hbench leaderboard add voc07` accepts.
 """
 
 import hashlib
@@ -46,8 +46,11 @@ def run(
     resume: bool = False,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> DetectionReport:
-    """Train, detect and score; raises DataError for missing files, ConfigError for a loss that is
-    not finite. `device`: of torch; `resume`: go on after the last whole epoch, where there is one.
+    """Train, detect and score. Raises DataError for missing files, ConfigError for a loss that is
+    not finite.
+
+    `device` is a torch device. With `resume`, training continues after the last completed epoch, if
+    there is one.
     """
     if (out / LAST).exists() and not resume:
         raise DataError(
@@ -71,9 +74,9 @@ def run(
 
 
 def _refuse_other_recipe(recipe: DetectionRecipe, out: Path) -> None:
-    """Raise UsageError where the run in a folder began by a recipe that differs in more than its
-    number of epochs, which may grow: then the run goes on. DataError where it cannot be read.
-    """
+    """Raise UsageError if the run in a folder was started with a recipe that differs in more than
+    the number of epochs. A larger number of epochs is allowed and extends the run. Raises DataError
+    where the stored recipe cannot be read."""
     try:
         begun = DetectionRecipe.model_validate_json(read_text(out / "recipe.json")).model_dump()
     except (OSError, ValueError) as error:
@@ -98,11 +101,12 @@ def learn(
     out: Path | None = None,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> list[float]:
-    """Train the model in place and return the loss of every step that is taken; with `out`, save
-    every epoch there, and resume the last. `on_epoch` is told each epoch, counted from 1, and its
-    mean loss.
+    """Train the model in place and return the loss of every step.
+
+    With `out`, the state is saved there after every epoch, and training continues from a saved
+    state. `on_epoch` receives the number of each epoch, counted from 1, and its mean loss.
     """
-    # what the recipe freezes has no gradient
+    # frozen parameters have no gradient
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.SGD(
         weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
@@ -115,7 +119,7 @@ def learn(
     losses: list[float] = []
     for epoch in range(first, recipe.epochs):
         model.train()
-        # places of images in the part; their order goes by seed and epoch alone
+        # positions of images in the part; their order depends only on seed and epoch
         for step, places in enumerate(batches(len(part.files), recipe, epoch)):
             for group in optimizer.param_groups:
                 group["lr"] = rate(recipe, epoch, epoch * steps + step)
@@ -129,7 +133,7 @@ def learn(
             loss.backward()
             optimizer.step()
             losses.append(float(loss.detach()))
-        # the losses of this epoch: `losses` has those of all epochs since this start
+        # the losses of this epoch only; `losses` has those of all epochs since this start
         mean = sum(losses[-steps:]) / steps
         if out is not None:
             _save_epoch(model, optimizer, epoch + 1, mean, out)
@@ -142,7 +146,7 @@ def _loss_on(model: nn.Module, examples: Sequence[tuple[Tensor, dict[str, Tensor
     """Return the sum of the detector's losses on images with their objects."""
     device = next(model.parameters()).device
     images, targets = zip(*examples, strict=True)
-    # while it trains, the model gives its losses by name
+    # in training mode, the model returns its losses by name
     parts = model(
         [image.to(device) for image in images], [moved(target, device) for target in targets]
     )
@@ -150,16 +154,15 @@ def _loss_on(model: nn.Module, examples: Sequence[tuple[Tensor, dict[str, Tensor
 
 
 def rate(recipe: DetectionRecipe, epoch: int, step: int) -> float:
-    """Return the learning rate: it rises linearly in the first `warmup` steps, and is divided by
-    ten at each of `drops`.
-    """
+    """Return the learning rate. It rises linearly in the first `warmup` steps and is divided by ten
+    after each of the epochs `drops`."""
     rising = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
     return recipe.lr * rising * 0.1 ** sum(epoch >= drop for drop in recipe.drops)
 
 
 def batches(number: int, recipe: DetectionRecipe, epoch: int) -> Iterator[list[int]]:
-    """Yield the places of all images once, of 0 … number − 1, in batches and in an order that
-    depends on seed and epoch alone, so that a resumed run goes on as one in a piece does."""
+    """Yield the positions 0 … number − 1 of all images once, in batches. The order depends only on
+    seed and epoch, so a resumed run continues like an uninterrupted one."""
     order = random.Random(f"{recipe.seed} {epoch}").sample(range(number), number)
     yield from (order[at : at + recipe.batch] for at in range(0, number, recipe.batch))
 
@@ -168,23 +171,25 @@ def example(
     part: VocPart, place: int, recipe: DetectionRecipe, epoch: int
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return an image (3, H, W) and its objects without the difficult ones: {boxes (n, 4), labels
-    (n,)}. It is mirrored with the recipe's probability, in every epoch anew.
+    (n,)}. `place` is the position of the image in the part.
 
-    The chance goes by seed, epoch and image, so that a resumed run mirrors as one in a piece does.
-    `place`: of the image in the part.
+    In every epoch the image is mirrored with the recipe's probability. The random choice depends on
+    seed, epoch and image, so a resumed run mirrors the same images as an uninterrupted one.
     """
     image = part.image(place)
     boxes = part.boxes[place]
     corners = boxes.corners[~boxes.difficult].clone()  # left, top, right, bottom
     if random.Random(f"{recipe.seed} {epoch} {place}").random() < recipe.flip:
         image = image.flip(-1)
-        corners[:, [0, 2]] = image.shape[-1] - corners[:, [2, 0]]  # what was right is left now
+        corners[:, [0, 2]] = (
+            image.shape[-1] - corners[:, [2, 0]]
+        )  # the old right edge is the new left edge
     return image, {"boxes": corners, "labels": boxes.classes[~boxes.difficult]}
 
 
 @torch.no_grad()
 def detect(model: nn.Module, part: VocPart) -> list[dict[str, Tensor]]:
-    """Detect objects in every image: {boxes (n, 4), labels (n,), scores (n,)}, boxes in pixels."""
+    """Detect the objects in every image: {boxes (n, 4) in pixels, labels (n,), scores (n,)}."""
     device = next(model.parameters()).device
     model.eval()
     # one image at a time, since they differ in size
@@ -201,12 +206,13 @@ def write_report(
 ) -> DetectionReport:
     """Write detections.json and report.json, and return the report.
 
-    `found`: the detections of every image, boxes (n, 4), labels (n,) and scores (n,). Only of the
-    images and classes of the leaderboard the report is one of voc07.
+    `found` holds the detections of every image: boxes (n, 4), labels (n,) and scores (n,). The
+    report belongs to voc07 only if the images and classes are those of the leaderboard.
     """
     text = json.dumps(list(coco_results(test, found))) + "\n"
     write_text(out / DETECTIONS, text)
-    # other lists, classes or a part of the images cannot be compared with the leaderboard
+    # results on other lists, other classes or a part of the images cannot be compared with the
+    # leaderboard
     is_voc07 = (
         recipe.test == VOC07_LISTS and recipe.classes == CLASSES and len(test.files) == VOC07_IMAGES
     )
@@ -233,24 +239,24 @@ def write_report(
 
 
 def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> DetectionReport:
-    """Score a detections.json and write the report to `out`; raises DataError for any other
+    """Score a detections.json and write the report to `out`. Raises DataError for any other
     file."""
     test = part_of(root, recipe.test, recipe.classes)
-    # of every image, a row per detection: left, top, right, bottom, category, score
+    # for every image, one row per detection: left, top, right, bottom, category, score
     rows: dict[str, list[list[float]]] = {image.stem: [] for image in test.files}
 
-    number = 0  # of the result that is read
+    number = 0  # of the result being read, for the error
     try:
         results = read_json(file, most=MAX_LIST_BYTES)
         if not isinstance(results, list):
             raise ValueError(f"{type(results).__name__} in place of a list")
         for each in results:
             number += 1
-            # COCO gives a corner and sides
+            # COCO stores a corner and the side lengths of a box
             corners = _corners(each["bbox"])
             row = [*corners, float(each["category_id"]), float(each["score"])]
             rows[str(each["image_id"])].append(row)
-        # images without a detection have no row: reshape gives (0, 6)
+        # images without detections have no rows: reshape then gives (0, 6)
         found = [
             _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes))
             for own in rows.values()
@@ -268,14 +274,16 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
 
 
 def _corners(box: Sequence[float]) -> list[float]:
-    """Return the edges left, top, right and bottom of a box that COCO gives by corner and size."""
+    """Return the edges left, top, right and bottom of a COCO box, which is given by corner and
+    size."""
     x, y, width, height = box
     return [x, y, x + width, y + height]
 
 
 def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
-    """The detections of an image as `detect` gives them, of rows (n, 6) of a file: left, top,
-    right, bottom, category, score. Raises ValueError for numbers that no detector gives."""
+    """Convert the detections of an image from rows (n, 6) of a file (left, top, right, bottom,
+    category, score) to the format of `detect`. Raises ValueError for numbers that no detector can
+    give."""
     labels = rows[:, 4].long()
     is_class = (labels >= 1) & (labels <= classes) & (labels == rows[:, 4])  # (n,)
     if not (rows.isfinite().all() and is_class.all()):
@@ -286,8 +294,8 @@ def _detections(rows: Tensor, classes: int) -> dict[str, Tensor]:
 
 
 def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict[str, Any]]:
-    """Yield each detection in COCO's format, with the image's id and the box as corner, width and
-    height. `found`: as `detect` gives them."""
+    """Yield each detection of `found` (the result of `detect`) in COCO's format, with the image's
+    id and the box as corner, width and height."""
     for file, each in zip(part.files, found, strict=True):
         for box, label, score in zip(
             each["boxes"].tolist(), each["labels"].tolist(), each["scores"].tolist(), strict=True
@@ -303,22 +311,23 @@ def coco_results(part: VocPart, found: list[dict[str, Tensor]]) -> Iterator[dict
 
 
 def _known(values: dict[str, float]) -> dict[str, float | None]:
-    """Values with None for a NaN, such as AP of a class without objects: JSON has no NaN."""
+    """Return the values with None for NaN, because JSON has no NaN. The AP of a class without
+    objects is NaN."""
     return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
 def _save_epoch(
     model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, loss: float, out: Path
 ) -> None:
-    """Save what a run needs to go on after `epoch` epochs, then add the epoch's mean loss to the
-    log."""
+    """Save the state after `epoch` epochs, from which a run can continue. Then append the epoch's
+    mean loss to the log."""
     state = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "epoch": epoch,
         "torch": torch.get_rng_state(),
     }
-    # whole or not at all, so that a run that is killed here can go on
+    # written whole or not at all, so that a run can continue after being killed here
     with replacing(out / LAST) as temporary:
         torch.save(state, temporary)
     with full_disk_told(out), (out / "log.jsonl").open("a", encoding="utf-8") as log:
@@ -326,8 +335,8 @@ def _save_epoch(
 
 
 def _resume_from(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path) -> int:
-    """Load model, optimizer and random state from a file of `_save_epoch`, and return the number of
-    epochs that are done."""
+    """Load the model, the optimiser and the random state from a file of `_save_epoch`. Return the
+    number of completed epochs."""
     try:
         state = load_tensors(path)
     except (ValueError, UnpicklingError, OSError, EOFError) as error:

@@ -1,7 +1,7 @@
 """Reads Pascal VOC: the images of a list, and the boxes in their XML files.
 
-A year of VOC is a folder `VOC2007` with JPEGImages/ID.jpg, Annotations/ID.xml and
-ImageSets/Main/PART.txt, with an id per line.
+A year of VOC is a folder such as `VOC2007` with JPEGImages/ID.jpg, Annotations/ID.xml and
+ImageSets/Main/PART.txt, which has one id per line.
 """
 
 import hashlib
@@ -22,9 +22,15 @@ CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
 class Boxes(NamedTuple):
-    """The objects of an image: corners float32 (n, 4) in pixels from 0, with right and bottom
-    outside; classes int64 (n,) from 1, since 0 is the background; difficult bool (n,): these are
-    neither expected nor counted as false."""
+    """The objects of an image.
+
+    Attributes:
+        corners: float32 (n, 4), left, top, right, bottom in pixels from 0; right and bottom are
+            exclusive.
+        classes: int64 (n,), from 1, since 0 is the background.
+        difficult: bool (n,); difficult objects are neither expected nor counted as false
+            detections.
+    """
 
     corners: Tensor
     classes: Tensor
@@ -32,17 +38,15 @@ class Boxes(NamedTuple):
 
 
 class VocPart(NamedTuple):
-    """The images of one or several lists, such as trainval of 2007 and of 2012: their files and
-    objects.
-    """
+    """The images of one or several lists, such as trainval of 2007 and of 2012, with their files
+    and objects."""
 
     files: tuple[Path, ...]
     boxes: tuple[Boxes, ...]
 
     def image(self, place: int) -> Tensor:
-        """Read an image, float32 (3, H, W) in 0 … 1; raises DataError where it is missing or
-        damaged.
-        """
+        """Read an image as float32 (3, H, W) in [0, 1]. Raises DataError where the file is missing
+        or damaged."""
         try:
             picture = load_picture(self.files[place]).convert("RGB")
         except OSError as error:
@@ -54,7 +58,7 @@ class VocPart(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The sha256 of the names and objects, independent of the folder's path."""
+        """The sha256 of the names and objects. It does not depend on the path of the folder."""
         own = hashlib.sha256()
         for file, boxes in zip(self.files, self.boxes, strict=True):
             own.update(f"{file.parts[-3:]} {[part.tolist() for part in boxes]}".encode())
@@ -62,10 +66,11 @@ class VocPart(NamedTuple):
 
 
 def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
-    """Read the objects in an annotation, whose corners count pixels from 1 and are inside of the
-    box.
+    """Read the objects in an annotation. The corners in the file count pixels from 1, and all of
+    them are inside the box.
 
-    Raises DataError for a file that is not an annotation, and for an object of another class.
+    Raises DataError for a file that is not an annotation, and for an object of a class not in
+    `classes`.
     """
     try:
         root = parse_xml(text_of(path))
@@ -82,15 +87,15 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
 
     corners = torch.tensor([each.edges for each in objects], dtype=torch.float32).reshape(-1, 4)
     corners[:, :2] -= 1  # left and top from 0; right and bottom, counted from 1, are now outside
-    # classes count from 1: 0 is the background
+    # class numbers start at 1: 0 is the background
     numbers = torch.tensor([classes.index(each.name) + 1 for each in objects], dtype=torch.int64)
     difficult = torch.tensor([each.is_difficult for each in objects], dtype=torch.bool)
     return Boxes(corners, numbers, difficult)
 
 
 class _AnnotatedObject(NamedTuple):
-    """The class of an object, its edges left, top, right and bottom, and whether it is
-    difficult."""
+    """An object of an annotation: its class, its edges left, top, right and bottom, and whether it
+    is difficult."""
 
     name: str
     edges: list[float]
@@ -98,9 +103,9 @@ class _AnnotatedObject(NamedTuple):
 
 
 def _object(element: Any) -> _AnnotatedObject:
-    """An object of an annotation; raises ValueError for edges that make no box."""
+    """Read an object element. Raises ValueError for edges that do not form a box."""
     edges = [float(element.findtext(f"bndbox/{corner}", "none")) for corner in CORNERS]
-    # corners count pixels from 1; a text that is no number, "none", is refused by float
+    # corners count pixels from 1; float refuses a text that is not a number
     if not (1 <= edges[0] <= edges[2] < float("inf") and 1 <= edges[1] <= edges[3] < float("inf")):
         raise ValueError(f"a box from {edges[:2]} to {edges[2:]}")
     is_difficult = element.findtext("difficult", "0").strip() == "1"
@@ -108,8 +113,8 @@ def _object(element: Any) -> _AnnotatedObject:
 
 
 def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) -> VocPart:
-    """Read the images of lists such as "2007/trainval" below `root`, which holds VOC2007/ (or
-    VOCdevkit/VOC2007/). `classes`: the names that objects may have."""
+    """Read the images of lists such as "2007/trainval". `root` contains VOC2007/ or
+    VOCdevkit/VOC2007/. `classes` are the names that objects may have."""
     files: list[Path] = []
     for each in lists:
         year, _, part = each.partition("/")
@@ -117,7 +122,7 @@ def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) 
         names = [
             line.split()[0] for line in lines_of(folder / "ImageSets" / "Main" / f"{part}.txt")
         ]
-        # a list is a file of others: its names must not lead out of the folder
+        # lists come from other people: a name in a list must not lead out of the folder
         if bad := [name for name in names if Path(name).name != name or name.startswith(".")]:
             raise DataError(
                 f"the list {each} names no images",

@@ -1,6 +1,5 @@
-"""Compares two curators: the labels they placed differently, and their agreement beyond chance
-(Cohen's κ).
-"""
+"""Compares two curators: which labels they placed differently, and how far they agree beyond chance
+(Cohen's κ)."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -29,9 +28,8 @@ class Disagreement(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """The agreement of two curators: the share of equal places and Cohen's κ, by labels and
-    weighted by landmarks.
-    """
+    """The agreement of two curators: the share of labels with equal places and Cohen's κ, per label
+    and weighted by landmarks."""
 
     labels: int
     observed: float
@@ -58,7 +56,7 @@ def run(
     if as_json:
         content = result._asdict()
         queue = [row._asdict() for row in content.pop("queue")]
-        # JSON has no NaN, which κ is where both curators know one place only
+        # JSON has no NaN, the value of κ where both curators use a single place
         measures = {name: None if math.isnan(value) else value for name, value in content.items()}
         terminal.show_json(measures | {"queue": queue})
         return
@@ -75,11 +73,11 @@ def run(
 def compare(
     first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[Label]
 ) -> Agreement:
-    """Measure the agreement of two mappings over the labels that both curators placed (in a group,
-    or dropped).
+    """Measure the agreement of two mappings over the labels that both curators placed (in a group
+    or as dropped).
 
-    Raises ComparisonError when there are no such labels. `first`, `second`: the rows of both
-    mappings.
+    `first` and `second` are the rows of the mappings. Raises ComparisonError when the curators
+    placed no common label.
     """
     ours = _places_in(first)
     theirs = _places_in(second)
@@ -91,7 +89,7 @@ def compare(
             found=f"{len(ours)} and {len(theirs)} placed labels",
         )
 
-    # the places of each label by both curators
+    # for each label, its places according to the two curators
     pairs = [(ours[label.class_id], theirs[label.class_id]) for label in shared]
     once = [1] * len(pairs)
     landmarks = [label.landmarks for label in shared]
@@ -100,7 +98,7 @@ def compare(
         for label, (a, b) in zip(shared, pairs, strict=True)
         if a != b
     ]
-    # labels of many landmarks first: these are worth talking about
+    # labels with many landmarks come first, because they matter most
     queue.sort(key=lambda row: (-row.landmarks, row.class_id))
 
     return Agreement(
@@ -123,13 +121,12 @@ def _places_in(rows: Iterable[Placed]) -> dict[str, LabelPlace]:
 
 
 def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """Compute Cohen's κ of weighted pairs, (p_o − p_e) / (1 − p_e) with p_e = Σ_g
-    p_first(g)·p_second(g); nan if p_e = 1.
-    """
+    """Compute Cohen's κ of weighted pairs of places: κ = (p_o − p_e) / (1 − p_e), where p_o is the
+    observed agreement and p_e = Σ_g p_first(g)·p_second(g); nan if p_e = 1."""
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
     places = dict.fromkeys(place for pair, _ in counted for place in pair)
     number = {place: n for n, place in enumerate(places)}
-    if len(number) < 2:  # both know one place only: they agree by chance alone, p_e = 1
+    if len(number) < 2:  # both use the same single place, so p_e = 1
         return float("nan")
     first = [number[place] for (place, _), _ in counted]
     second = [number[place] for (_, place), _ in counted]
@@ -137,7 +134,8 @@ def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]
 
 
 def _observed(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """The share of the weight of pairs whose two places are equal; nan where nothing weighs."""
+    """The share of the weight that pairs with equal places have; nan where the total weight is
+    0."""
     total = sum(weights)
     agreed = sum(weight for (a, b), weight in zip(pairs, weights, strict=True) if a == b)
     return agreed / total if total else float("nan")

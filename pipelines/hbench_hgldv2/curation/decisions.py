@@ -1,8 +1,8 @@
-"""Defines the decisions of curators about classes, which are kept in a file (decisions.yaml) that
+"""Defines the decisions of curators about classes. They are stored in a file (decisions.yaml) that
 anyone can replay.
 
-A decision names classes by id and groups by name, never clusters by number. decisions_file.py reads
-and writes the file.
+A decision identifies classes by id and groups by name, and never identifies clusters by number.
+decisions_file.py reads and writes the file.
 
 >>> move = Move(id="d1", op="move", labels=("Q16970",), to="church")
 >>> Decisions(groups={"church": Group(kind="human-made")}, decisions=(move,)).decisions[0].to
@@ -25,20 +25,20 @@ REST = "*"
 
 
 def _not_a_number(class_id: object) -> object:
-    """Return an id as it is; raises ValueError for one that YAML takes for a number, such as 007,
-    whose digits are lost.
-    """
+    """Return an id unchanged. Raises ValueError for an id that YAML reads as a number, such as 007,
+    since its digits are lost."""
     if isinstance(class_id, int | float):
         raise ValueError(f"{class_id} is a number for YAML; an id of digits stands in quotes")
     return class_id
 
 
 def _day_as_text(day: object) -> object:
-    """A day as a text: YAML makes a date of 2024-05-01, which JSON could not hold."""
+    """Return a day as text. YAML turns 2024-05-01 into a date, which JSON cannot represent."""
     return day.isoformat() if isinstance(day, datetime.date) else day
 
 
-# A QID, "label:…", or an id of a curator's own table; "|" separates ids in the files of the steps.
+# A QID, "label:…", or an id from a curator's own table. Ids must not contain "|", which separates
+# ids in the files of the steps.
 ClassId = Annotated[str, BeforeValidator(_not_a_number), StringConstraints(pattern=r"^[^|\r\n]+$")]
 GroupName = Annotated[str, StringConstraints(min_length=1)]
 ClassIds = Annotated[tuple[ClassId, ...], Field(min_length=1)]
@@ -47,7 +47,7 @@ Day = Annotated[str, BeforeValidator(_day_as_text)]
 
 
 class Decision(Strict):
-    """The fields of every decision: a unique id, and optionally who decided, when and why."""
+    """The fields of every decision: a unique id and, optionally, who decided, when and why."""
 
     id: Annotated[str, StringConstraints(min_length=1)]
     by: str | None = None
@@ -56,7 +56,7 @@ class Decision(Strict):
 
 
 class Name(Decision):
-    """Make a group of the cluster that holds these classes."""
+    """Make a group from the cluster that contains these classes."""
 
     op: Literal["name"]
     members_of: ClassIds
@@ -71,9 +71,8 @@ class Move(Decision):
 
 
 class Split(Decision):
-    """Divide a group; "*" stands for its other classes, which stay in the group if no part has
-    them.
-    """
+    """Divide a group into parts. "*" stands for the classes that no other part lists; without it
+    these classes stay in the group."""
 
     op: Literal["split"]
     group: GroupName
@@ -98,9 +97,8 @@ class Drop(Decision):
 
 
 class Ambiguous(Decision):
-    """Mark classes that fit several groups: `use` chooses one, by the stated rule; without it they
-    stay unassigned.
-    """
+    """Mark classes that fit several groups. `use` chooses one of the groups by the stated rule;
+    without `use` the classes stay unassigned."""
 
     op: Literal["ambiguous"]
     labels: ClassIds
@@ -132,18 +130,16 @@ AnyDecision = Annotated[
 
 
 class Group(Strict):
-    """A super-category of the target taxonomy; its `kind` is the level above it, in H-GLDv2
-    human-made or natural; `parent` is an optional grouping for readers.
-    """
+    """A super-category of the target taxonomy. Its `kind` is the level above it, in H-GLDv2
+    human-made or natural. `parent` is an optional heading for readers."""
 
     kind: Kind
     parent: str | None = None
 
 
 class Approval(Strict):
-    """A reviewer's consent to a group; it becomes stale when the group's members, and so their
-    hash, change.
-    """
+    """A reviewer's approval of a group. It becomes stale when the group's members, and so their
+    hash, change."""
 
     reviewer: str
     group: GroupName
@@ -151,9 +147,8 @@ class Approval(Strict):
 
 
 class Inputs(Strict):
-    """What the curators saw: hashes of the classes and of their partition, and the settings of
-    encoder and clustering.
-    """
+    """What the curators saw: the hashes of the classes and of their partition, and the settings of
+    the encoder and the clustering."""
 
     labels_sha256: str | None = None
     clusters_sha256: str | None = None
@@ -176,8 +171,8 @@ class Decisions(Strict):
 
     @model_validator(mode="after")
     def _coherent(self) -> Decisions:
-        """Return the decisions. Raises ValueError, which pydantic turns into a refusal of the file,
-        for decisions that contradict each other or name what is not declared."""
+        """Return the decisions unchanged. Raises ValueError for decisions that contradict each
+        other or name something undeclared; pydantic turns the error into a refusal of the file."""
         ids = [decision.id for decision in self.decisions]
         if len(set(ids)) != len(ids):
             raise ValueError(
@@ -198,7 +193,7 @@ class Decisions(Strict):
                     )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
                 raise ValueError(f"{decision.id}: {decision.use!r} is not one of its choices")
-            # a split says which labels go into which part, or "*" for all others
+            # `into` of a split maps each part to its labels, "*" for all remaining ones
             rests = decision.into.values() if isinstance(decision, Split) else ()
             if sum(part == REST for part in rests) > 1:
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
@@ -210,7 +205,11 @@ def groups_named(decision: AnyDecision) -> Iterator[str]:
     """Yield every group that a decision names, whatever its operation."""
     values = dict(decision)
     yield from (values[name] for name in ("group", "to") if name in values)
-    for name in ("into", "groups", "choices"):  # of `into`, whose keys are the groups, the keys
+    for name in (
+        "into",
+        "groups",
+        "choices",
+    ):  # `into` is a mapping, and iterating over it yields its keys, the groups
         yield from values.get(name, ())
 
 
@@ -221,9 +220,10 @@ def kinds_named(decisions: Decisions) -> Iterator[str]:
 
 
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
-    """Return every class that a decision names; REST, the rest of a group, names none."""
+    """Return every class that a decision names. REST, which stands for the remaining classes of a
+    group, is not included."""
     values = dict(decision)
-    # each kind of decision has some of these fields
+    # each type of decision has some of these fields
     parts = [
         values.get("labels", ()),
         values.get("members_of", ()),
@@ -233,7 +233,7 @@ def labels_named(decision: AnyDecision) -> tuple[str, ...]:
 
 
 def check_known(decisions: Decisions, class_ids: Iterable[str]) -> None:
-    """Raise UnknownName for the first class in a decision that is not one of `class_ids`."""
+    """Raise UnknownName for the first class in a decision that is not among `class_ids`."""
     known = set(class_ids)
     for decision in decisions.decisions:
         for label in labels_named(decision):

@@ -1,5 +1,5 @@
-"""Reads and writes decisions.yaml: YAML with a JSON value per line, so that the review page can
-write the same bytes.
+"""Reads and writes decisions.yaml. The file is YAML with one JSON value per line, so that the
+review page can write the same bytes.
 
 >>> decision = "- {id: d1, op: move, labels: [Q16970], to: church}"
 >>> text = "groups: {church: {kind: human-made}}\\ndecisions:\\n" + decision + "\\n"
@@ -30,15 +30,15 @@ DecisionsFile = Annotated[Path | None, "Decisions; by default decisions.yaml in 
 
 
 def decisions_in(work: Path, path: Path | None = None) -> Decisions:
-    """Read the decisions at `path`, or else those in the work folder, or else return empty ones."""
+    """Read the decisions at `path` or, without a path, those in the work folder. Return empty
+    decisions where the work folder has none."""
     default = work / "decisions.yaml"
     return load(path or default) if path or default.exists() else Decisions()
 
 
 def load(path: Path) -> Decisions:
-    """Read decisions from a file; raises DataError when it is missing, ConfigError when it breaks
-    the schema.
-    """
+    """Read decisions from a file. Raises DataError when it is missing, ConfigError when it violates
+    the schema."""
     try:
         return loads(read_text(path), source=str(path))
     except FileNotFoundError:
@@ -53,8 +53,8 @@ def load(path: Path) -> Decisions:
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
-    """Read decisions from a text; raises ConfigError that lists all problems. `source`: how errors
-    call the text."""
+    """Read decisions from a text, which errors call `source`. Raises ConfigError that lists all
+    problems."""
     try:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
@@ -77,7 +77,7 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
 
 
 def dumps(decisions: Decisions) -> str:
-    """Write decisions as text; the same decisions give the same bytes, here and in the review
+    """Return decisions as text. The same decisions give the same bytes, here and in the review
     page."""
     content = decisions.model_dump(by_alias=True, exclude_none=True, mode="json")
     lines = ["schema: 1", f"inputs: {flow(content['inputs'])}"]
@@ -92,16 +92,16 @@ def dumps(decisions: Decisions) -> str:
 
 
 def flow(value: Any) -> str:
-    """Write a value as one line that is both JSON and YAML: what YAML takes for a line break, or
-    refuses, is escaped.
-    """
+    """Return a value as one line that is both JSON and YAML. Characters that YAML would take for a
+    line break, or refuse, are escaped."""
     return _SPECIAL.sub(
         lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)
     )
 
 
 def _block(title: str, lines: Iterable[str], empty: str) -> list[str]:
-    """A block of YAML: its title with its lines below, or with what stands for none, `empty`."""
+    """A block of YAML: the title with the lines below it or, without lines, the title with `empty`
+    behind it."""
     listed = list(lines)
     return [f"{title}:", *listed] if listed else [f"{title}: {empty}"]
 
@@ -110,11 +110,12 @@ _SPECIAL = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML's safe loader, but refusing a key that is given twice instead of keeping the last."""
+    """YAML's safe loader, except that a repeated key is refused. YAML itself would keep the last
+    value."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """The dictionary of a YAML node. Raises MarkedYAMLError for a key that is given twice, of
-        which yaml itself would keep the last one without a word."""
+        """Return the dictionary of a YAML node. Raises MarkedYAMLError for a repeated key; yaml
+        itself would silently keep the last value."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if len(set(keys)) != len(keys):
             twice = [key for key in keys if keys.count(key) > 1]

@@ -1,8 +1,8 @@
-"""Chooses small example pictures of the cards of a review, so that curators see what they place.
+"""Chooses small example pictures for the cards of a review, so that curators see what they place.
 
-A card has up to four, of different landmarks where it has as many: one of each of its labels, those
-of most landmarks first, then a second of each. The choice follows from the cards, the
-selection, GLDv2's lists and the files that are there.
+A card has up to four pictures, of different landmarks where possible: one picture of each of its
+labels, starting with the labels with most landmarks, then a second picture of each. The choice
+depends only on the cards, the selection, GLDv2's lists, and the files that exist.
 """
 
 import base64
@@ -29,22 +29,24 @@ from hbench_hgldv2.labels.label import SPLITS
 from hbench_hgldv2.wikimedia.facts import title_of
 
 SHOWN = 4  # pictures of a card
-TRIED = 1_000  # files of a card that are looked for, where a part of the images is there
-MOST_LETTERS = 6_000_000  # of the pictures of a page, which are text in it
+TRIED = 1_000  # files of a card that are tried at most, since only a part of the images may exist
+MOST_LETTERS = 6_000_000  # of a page's pictures, which are embedded as text
 QUALITY = 75
 FIRST = slice(0, 1)  # of a landmark's images
 OTHERS = slice(1, None)
-# where each split's images are listed, the first that is there, with the column of ids
+# the files that may list a split's images, with the column of ids; the first one that exists is
+# read
 LISTS = {
     "train": (gldv2.LISTS["train"], ("metadata/train.csv", "id")),
     "index": (gldv2.LISTS["index"],),
 }
-Card = Sequence[str]  # class ids, those of most landmarks first
+Card = Sequence[str]  # class ids, those with most landmarks first
 T = TypeVar("T")
 
 
 class Example(NamedTuple):
-    """A picture of a label: the title of its landmark's category, and an address that holds it."""
+    """A picture of a label: the title of its landmark's category, and the picture itself as a data
+    URL."""
 
     title: str
     address: str
@@ -60,9 +62,9 @@ class Candidate(NamedTuple):
 
 @dataclass
 class Examples:
-    """The examples by class id, the number of `cards` that have some, the paths that were looked
-    for in vain, and the cards that are `crowded` out, because a page holds only so much.
-    """
+    """The examples by class id, the number of `cards` that have some, the paths of the files that
+    were not found, and the cards that are `crowded` out because the page can hold only so many
+    pictures."""
 
     of_class: dict[str, list[Example]] = field(default_factory=dict)
     cards: int = 0
@@ -76,21 +78,23 @@ def are_in(raw: Path) -> bool:
 
 
 def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence[Card]) -> Examples:
-    """Choose the examples of cards, which are given in the order of their importance, and say how
-    many cards have some. `raw`: the folder of GLDv2; `selection`: the landmarks and their classes.
+    """Choose the examples of the cards, which are given in order of importance, and print how many
+    cards have some.
+
+    `raw` is the folder of GLDv2; `selection` holds the landmarks and their classes.
     """
     wanted = set(itertools.chain.from_iterable(cards))
-    # a function from a card to images of its classes, the best examples first
+    # a function that yields the images of a card's classes, the best candidates first
     candidates = _candidates(raw, [row for row in selection if wanted.intersection(row.classes)])
     examples = Examples()
-    room = MOST_LETTERS  # pictures stand in the page as text
+    room = MOST_LETTERS  # in characters, since pictures are embedded as text
     with terminal.bar("pictures") as moved:
         for done, card in enumerate(cards, start=1):
             moved(done, len(cards))
             chosen = _chosen(raw, candidates(card), examples.missing)
             room -= sum(len(example.address) for _, example in chosen)
             if room < 0:
-                # this card and all after it stay without pictures
+                # the page is full: this card and all later ones have no pictures
                 examples.crowded = len(cards) - done + 1
                 break
             if chosen:
@@ -111,7 +115,9 @@ def in_turn(sequences: Iterable[Iterable[T]]) -> Iterator[T]:
     running = deque(map(iter, sequences))
     while running:
         sequence = running.popleft()
-        for item in itertools.islice(sequence, 1):  # one, or none of a sequence that is at its end
+        for item in itertools.islice(
+            sequence, 1
+        ):  # at most one item; none if the sequence is exhausted
             yield item
             running.append(sequence)
 
@@ -119,12 +125,11 @@ def in_turn(sequences: Iterable[Iterable[T]]) -> Iterator[T]:
 def _candidates(
     raw: Path, selection: Sequence[CleanedLandmark]
 ) -> Callable[[Card], Iterator[Candidate]]:
-    """Return a function that yields the candidates of a card, the lists of images having been read
-    once for all cards.
+    """Return a function that yields the candidates of a card. The lists of images are read once,
+    for all cards.
 
-    First comes one image of each landmark, the card's classes in turn, then the landmarks' other
-    images. A landmark with several classes (ambiguous) would show what is not the class, and is
-    left out.
+    The first image of each landmark comes first, the card's classes in turn; the landmarks' other
+    images follow. Ambiguous landmarks are left out, since their images may show another class.
     """
     images = _images(raw, selection)
     landmarks: Mapping[str, list[CleanedLandmark]] = defaultdict(list)
@@ -133,16 +138,17 @@ def _candidates(
             landmarks[row.classes[0]].append(row)
 
     def of_landmark(class_id: str, row: CleanedLandmark, part: slice) -> Iterator[Candidate]:
-        """The candidates of a landmark: a part of its images, in the order of their ids."""
+        """The candidates of a landmark: a slice of its images in the order of their ids."""
         for image in sorted(images.get((row.split, row.landmark_id), ()))[part]:
             yield Candidate(class_id, row, gldv2.file_of(row.split, image))
 
     def of_class(class_id: str, part: slice) -> Iterator[Candidate]:
-        """Those of a class, its landmarks in turn."""
+        """The candidates of a class, its landmarks in turn."""
         return in_turn(of_landmark(class_id, row, part) for row in landmarks[class_id])
 
     def of_card(card: Card) -> Iterator[Candidate]:
-        """Those of a card, its classes in turn; the first image of every landmark before others."""
+        """The candidates of a card, its classes in turn; the first image of every landmark comes
+        before any others."""
         for part in (FIRST, OTHERS):
             yield from in_turn(of_class(class_id, part) for class_id in card)
 
@@ -152,11 +158,10 @@ def _candidates(
 def _images(
     raw: Path, selection: Iterable[CleanedLandmark]
 ) -> Mapping[tuple[str, int], Sequence[str]]:
-    """Read the ids of the images of the selected landmarks, by split and landmark; raises DataError
-    where no list is there.
-    """
+    """Read the image ids of the selected landmarks, by split and landmark. Raises DataError where a
+    split has no list of images."""
     wanted = {(row.split, row.landmark_id) for row in selection}
-    # {split: (file, its column of image ids)}
+    # split -> (file, the name of its column of image ids)
     lists = {split: found for split in SPLITS if (found := _list_of(raw, split)) is not None}
     if not lists:
         raise DataError(
@@ -172,7 +177,8 @@ def _images(
             for row in csv.DictReader(lines):
                 key = (split, int(row["landmark_id"]))
                 if key in wanted:
-                    # a landmark has one row with all ids (train), or a row for each image (index)
+                    # the list of train has one row per landmark with all its image ids, that of
+                    # index one row per image
                     images[key] += filter(_is_id, row[column].split())
     return images
 
@@ -184,19 +190,19 @@ def _list_of(raw: Path, split: str) -> tuple[Path, str] | None:
 
 
 def _is_id(image: str) -> bool:
-    """Whether a text is the id of an image, and not a way out of the folder; GLDv2 keeps an image
-    in folders of its id's first three letters."""
+    """Whether a text is the id of an image. Anything else, such as a path out of the folder, is not
+    used. GLDv2 keeps an image in folders named after the first three letters of its id."""
     return image.isalnum() and len(image) > 2
 
 
 def _chosen(
     raw: Path, candidates: Iterator[Candidate], missing: list[str]
 ) -> list[tuple[str, Example]]:
-    """Make the examples (class id, picture) of a card, of the first candidates whose files can be
-    read; the paths of others are added to `missing`."""
+    """Make the examples (class id, picture) of a card from the first candidates whose files can be
+    read. The paths of missing files are added to `missing`."""
     opened = partial(open_upright, raw)
     chosen: list[tuple[str, Example]] = []
-    # few are tried, for files that are missing take time, too, and fewer are shown
+    # the number of candidates is limited, since looking up a missing file takes time, too
     for class_id, landmark, item in itertools.islice(candidates, TRIED):
         image = thumbnail(opened, item)
         if image is None:
@@ -211,13 +217,14 @@ def _chosen(
 
 
 def _address(image: Image.Image) -> str:
-    """Write a picture as an address that holds it."""
+    """Return a picture as a data URL, which contains it."""
     image.save(file := io.BytesIO(), format="WEBP", quality=QUALITY)
     return "data:image/webp;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _tell(raw: Path, examples: Examples, number: int) -> None:
-    """Say how many cards have pictures, and what was looked for in vain. `number`: of all cards."""
+    """Print how many cards have pictures, and which files were not found. `number` is the number of
+    all cards."""
     said = f"{examples.cards:,} of {number:,} cards have pictures"
     if examples.crowded:
         said += (

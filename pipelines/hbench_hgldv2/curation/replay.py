@@ -1,9 +1,9 @@
-"""Replays decisions: applies them in order to labels and their clusters; the same inputs give the
+"""Replays decisions: applies them in order to labels and their clusters. The same inputs give the
 same mapping, byte for byte.
 
-The effects of a decision are (label, new place) pairs, which `replay` applies while reading them.
-Every label ends in exactly one place: a group, dropped, or unassigned. A label that no decision
-names stays unassigned and needs review, whatever its cluster.
+The effects of a decision are (label, new place) pairs, which `replay` applies as soon as they are
+yielded. Every label ends in exactly one place: a group, dropped, or unassigned. A label that no
+decision names stays unassigned and needs review, whatever its cluster.
 """
 
 from collections import Counter, defaultdict
@@ -49,9 +49,8 @@ def in_group(group: str) -> LabelPlace:
 
 
 class Conflict(NamedTuple):
-    """A precondition of a decision that does not hold, so that the decision was not applied to that
-    label.
-    """
+    """A failed precondition of a decision for one label. The decision was not applied to this
+    label."""
 
     decision: str
     subject: str
@@ -63,10 +62,10 @@ class Conflict(NamedTuple):
 class World:
     """The state while decisions are applied.
 
-    `places`: where each label is by now; `clusters`: the number of the cluster of each; `kinds`:
-    the kind of each group. `whole_clusters`: whether the curators saw these very clusters; only
-    then does a group that they made of a cluster take all of its labels, not those alone that they
-    named.
+    `places` maps each label to its current place, `clusters` each label to its cluster, and `kinds`
+    each group to its kind. `whole_clusters` says whether the curators saw exactly these clusters.
+    Only then does a group that they made from a cluster take all labels of the cluster, and not
+    just the labels they named.
     """
 
     places: dict[str, LabelPlace]
@@ -74,20 +73,21 @@ class World:
     kinds: dict[str, str]
     whole_clusters: bool
     conflicts: list[Conflict] = field(default_factory=list)
-    # labels that a decision so far has placed or left open
+    # the labels that the decisions applied so far have placed or left open
     decided: set[str] = field(default_factory=set)
 
     def members(self, group: str) -> list[str]:
-        """The labels that are in a group by now."""
+        """The labels that are in a group at this point."""
         return [label for label, place in self.places.items() if place == in_group(group)]
 
     def expects(
         self, decision: str, label: str, group: str, members: Sequence[str] | None = None
     ) -> bool:
-        """Return whether a label is in a group now or, where `members` is given, the group's
-        members before the decision, whether it was in it then; add a conflict if not. `places`:
-        where each label is by now; `conflicts`: what did not hold, for the curator; `decision`: its
-        id."""
+        """Return whether a label is in a group; add a conflict if not.
+
+        `members` are the members of the group before the decision; without them, the present place
+        of the label counts. `decision` is the id of the decision, for the conflict.
+        """
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
         if not holds:
@@ -96,9 +96,8 @@ class World:
 
 
 def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
-    """Yield each label that a decision places, with its new place; failed preconditions are added
-    to the conflicts.
-    """
+    """Yield each label that a decision places, with its new place. Failed preconditions are added
+    to the conflicts."""
     match decision:
         case ops.Name():
             yield from _name_group(decision, world)
@@ -113,7 +112,7 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
                 if group != to
                 for label in world.members(group)
             )
-        # a rename must not join two groups unseen: that is a merge
+        # renaming to an existing group would merge two groups unnoticed
         case ops.Rename(group=group, to=to) if group != to and world.members(to):
             world.conflicts.append(
                 Conflict(decision.id, group, f"no group {to!r} yet", "one with classes")
@@ -129,8 +128,8 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
 
 
 def _move_labels(decision: ops.Move, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """The labels that go into another group, but those that are not in the group in which the
-    curator saw them."""
+    """The labels that move to another group. Labels that are not in the group where the curator saw
+    them are left out."""
     for label in decision.labels:
         group = decision.expect_from
         if group is None or world.expects(decision.id, label, group):
@@ -138,12 +137,14 @@ def _move_labels(decision: ops.Move, world: World) -> Iterable[tuple[str, LabelP
 
 
 def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """The labels that go into a group by name: those of the decision and, where the curators saw
-    these clusters, the others of their cluster that no decision has placed so far."""
+    """The labels that a new group receives: those that the decision names and, where the curators
+    saw exactly these clusters, the other labels of their cluster that no decision has placed so
+    far."""
     covered = list(decision.members_of)
     numbers = {world.clusters[label] for label in covered if label in world.clusters}
 
-    # the group was made of one cluster; where its labels are in several, the clusters have changed
+    # the curator made the group from one cluster; if its labels are in several, the clusters have
+    # changed
     if world.whole_clusters and len(numbers) > 1:
         world.conflicts.append(
             Conflict(decision.id, covered[0], "one cluster", f"{len(numbers)} clusters")
@@ -157,9 +158,9 @@ def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPl
 
 
 def _split_group(decision: ops.Split, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """The labels of a group in its parts: those that are named, then the rest if a part takes
-    it."""
-    # before any has moved: `replay` moves each label as soon as it is yielded
+    """The labels of a group that go to its parts: first the named labels, then the remaining ones,
+    if a part takes them."""
+    # listed before any label moves: `replay` moves each label as soon as it is yielded
     members = world.members(decision.group)
     taken = set()
     for target, part in decision.into.items():
@@ -177,8 +178,8 @@ def _split_group(decision: ops.Split, world: World) -> Iterable[tuple[str, Label
 
 
 def conflicts_with_link(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict]:
-    """Yield the conflict of a link (same group, or different ones) with the final places of its
-    labels, if there is one."""
+    """Yield the conflict of a link, if there is one: the final places of its labels are different
+    groups (must-link) or the same group (cannot-link)."""
     places = [world.places[label] for label in decision.labels]
     if isinstance(decision, MustLink) and len(set(places)) > 1:
         yield Conflict(
@@ -187,16 +188,15 @@ def conflicts_with_link(decision: MustLink | CannotLink, world: World) -> Iterab
             "one group for all",
             ", ".join(sorted({p.group or p.status for p in places})),
         )
-    # labels without a group are together with none
+    # a label without a group shares a group with no other label
     groups = [place.group for place in places if place.group]
     if isinstance(decision, CannotLink) and len(set(groups)) < len(groups):
         yield Conflict(decision.id, decision.labels[0], "different groups", ", ".join(groups))
 
 
 class Placed(NamedTuple):
-    """A row of mapping.csv: the place of a label, the reason, the decisions, and suggestions if it
-    is unassigned.
-    """
+    """A row of mapping.csv: the place of a label, the reason for it, the decisions about it, and
+    suggested groups if it is unassigned."""
 
     class_id: str
     label: str
@@ -230,7 +230,7 @@ class Curation:
         return {row.class_id: row.group for row in self.rows if row.status == "group"}
 
     def problems(self) -> list[str]:
-        """List the conflicts and the stale approvals, in a line each."""
+        """List the conflicts and the stale approvals, one line each."""
         conflicts = (
             f"conflict in {c.decision} on {c.subject}: expected {c.expected}, found {c.found}"
             for c in self.conflicts
@@ -259,7 +259,8 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     clusters = read_clusters(work)
     decided = load(path)
-    # what people have decided so far is what the other labels' suggestions go by: hence twice
+    # replayed twice: suggestions for the remaining labels depend on the labels decided in the first
+    # replay
     placed = replay(labels, clusters, decided).placed()
     curation = replay(labels, clusters, decided, suggestions=suggestions_for(work, labels, placed))
     record = made_by("replay", [work / "labels.csv", work / "clusters.csv", path], {})
@@ -283,16 +284,15 @@ def groups_in(mapping: Path) -> dict[str, str]:
 def suggestions_for(
     work: Path, labels: Sequence[Label], decided: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Suggest up to three groups for each class, by the nearest encoded names and decided labels;
-    {} without embeddings.
-    """
+    """Suggest up to three groups for each class by the nearest group names and decided labels; {}
+    without embeddings."""
     path = work / "embeddings.npz"
     if not path.exists():
         return {}
-    # names of groups are encoded, too, with GROUP before them; decided labels stand for theirs
+    # the embeddings contain group names with the prefix GROUP; a decided label represents its group
     names = [name.removeprefix(GROUP) for name in encode.ids_of(path) if name.startswith(GROUP)]
     known = [label.class_id for label in labels if label.class_id in decided]
-    # vectors of the group names and of the decided labels, each with its group
+    # the vectors of the group names and of the decided labels, and the group that each represents
     anchors = encode.rows_of(path, [*(GROUP + name for name in names), *known])
     nearest = suggest(
         encode.load(path, labels), anchors, [*names, *(decided[class_id] for class_id in known)]
@@ -306,13 +306,13 @@ def suggest(
     """Find the three groups with the most similar anchors, best first, for unit vectors (n, D) and
     anchors (m, D).
 
-    `groups` names the group of each anchor; a group with several anchors, its name and its members,
-    counts once, by the most similar. Ties are broken by name.
+    An anchor is a group's name or one of its members; `groups` (m,) names the group of each anchor.
+    A group with several anchors counts once, with its most similar one. Ties are broken by name.
     """
     names = sorted(set(groups))
     group_of_anchor = np.asarray(groups)  # (m,)
     similar = vectors @ anchors.T  # (n, m)
-    best = np.zeros((len(vectors), len(names)), similar.dtype)  # by the group's nearest anchor
+    best = np.zeros((len(vectors), len(names)), similar.dtype)  # each group's most similar anchor
     for column, name in enumerate(names):
         best[:, column] = similar[:, group_of_anchor == name].max(axis=1)
     nearest = np.argsort(-best, axis=1, kind="stable")[:, :SUGGESTED]  # (n, 3), of the names
@@ -329,14 +329,14 @@ def replay(
 ) -> Curation:
     """Apply the decisions in order and return the place of every label, sorted by class id.
 
-    Raises UnknownName when a decision names a class that is not one of the labels. `clusters`: the
-    number of each class's cluster; `suggestions`: by class, groups for those that end without a
-    place.
+    `clusters` maps each class to its cluster. `suggestions` maps a class to the groups that are
+    suggested if it ends without a place. Raises UnknownName when a decision names a class that is
+    not one of the labels.
     """
     ids = sorted(label.class_id for label in labels)
     check_known(decisions, ids)
     kinds = {name: group.kind for name, group in decisions.groups.items()}
-    # what decisions change: places of labels, kinds of groups, conflicts
+    # the state that decisions change: the places of labels, the kinds of groups, the conflicts
     world = World(
         dict.fromkeys(ids, UNASSIGNED),
         clusters,
@@ -346,13 +346,13 @@ def replay(
     decided_by: dict[str, list[str]] = {label: [] for label in ids}
 
     for decision in decisions.decisions:
-        # later decisions are placed over earlier ones
+        # a later decision replaces the place that an earlier one gave
         for label, place in effects(decision, world):
             decided_by[label].append(decision.id)
             world.places[label] = place
             world.decided.add(label)
 
-    # links place nothing: whether they hold is seen when all is placed
+    # links place nothing; they are checked when all labels are placed
     for decision in decisions.decisions:
         if isinstance(decision, MustLink | CannotLink):
             world.conflicts += conflicts_with_link(decision, world)
@@ -367,14 +367,15 @@ def replay(
 
 
 def _are_of(inputs: Inputs, ids: Sequence[str], clusters: Mapping[str, int]) -> bool:
-    """Whether decisions were taken on these very labels and clusters: only then is a cluster that
-    they name the whole of it."""
+    """Whether the decisions were made on exactly these labels and clusters. Only then does a
+    cluster that a decision names mean the whole cluster."""
     same_labels = inputs.labels_sha256 == digest(ids)
     return same_labels and inputs.clusters_sha256 == partition_digest(clusters)
 
 
 def _stale_approvals(decisions: Decisions, world: World) -> tuple[str, ...]:
-    """Return reviewer and group of each approval of a group whose members are others by now."""
+    """Return reviewer and group of each approval whose group has other members than at the time of
+    the approval."""
     return tuple(
         f"{approval.reviewer}: {approval.group}"
         for approval in decisions.approvals
@@ -383,8 +384,8 @@ def _stale_approvals(decisions: Decisions, world: World) -> tuple[str, ...]:
 
 
 def require_clean(curation: Curation) -> None:
-    """Raise ComparisonError when a precondition failed or an approval is stale, as `--strict`
-    asks."""
+    """Raise ComparisonError when a precondition failed or an approval is stale. This is the option
+    `--strict`."""
     problems = curation.problems()
     if problems:
         raise ComparisonError(
@@ -401,14 +402,17 @@ def _placed(
     decided_by: Sequence[str],
     suggestions: Sequence[str],
 ) -> Placed:
-    """A label with its place, and why it has this one or none. `decided_by`: the ids of the
-    decisions that placed it or left it open; `suggestions`: groups, the nearest first."""
+    """Make the row of a label: its place, and the reason for it.
+
+    `decided_by` are the ids of the decisions that placed the label or left it open. `suggestions`
+    are groups, the nearest first.
+    """
     status, group = world.places[label.class_id]
     if status == "group":
         reason = "assigned"
     elif status == "dropped":
         reason = "dropped"
-    else:  # named by a decision that left it open, or by none
+    else:  # no decision names the label, or one names it and leaves it open
         reason = "ambiguous" if decided_by else "needs_review"
     return Placed(
         class_id=label.class_id,

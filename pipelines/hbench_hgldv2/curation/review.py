@@ -1,7 +1,7 @@
-"""Makes the review page: one self-contained HTML file with the clusters, on which curators decide.
+"""Makes the review page: one self-contained HTML file with the clusters, in which curators decide.
 
-Cards are ordered by landmarks; in each, the most doubtful label comes first, with suggestions and
-examples. The page exports decisions.yaml.
+Cards are ordered by landmarks. On each card, the most doubtful label comes first, with suggestions
+and examples. The page exports decisions.yaml.
 """
 
 import json
@@ -40,10 +40,18 @@ SCRIPTS = ("model", "view", "cards", "grid", "actions", "picker", "marks", "comp
 
 
 class Material(NamedTuple):
-    """The content of a review: labels, their clusters, suggested groups by class id, the known
-    kinds of groups, the decisions so far, the path of each class in the taxonomy, if one was made,
-    another reviewer's name and decisions, the kinds that are offered where no others are known,
-    what the labels count, and example pictures by class id.
+    """The content of a review: the labels, their clusters, and what is known about them.
+
+    Attributes:
+        suggestions: suggested groups by class id.
+        known_kinds: the kinds of the suggested groups, by group.
+        decisions: the decisions so far.
+        ancestors: the path of each class in the taxonomy, by class id; empty without a taxonomy.
+        other: the name of another reviewer, "" without one.
+        other_decisions: the decisions of this reviewer.
+        usual_kinds: the kinds to choose from where no others are known.
+        counted: the unit of the labels' counts, in the singular.
+        examples: example pictures by class id.
     """
 
     labels: Sequence[Label]
@@ -94,7 +102,7 @@ def run(
             expected="either --demo or --raw",
         )
     if demo:
-        # a folder of its own, so that no file of a real curation is touched
+        # the demo has its own folder, so that no file of a real curation is touched
         work = work / "demo"
         make_demo(work)
         names = work / "names.csv"
@@ -112,26 +120,30 @@ def run(
 def _material(
     work: Path, decisions: Path | None, names: Path | None, against: Path | None
 ) -> Material:
-    """Read the content of a review from the files of the work folder. `decisions`, `names`: files,
-    None for those of the folder, if there are any; `against`: the decisions of another reviewer."""
+    """Read the content of a review from the files of the work folder.
+
+    `decisions` and `names` are files; None stands for those of the work folder, if there are any.
+    `against` is the decisions file of another reviewer.
+    """
     labels = read_rows(work / "labels.csv", Label)
     clustered = read_rows(work / "clusters.csv", Clustered)
     decided = decisions_in(work, decisions)
     tree = work / "taxonomy.csv"
-    # what people decided: the suggestions for other labels go by it
+    # the suggestions for the remaining labels depend on the labels that people have decided
     placed = replay(labels, {row.class_id: row.cluster for row in clustered}, decided).placed()
-    # by class id, its path in the taxonomy; a proposal that need not be there
+    # class id -> its path in the taxonomy; the taxonomy is optional
     ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
     suggestions = suggestions_for(work, labels, placed)
     material = Material(labels, clustered, suggestions, encode.kinds_in(names), decided, ancestors)
 
     if own_table.is_own(work / "labels.csv"):
-        # of a table of one's own the kinds natural and human-made mean nothing
+        # for a curator's own table the kinds natural and human-made mean nothing
         material = material._replace(usual_kinds=OWN_KINDS, counted="item")
 
     if against is not None:
         second = decisions_file.load(against)
-        # who decided last is the other reviewer; else the file's name is
+        # the other reviewer's name is that of the last decision or, without one, the name of the
+        # file
         reviewers = [decision.by for decision in second.decisions if decision.by]
         material = material._replace(
             other=reviewers[-1] if reviewers else against.stem, other_decisions=second
@@ -140,9 +152,8 @@ def _material(
 
 
 def _examples(work: Path, raw: Path, material: Material) -> Mapping[str, Sequence[Example]]:
-    """Choose example pictures of the landmarks of the cards; raises UsageError for labels without
-    landmarks.
-    """
+    """Choose example pictures of the landmarks on the cards. Raises UsageError for labels that have
+    no landmarks."""
     if own_table.is_own(work / "labels.csv"):
         raise UsageError(
             "the labels are those of a table, and --raw has pictures of landmarks",
@@ -154,13 +165,13 @@ def _examples(work: Path, raw: Path, material: Material) -> Mapping[str, Sequenc
 
 
 def cards_of(material: Material) -> list[list[str]]:
-    """List the classes of each card that the page begins with; cards, and classes in each, are
-    ordered by landmarks, most first.
-    """
-    # {class: its place}, of those that decisions place
+    """List the classes of each card with which the page starts. The cards, and the classes of each
+    card, are ordered by landmarks, most first."""
+    # class -> its place, for the classes that decisions place
     places = _places(replay(material.labels, material.clusters, material.decisions))
     landmarks = {label.class_id: label.landmarks for label in material.labels}
-    # a card of every place that decisions give, and of every cluster for what is not decided
+    # there is a card for every place that decisions use, and one for every cluster with its
+    # undecided labels
     members: Mapping[tuple[object, ...], list[str]] = defaultdict(list)
     for row in material.clustered:
         place = places.get(row.class_id)
@@ -171,12 +182,11 @@ def cards_of(material: Material) -> list[list[str]]:
 
 
 def make_demo(work: Path) -> None:
-    """Run the steps before the review, without a network; decisions.yaml is kept where there is
-    one.
+    """Run the steps before the review without a network. An existing decisions.yaml is kept.
 
-    The labels are the 162 of the released training landmarks that are words (CC BY 4.0, Ramzi et
-    al.), a landmark each; one reviewer, A, is invented and half way through, the other one is the
-    release itself.
+    The labels are the 162 labels of the released training landmarks that are words (CC BY 4.0,
+    Ramzi et al.), with one landmark each. One reviewer, A, is invented and half way through; the
+    other one is the release itself.
     """
     table = DEMO / "train_label_to_hierarchical.csv"
     rows = released.read(table)
@@ -200,10 +210,10 @@ def _made_with(work: Path) -> Inputs:
     settings = {
         **encoding.settings,
         **clustering.settings,
-        # "" of an encoder that is known by its name
+        # "" for an encoder that is known by its name
         "weights_sha256": encoding.settings.get("weights") or None,
     }
-    # what decisions quote, so that they can be told from those about other clusters
+    # decisions quote these settings, so that they can be told from decisions about other clusters
     kept = {name: settings.get(name) for name in Inputs.model_fields if name in settings}
     return build(Inputs, kept, source=f"the record of {work / 'clusters.csv'} or of its embeddings")
 
@@ -214,10 +224,10 @@ def page(
     title: str = "Review of super-categories",
     made_with: Inputs | None = None,
 ) -> str:
-    """Write the review as one HTML document without outside resources; labels are escaped.
-    `made_with`: the settings of embeddings and clusters, which decisions quote."""
+    """Return the review as one HTML document without external resources; labels are escaped.
+    `made_with` are the settings of the embeddings and clusters, which exported decisions quote."""
     text = json.dumps(content(material, made_with or Inputs()), ensure_ascii=False)
-    # the JSON stands inside a <script>, which a label "</script>" would end
+    # the JSON is inside a <script> element, which a label "</script>" would close
     safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE), autoescape=True, undefined=jinja2.StrictUndefined
@@ -233,15 +243,14 @@ def page(
 
 
 def content(material: Material, made_with: Inputs) -> dict[str, Any]:
-    """Collect the page's data: labels in the order of the clusters, and the state after the
-    decisions so far.
-    """
-    # what the decisions make of labels and clusters; the other ones are a second curator's
+    """Collect the page's data: the labels in the order of the clusters, and the state after the
+    existing decisions."""
+    # the places after the decisions of this curator, and after those of the other one
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
-    # what the decisions say that they are about
+    # the inputs that the decisions state that they are about
     inputs = material.decisions.inputs
-    if not material.decisions.decisions:  # the first ones will be about what this page shows
+    if not material.decisions.decisions:  # new decisions will be about the clusters on this page
         labels = digest(label.class_id for label in material.labels)
         clusters = partition_digest(material.clusters)
         inputs = made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
@@ -281,8 +290,9 @@ def _kind_names(material: Material) -> list[str]:
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:
-    """Collect all that is known of a label, numbers rounded to four places and None for nan, which
-    JSON lacks. `rank` is its place among all labels, in the order of the clusters."""
+    """Collect all data about a label. Numbers are rounded to four decimals; nan becomes None, since
+    JSON has no nan. `rank` is the label's position among all labels in the order of the clusters.
+    """
     facts: dict[str, Any] = {**label._asdict(), **row._asdict()}
     for name, value in row._asdict().items():
         if isinstance(value, float):
@@ -299,12 +309,11 @@ def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[
 
 
 def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
-    """Return the places (status and group) of the labels that decisions name, by id. A label that
-    a decision names and leaves without a group, until somebody chooses one, is `open`.
-    """
+    """Return the places (status and group) of the labels that decisions name, by id. A label that a
+    decision names but leaves without a group, until somebody chooses one, is `open`."""
     places: dict[str, dict[str, str | bool]] = {}
     for row in curation.rows:
-        if not row.decided_by:  # the ids of the decisions that name the label; here none does
+        if not row.decided_by:  # no decision names the label
             continue
         places[row.class_id] = {"status": row.status, "group": row.group}
         if row.reason == "ambiguous":

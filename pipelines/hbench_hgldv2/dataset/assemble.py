@@ -1,6 +1,5 @@
-"""Assembles the dataset: applies the curated mapping to landmarks, as the official five-column
-files and as label trees, and writes its card.
-"""
+"""Assembles the dataset: applies the curated mapping to the landmarks, and writes the official
+five-column files, the label trees and the dataset's card."""
 
 import dataclasses
 import shlex
@@ -88,19 +87,19 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     selection = _selection(work)
     if raw is not None:
         _refuse_one_split(work, raw, selection)
-    # looked for first: what is missing is refused before anything is written
+    # the metadata are looked up first: a missing file is refused before anything is written
     metadata = {} if raw is None else _metadata(work, raw)
     mapping = read_rows(work / "mapping.csv", Placed)
-    # what `assign` has written, for the splits of which there were images: groups of landmarks that
-    # decisions place nowhere
+    # the groups that `assign` chose for landmarks without a group, for each split that it has run
+    # on
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
     record = made_by("assemble", inputs, {})
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     splits = _rows_by_split(selection, mapping, assigned)
-    # made before anything is written: what does not form a tree is refused here
+    # the trees are made before anything is written, so that rows that form no tree are refused here
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
-    # by split, how many landmarks have their group from where
+    # split -> number of landmarks by the source of their group
     counts = {split: by_source(rows) for split, rows in splits.items()}
 
     for split, rows in splits.items():
@@ -130,7 +129,7 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
 
 
 def _assemble_own(work: Path, own: own_items.OwnItems) -> None:
-    """Build the dataset of a table of one's own items."""
+    """Build a dataset from a table of the user's own items."""
     mapping = read_rows(work / "mapping.csv", Placed)
     dataset = own_items.build_own(work, own, mapping, terminal.say)
     for split, manifest in dataset.manifests.items():
@@ -152,13 +151,12 @@ def _selection(work: Path) -> list[CleanedLandmark]:
 
 
 def _refuse_one_split(work: Path, raw: Path, selection: Iterable[CleanedLandmark]) -> None:
-    """Raise DataError where the landmarks are of train or of index alone, before anything is
-    written: the dataset trains on the one and searches the other.
-    """
+    """Raise DataError where one of the splits train and index has no landmarks. Nothing has been
+    written by then. The dataset trains on one split and searches the other, so it needs both."""
     numbers = Counter(landmark.split for landmark in selection)
     if len(numbers) == len(SPLITS):
         return
-    # commands for the advice
+    # the commands that the error advises
     step = ["hbench", "hgldv2", "--work", str(work)]
     clean = [*step, "clean"]
     for split in SPLITS:
@@ -176,7 +174,8 @@ def _refuse_one_split(work: Path, raw: Path, selection: Iterable[CleanedLandmark
 
 
 def _released_file(raw: Path, split: str) -> Path:
-    """The path of a split's released labels, or where a download would put them."""
+    """The path of a split's released labels; if they are not there, the path where a download would
+    store them."""
     found = gldv2.metadata_file(raw, gldv2.LABELS.format(split))
     return found if found.exists() else raw / gldv2.LABELS.format(split)
 
@@ -186,8 +185,11 @@ def _rows_by_split(
     mapping: Sequence[Placed],
     assigned: Mapping[str, Sequence[Assigned]],
 ) -> dict[str, list[Sourced]]:
-    """Make the rows of each split that the selection has. `mapping`: where the curators placed each
-    class; `assigned`: by split, what images voted for."""
+    """Make the rows of each split of the selection.
+
+    `mapping` is where the curators placed each class. `assigned` holds, by split, the groups that
+    images voted for.
+    """
     present = {landmark.split for landmark in selection}
     return {
         split: place_landmarks(selection, mapping, split, assigned.get(split, ()))
@@ -197,8 +199,8 @@ def _rows_by_split(
 
 
 def _inconsistencies(mapping: Iterable[Placed], vectors: Path) -> list[quality.Inconsistency]:
-    """Find pairs of near labels in different groups, by their vectors where the file is there.
-    Without the file they are found by their names alone."""
+    """Find pairs of near labels in different groups. They are compared by their vectors or, where
+    the file of vectors does not exist, by their names alone."""
     placed = [row for row in mapping if row.status == "group"]
     known = encode.rows_of(vectors, [row.class_id for row in placed]) if vectors.exists() else None
     return quality.inconsistencies(
@@ -207,9 +209,8 @@ def _inconsistencies(mapping: Iterable[Placed], vectors: Path) -> list[quality.I
 
 
 def file_of(work: Path, split: str) -> Path:
-    """The path of a split's assembled five-column file, laid out as `hbench build` expects the
-    released one.
-    """
+    """The path of a split's assembled five-column file, in the layout that `hbench build` expects
+    of the released files."""
     return work / "hierarchy" / gldv2.LABELS.format(split)
 
 
@@ -232,14 +233,13 @@ def _metadata(work: Path, raw: Path) -> dict[str, Path]:
 
 
 def _build(work: Path, raw: Path, metadata: Mapping[str, Path]) -> None:
-    """Build the dataset hgldv2 with these labels; its metadata are copied next to them, the images
-    stay in `raw`.
-    """
+    """Build the dataset hgldv2 with these labels. The metadata are copied next to the labels; the
+    images stay in `raw`."""
     for name, source in metadata.items():
         with replacing(work / "hierarchy" / name) as temporary:
             shutil.copyfile(source, temporary)
     dataset = datasets.assemble(gldv2.SPEC, work / "hierarchy")
-    # of other labels than the published ones: a version of its own, and its images stay in `raw`
+    # these labels differ from the published ones, so the dataset gets its own version
     digest = next(iter(dataset.tests.values())).digest
     dataset = dataclasses.replace(dataset, root=raw, version=f"{gldv2.SPEC.version}+{digest[:8]}")
     datasets.save(dataset, work / "dataset")

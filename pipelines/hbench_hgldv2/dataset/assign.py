@@ -1,8 +1,9 @@
-"""Assigns landmarks without a class to super-categories, by a vote of their images.
+"""Assigns landmarks without a class to super-categories by a vote of their images.
 
-This is the step that the authors released (SupRank, gldv2_labels.py): an image votes for the
-super-category of the class name whose text is nearest to it, or for that with the largest
-softmax-weighted sum over its nearest names; the landmark gets the super-category with most votes.
+This step follows the released code (SupRank, gldv2_labels.py). An image votes for the
+super-category of the class name whose text is nearest to it, or for the super-category with the
+largest softmax-weighted sum over its nearest names. A landmark gets the super-category with the
+most votes.
 """
 
 import csv
@@ -24,15 +25,14 @@ from hbench_hgldv2.labels.label import Label, Split
 SHARPNESS = 100.0  # CLIP's logit scale
 NEIGHBOURS = 5
 BLOCK = 4096  # images whose similarities to all names are in memory at once
-# similarities (n, C) of images to class names, the group's number of each name (C,), the number of
+# similarities (n, C) of images to class names, the number of each name's group (C,), the number of
 # groups -> the group that each image votes for (n,)
 Vote = Callable[[NDArray[np.float32], NDArray[np.int64], int], NDArray[np.int64]]
 
 
 class Assigned(NamedTuple):
-    """A landmark, its super-category, the number of images that voted and the share of them that
-    agreed.
-    """
+    """A landmark with its super-category, the number of its images that voted, and the share of
+    them that voted for this super-category."""
 
     landmark_id: int
     group: str
@@ -60,10 +60,10 @@ def run(
     hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_landmarks.csv
     """
     placed = groups_in(work / "mapping.csv")
-    # only labels with a group can give one to an image
+    # images can vote only for names of labels that have a group
     labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id in placed]
     with open_table(landmarks) as lines:
-        # by the id of an image
+        # image id -> landmark
         landmark_of = {row["id"]: int(row["landmark_id"]) for row in csv.DictReader(lines)}
     ids = [name for name in ids_of(images) if name in landmark_of]
     if not ids:
@@ -72,7 +72,7 @@ def run(
             expected="the same image ids in both",
         )
 
-    # a row per landmark: the group for which most of its images vote, and their share
+    # a row per landmark: the group with the most votes, and its share of the votes
     rows = assign(
         rows_of(images, ids),
         [landmark_of[i] for i in ids],
@@ -92,17 +92,18 @@ def run(
 
 
 def file_of(work: Path, split: str) -> Path:
-    """The path of a split's assigned landmarks; train and index number their landmarks
-    independently.
-    """
+    """The path of a split's assigned landmarks. There is a file per split, since train and index
+    number their landmarks independently."""
     return work / f"assigned_{split}.csv"
 
 
 def nearest_name(
     similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
-    """Return the group of each image's most similar class name, the official mode "clip": (n, C),
-    (C,) -> (n,).
+    """Return the group of each image's most similar class name, the official mode "clip".
+
+    `similar` (n, C) are the similarities of images to names, `groups` (C,) the groups of the names;
+    returns (n,).
     """
     return np.asarray(groups[similar.argmax(axis=1)])
 
@@ -110,13 +111,13 @@ def nearest_name(
 def nearest_names(
     similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
-    """Return for each image the group with the largest sum of exp(100·similarity) over the five
-    most similar names, the mode "knn".
-    """
+    """Return for each image the group with the largest sum of exp(100·similarity) over its five
+    most similar names, the official mode "knn"."""
     count = min(NEIGHBOURS, similar.shape[1])
     nearest = np.argsort(-similar, axis=1, kind="stable")[:, :count]  # (n, 5): names
     scores = np.take_along_axis(similar, nearest, axis=1).astype(np.float64)
-    # relative to the best, whose weight is then 1: exp(100) times a few would lose digits
+    # weights relative to the best name, whose weight becomes 1, because exp(100·similarity) itself
+    # would lose digits
     weights = np.exp(SHARPNESS * (scores - scores[:, :1]))
     votes = np.zeros((len(similar), n_groups))
     image = np.arange(len(similar))[:, None]
@@ -132,11 +133,11 @@ def assign(
     *,
     vote: Vote = nearest_name,
 ) -> list[Assigned]:
-    """Assign a group to every landmark: unit vectors (n, D) of images with their landmarks, (C, D)
-    of names with groups.
+    """Assign a group to every landmark by the votes of its images.
 
-    Rows are sorted by landmark. A tie goes to the group for which a landmark's images voted first.
-    Raises DataError when the dimensions differ.
+    `images` are unit vectors (n, D), `landmarks` their landmarks (n,); `names` are unit vectors (C,
+    D) of class names, `groups` their groups (C,). Rows are sorted by landmark. A tie goes to the
+    group for which the landmark's images voted first. Raises DataError when the dimensions differ.
     """
     if images.shape[1] != names.shape[1]:
         raise DataError(
@@ -151,7 +152,7 @@ def assign(
     voted: list[int] = []  # the group of every image
     for start in range(0, len(images), BLOCK):
         similar = images[start : start + BLOCK] @ names.T
-        # similarities (images, C) of a block, so that memory stays bounded
+        # similarities (images, C) are computed for a block of images at a time to limit memory
         voted += vote(similar, numbers, len(distinct)).tolist()
 
     ballots: dict[int, Counter[int]] = defaultdict(Counter)  # landmark -> group -> images
@@ -164,8 +165,8 @@ VOTES: Mapping[str, Vote] = {"nearest": nearest_name, "top5": nearest_names}
 
 
 def _row(landmark: int, ballot: Mapping[int, int], groups: Sequence[str]) -> Assigned:
-    """A landmark with the group, by its number in `groups`, that most of its images voted for:
-    `ballot` has the number of images by group, in the order of their votes."""
-    winner = max(ballot, key=lambda group: ballot[group])  # of equal ones the first
+    """Make the row of a landmark: the group with the most votes. `ballot` maps the number of a
+    group in `groups` to its votes, in the order in which groups got their first vote."""
+    winner = max(ballot, key=lambda group: ballot[group])  # among equal ones, the first
     total = sum(ballot.values())
     return Assigned(landmark, groups[winner], total, ballot[winner] / total)

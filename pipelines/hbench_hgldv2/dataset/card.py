@@ -19,8 +19,9 @@ REASONS = ("recovered", "assigned", "ambiguous", "dropped", "unassigned")
 
 
 def imbalance(sizes: Iterable[int]) -> dict[str, float]:
-    """Measure the imbalance of positive group sizes: shares of the largest and the ten largest,
-    largest over smallest, and effective = exp(−Σ p·ln p), the number of groups of equal size.
+    """Measure the imbalance of positive group sizes: the share of the largest group ("top1") and of
+    the ten largest ("top10"), the ratio of largest to smallest, and "effective" = exp(−Σ p·ln p),
+    the number of equally large groups with the same entropy.
 
     >>> imbalance([10, 10])
     {'top1': 0.5, 'top10': 1.0, 'ratio': 1.0, 'effective': 2.0}
@@ -38,12 +39,11 @@ def card(
     odd: Sequence[quality.Inconsistency],
     sources: Mapping[str, str],
 ) -> str:
-    """Write the card as Markdown from rows per split, inconsistencies, and the sha256 of the
-    inputs.
-    """
-    # by split, how many landmarks each super-category has
+    """Return the card as Markdown, made from the rows per split, the inconsistencies, and the
+    sha256 of the inputs."""
+    # split -> super-category -> number of landmarks
     groups: dict[str, Counter[str]] = {}
-    kinds: dict[str, str] = {}  # natural or human-made, by super-category
+    kinds: dict[str, str] = {}  # super-category -> natural or human-made
     for name, rows in splits.items():
         with_label = labelled(rows)
         groups[name] = Counter(row.hierarchical_label for row in with_label)

@@ -1,9 +1,10 @@
-"""Places landmarks in the hierarchy: a row for each, by the curated mapping and by its images.
+"""Places landmarks in the hierarchy. Each landmark gets a row, made from the curated mapping and
+from the votes of its images.
 
-Every landmark with a class has a row. It has a super-category if its class has a group, or, for an
-ambiguous landmark, if all its classes have the same group. A landmark without one may get one from
-its images (`assign`); it then has a row even without a class, as in the release. `source` says for
-each row how it got its super-category.
+Every landmark with a class has a row. It has a super-category if its class has a group or, for an
+ambiguous landmark, if all its classes have the same group. A landmark without a super-category may
+get one from its images (`assign`); it then has a row even without a class, as in the release. The
+column `source` says how each row got its super-category.
 """
 
 from collections import Counter
@@ -22,11 +23,12 @@ BETWEEN = " / "  # separates the classes of an ambiguous landmark
 
 
 class Sourced(NamedTuple):
-    """A row of a released file, its split, and the source of its super-category.
+    """A row in the format of the released files, with its split and the source of its
+    super-category.
 
-    `source` is "labelled" by its class, "recovered" from several classes of one group, or
-    "assigned" by its images, of which `images` voted and the `share` agreed; without a
-    super-category it is "ambiguous", "dropped" or "unassigned".
+    `source` is "labelled" (from the class), "recovered" (from several classes of one group) or
+    "assigned" (from the images; `images` of them voted, and the `share` agreed). For a row without
+    a super-category it is "ambiguous", "dropped" or "unassigned".
     """
 
     split: str
@@ -41,8 +43,8 @@ class Sourced(NamedTuple):
 
 
 class LandmarkPlace(NamedTuple):
-    """The super-category of a landmark and its kind, "" without one, and how it came to it, or why
-    it has none: the `source` of its row (Sourced)."""
+    """The super-category of a landmark and its kind, "" without one. `source` says how the landmark
+    got its super-category or why it has none; see Sourced."""
 
     group: str
     kind: str
@@ -69,8 +71,8 @@ def place_landmarks(
     split: str,
     assigned: Iterable[Assigned] = (),
 ) -> list[Sourced]:
-    """Make the rows of one split, in the selection's order; the curators' decisions precede the
-    votes of images.
+    """Make the rows of one split, in the selection's order. The curators' decisions take precedence
+    over the votes of images.
 
     Raises DataError when a class, or the group of an assigned landmark, is not in the mapping.
     """
@@ -83,7 +85,7 @@ def place_landmarks(
         if landmark.split != split:
             continue
         vote = by_images.get(landmark.landmark_id)
-        # a landmark without a class can have a group by its images alone
+        # a landmark without a class can still get a group from its images
         is_dropped = landmark.status == "dropped"
         if is_dropped and vote is None:
             continue
@@ -99,7 +101,7 @@ def place_landmarks(
 
 
 def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, Placed]) -> Sourced:
-    """The row of a landmark at a place for which no images voted."""
+    """Make the row of a landmark whose place is not a vote of its images."""
     classes = () if landmark.status == "dropped" else landmark.classes
     return Sourced(
         split=landmark.split,
@@ -115,8 +117,8 @@ def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, P
 
 
 def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
-    """The place that a landmark's images voted for; raises DataError for a group that the curators
-    no longer have. `kinds`: of the curators' groups, by name."""
+    """The place that a landmark's images voted for. Raises DataError for a group that the curators
+    have removed since. `kinds` maps the curators' groups to their kinds."""
     if vote.group not in kinds:
         raise DataError(
             f"landmark {vote.landmark_id} is assigned to {vote.group!r}, which is not a "
@@ -127,9 +129,8 @@ def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkPlace:
-    """Return the place that a landmark has by its classes: labelled, recovered, ambiguous, dropped
-    or unassigned.
-    """
+    """Return the place of a landmark according to its classes: labelled, recovered, ambiguous,
+    dropped or unassigned."""
     absent = [class_id for class_id in landmark.classes if class_id not in placed]
     if absent:
         raise DataError(
@@ -146,8 +147,8 @@ def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkP
 
 
 def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
-    """Make the tree kind → super-category → landmark of the labelled rows, and their labels int32
-    (N, 3).
+    """Make the tree kind → super-category → landmark of the labelled rows. Return it with the rows'
+    labels, int32 (N, 3).
 
     Raises DataError when no row is labelled, TreeError when a super-category has two kinds.
     """

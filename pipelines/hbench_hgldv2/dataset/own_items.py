@@ -1,7 +1,8 @@
-"""Makes a dataset of a curator's own items: a table that gives every item one of the labels, and
-the groups and kinds that were decided for them.
+"""Makes a dataset of a curator's own items from a table that gives every item one of the labels,
+and from the groups and kinds decided for these labels.
 
-The levels are kind, group and label, coarse to fine; a kind that all groups share is none.
+The levels are kind, group and label, coarse to fine. The level of kinds is left out if all groups
+share one kind.
 """
 
 import shlex
@@ -26,7 +27,7 @@ LEVELS = ("kind", "group", "label")
 
 class LabelColumn(NamedTuple):
     """The column of a table that holds labels: its name, the text of every row, and the label that
-    it is, None of a row whose text is no label."""
+    each text stands for, None where it stands for none."""
 
     name: str
     texts: list[str]
@@ -34,8 +35,8 @@ class LabelColumn(NamedTuple):
 
 
 class OwnItems(NamedTuple):
-    """A table of items with the label of each, the folder of their pictures, and the columns of
-    their ids and of train and test."""
+    """A table of items with the label of each, the folder of their pictures, and the names of the
+    columns that hold the ids and the splits."""
 
     table: Path
     pictures: Path | None
@@ -44,14 +45,15 @@ class OwnItems(NamedTuple):
 
 
 def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemark) -> Dataset:
-    """Build, in `work`/dataset, the dataset of a table of items, which goes to `work`/items.csv
-    with its groups and kinds first; items whose label has no group are left out, and counted.
+    """Build the dataset of a table of items in `work`/dataset. Before that, the table with its
+    groups and kinds is written to `work`/items.csv. Items whose label has no group are left out and
+    counted.
 
-    Raises DataError for a table without a column of labels, or without an item in a group.
-    `mapping`: where each label was placed; `say`: is told what was read and left out.
+    `mapping` is where each label was placed. `say` receives the remarks on what was read and left
+    out. Raises DataError for a table without a column of labels, or without any item in a group.
     """
     _, table, _ = sheet.read(own.table)
-    # the name of the column of labels, and where the label of each row was placed
+    # the name of the label column, and the place of each row's label
     column = label_column(own.table, table, mapping)
     in_group = [placed is not None and placed.status == "group" for placed in column.placed]
     _say_left_out(column, say)
@@ -77,18 +79,19 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
         image_column=own.item_column,
         split_column=own.split_column,
     )
-    # an earlier dataset of the same curation is replaced
+    # this replaces an earlier dataset of the same curation
     dataset = build(own.table.stem, source=source, out=work / "dataset", force=True, on_remark=say)
-    # build's remarks name options that this step lacks, so the command that has them is shown: with
-    # a column of splits they are on copies in both, else on classes that should be held out
+    # the remarks of the build name options that this step does not have, so the command that has
+    # them is shown: with a column of splits, the remarks are about copies in both splits, otherwise
+    # about classes that should be held out
     more = "--copies" if source.split_column else "--split-by"
     say(f"with options of hbench build, such as {more}: {_command(work, own.table, source)} …")
     return dataset
 
 
 def _command(work: Path, labels: Path, source: OwnSource) -> str:
-    """The command that builds the dataset of a source again, in `work`, with the name of the table
-    of `labels`."""
+    """The command with which the user can build this dataset again from `work`. The file name of
+    `labels` becomes the name of the dataset."""
     words = ["hbench", "build", labels.stem, "--from", str(source.path), "--root", str(source.root)]
     words += ["--levels", ",".join(source.levels)]
     if source.image_column is not None:
@@ -99,15 +102,17 @@ def _command(work: Path, labels: Path, source: OwnSource) -> str:
 
 
 def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:
-    """The column whose texts are ids or names of labels, that of most rows. Raises DataError where
-    no column has any, or where a name stands for labels of several groups. `mapping`: where each
-    label was placed."""
+    """Find the column whose texts are ids or names of labels in the most rows.
+
+    `mapping` is where each label was placed. Raises DataError where no column contains labels, or
+    where a name stands for labels in several groups.
+    """
     known = {placed.class_id: placed for placed in mapping}
     by_name = _by_name(mapping)
     found = []
     for name in table.column_names:
         texts = [plain_id(text) for text in tables.texts(table, name)]
-        # by id, else by name; None where the cell is neither
+        # the label with this id, otherwise the one with this name; None where there is neither
         placed = [known.get(text) or by_name.get(" ".join(text.split())) for text in texts]
         found.append(LabelColumn(name, texts, placed))
 
@@ -123,8 +128,8 @@ def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> La
 
 
 def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
-    """The labels by their names, where all of one name have the same place. Others are left out:
-    which one an item means could not be known."""
+    """Return the labels by name, for the names whose labels all have the same place. Other names
+    are left out, because the label that an item means would be unknown."""
     places: dict[str, set[tuple[str, str]]] = {}
     for each in mapping:
         places.setdefault(each.label, set()).add((each.status, each.group))
@@ -132,9 +137,9 @@ def _by_name(mapping: Sequence[Placed]) -> dict[str, Placed]:
 
 
 def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
-    """Say how many items have a group; and, by reason, how many have none: no group was decided for
-    their label, or it is no label of the mapping."""
-    left_out: dict[str, list[str]] = {}  # by reason, the text of every item
+    """Report how many items have a group and, by reason, how many do not: no group was decided for
+    their label, or their text is no label of the mapping."""
+    left_out: dict[str, list[str]] = {}  # reason -> the texts of the items
     for text, placed in zip(column.texts, column.placed, strict=True):
         if placed is None or placed.status != "group":
             reason = "no such label" if placed is None else placed.reason
@@ -147,8 +152,11 @@ def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
 
 
 def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
-    """The columns of the levels. Labels of one name in several groups are told apart by their ids,
-    since a class has one parent. `rows`: of every item, the place of its label."""
+    """Make the columns of the levels. `rows` holds the place of every item's label.
+
+    Labels in several groups that share a name are told apart by their ids, since a class has only
+    one parent.
+    """
     groups: dict[str, set[str]] = {}
     for row in rows:
         groups.setdefault(row.label, set()).add(row.group)
@@ -158,14 +166,15 @@ def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
     ]
     values = [[row.kind for row in rows], [row.group for row in rows], names]
     levels = dict(zip(LEVELS, values, strict=True))
-    if len(set(levels["kind"])) == 1:  # a level of one node would tell nothing apart
+    if len(set(levels["kind"])) == 1:  # a level with a single node distinguishes nothing
         del levels["kind"]
     return levels
 
 
 def _with_levels(table: pa.Table, column: str, levels: Mapping[str, list[str]]) -> pa.Table:
-    """The table with the columns of the levels in place of that of the labels. `levels`: by the
-    name of a level, the names of the rows (N,); another column of that name is replaced, too."""
+    """Return the table with the columns of the levels in place of the label column. `levels` maps
+    the name of a level to the names of the rows (N,). An existing column with the name of a level
+    is replaced, too."""
     replaced = [name for name in table.column_names if name == column or name in levels]
     table = table.drop_columns(replaced)
     for name, values in levels.items():

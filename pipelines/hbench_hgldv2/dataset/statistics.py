@@ -69,7 +69,7 @@ def run(
             f"{target} is not a picture", expected="a name that ends in " + ", ".join(FORMATS)
         )
 
-    # given files, else those that `assemble` has written
+    # the files that the user gave, otherwise those that `assemble` has written
     paths: dict[str, Path] = dict(released) or {
         split: path for split in SPLITS if (path := file_of(work, split)).exists()
     }
@@ -80,11 +80,11 @@ def run(
             fix="hbench hgldv2 assemble, or --released SPLIT FILE",
         )
 
-    # by split and landmark, how many images it has; unknown without the metadata
+    # split -> landmark -> number of images; empty without the metadata
     images = {split: images_of(raw, split) for split in splits} if raw else {}
     numbers = counts_of_hierarchy(splits, images)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # drawn under another name, so that a picture is there whole or not at all
+    # drawn to a temporary file first, so that the picture appears whole or not at all
     with replacing(target) as temporary:
         draw(temporary, splits, images, target.suffix.removeprefix("."))
     _show(numbers, as_json=as_json)
@@ -93,7 +93,8 @@ def run(
 
 
 def _show(numbers: Mapping[str, int], *, as_json: bool) -> None:
-    """Print the counts next to the published ones. `numbers`: by what is counted."""
+    """Print the counts next to the published ones. `numbers` maps the name of a count to its
+    value."""
     header = ("what", "found", "published")
     rows = [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
     if as_json:
@@ -109,8 +110,11 @@ def _show(numbers: Mapping[str, int], *, as_json: bool) -> None:
 def counts_of_hierarchy(
     splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
 ) -> dict[str, int]:
-    """Count super-categories per kind and, in each split, labelled landmarks and, where `images`
-    (split -> landmark -> number) knows them, images.
+    """Count the super-categories per kind and, in each split, the labelled landmarks and their
+    images.
+
+    `images` maps split -> landmark -> number of images; images are counted only in the splits that
+    it has.
     """
     labelled: dict[str, list[Released]] = {}
     kinds: dict[str, str] = {}
@@ -133,9 +137,8 @@ def counts_of_hierarchy(
 
 
 def images_of(raw: Path, split: str) -> dict[int, int]:
-    """Count the images of each landmark, in train_clean.csv for train, in
-    index_image_to_landmark.csv for the index.
-    """
+    """Count the images of each landmark, from train_clean.csv for train and from
+    index_image_to_landmark.csv for index."""
     with open_table(
         gldv2.metadata_file(raw, gldv2.TRAIN if split == "train" else gldv2.INDEX)
     ) as lines:
@@ -151,11 +154,10 @@ def draw(
     images: Mapping[str, Mapping[int, int]],
     kind: str,
 ) -> None:
-    """Draw bars of landmarks per super-category, largest first, on a log scale, and, below,
-    landmarks by number of images.
+    """Draw the number of landmarks per super-category as bars, largest first, on a log scale. Below
+    them, draw the number of landmarks by their number of images, if images were counted.
 
-    The lower part needs counted images. `kind` is svg, png or pdf; the same rows give the same
-    bytes.
+    `kind` is svg, png or pdf. The same rows give the same bytes.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -173,7 +175,7 @@ def draw(
 
 
 def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
-    """The landmarks of every super-category as bars, those of the splits beside each other."""
+    """Draw the landmarks of every super-category as bars, one bar per split side by side."""
     sizes: dict[str, Counter[str]] = {}
     kinds: dict[str, str] = {}
     for split, rows in splits.items():
@@ -182,13 +184,15 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
     kinds.pop("", None)  # landmarks without a super-category
     # largest first, over all splits
     names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
-    # the bars of a super-category, one for each split, fill 0.8 of the step from tick to tick
+    # the bars of a super-category, one per split, together fill 0.8 of the distance between two
+    # ticks
     width = 0.8 / len(sizes)
 
     for number, (split, size) in enumerate(sizes.items()):
-        shift = (number - (len(sizes) - 1) / 2) * width  # of a split's bars from the ticks
+        shift = (number - (len(sizes) - 1) / 2) * width  # of the split's bars from their ticks
         for kind, colour in zip(offered(sorted(kinds.values())), itertools.cycle(COLOURS)):
-            # the places of the super-categories of this kind: a kind has a colour, a split a shade
+            # the positions of the super-categories of this kind; a kind has a colour, a split an
+            # opacity
             at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)
             heights = [size[names[place]] for place in at]
             axes.bar(
@@ -208,10 +212,11 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
 def _images(
     axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
 ) -> None:
-    """How many labelled landmarks of each split (up) have how many images (across)."""
+    """Draw how many labelled landmarks of each split (vertical axis) have how many images
+    (horizontal axis)."""
     for split, images_of_landmark in images.items():
         labelled = (row.landmark_id for row in splits[split] if row.hierarchical_label)
-        # {images: landmarks that have so many}
+        # number of images -> number of landmarks that have so many
         landmarks = Counter(images_of_landmark[i] for i in labelled if i in images_of_landmark)
         sizes = sorted(landmarks)
         axes.plot(sizes, [landmarks[size] for size in sizes], ".", markersize=4, label=split)
@@ -222,7 +227,7 @@ def _images(
 
 
 def _finish(axes: Axes, title: str) -> None:
-    """Let an axis of landmarks be logarithmic, and give a panel its title and legend."""
+    """Make the axis of landmarks logarithmic, and add the title and the legend of a panel."""
     axes.set_yscale("log")
     _plain_numbers(axes.yaxis)
     axes.set_ylabel("landmarks")
@@ -231,8 +236,8 @@ def _finish(axes: Axes, title: str) -> None:
 
 
 def _plain_numbers(axis: Axis) -> None:
-    """Write ticks such as 1,000 instead of powers of ten, which are formulas, and formulas are off
-    for the group names.
-    """
+    """Label ticks as plain numbers such as 1,000. By default matplotlib labels log ticks as powers
+    of ten, which are formulas, and formulas are switched off for the sake of group names with a
+    dollar sign."""
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter("")

@@ -1,8 +1,10 @@
-"""The algorithms of clustering, by name: k-means of scikit-learn and of faiss, and linkages.
+"""Defines the clustering algorithms by name: the k-means of scikit-learn and of faiss, and
+linkages.
 
-Each takes points, unit vectors float32 (n, D), their weights (n,), the settings, and the pairs of
-points that must stay apart; it returns the cluster 0 … k − 1 of every point, int64 (n,). k-means
-knows nothing of such pairs, which are separated afterwards; a linkage knows no weights.
+An algorithm receives points (unit vectors, float32 (n, D)), their weights (n,), the settings, and
+the pairs of points that must stay apart. It returns the cluster 0 … k − 1 of every point, int64
+(n,). k-means ignores such pairs; `cluster` separates them afterwards. A linkage ignores the
+weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,8 @@ FORBIDDEN = 1e3  # a distance far beyond that of any merge of unit vectors
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """The settings of a clustering: `k` clusters, the seed, the restarts of k-means."""
+    """The settings of a clustering: the number `k` of clusters, the seed, and the number of
+    restarts of k-means."""
 
     k: int
     seed: int = 0
@@ -38,16 +41,18 @@ algorithms: Registry[Algorithm] = Registry("clustering algorithm")
 def dendrogram(
     vectors: Vectors, method: Literal["ward", "average"], apart: Sequence[tuple[int, int]] = ()
 ) -> NDArray[np.float64]:
-    """Compute the merges of a linkage ("ward": Euclidean, "average": cosine distances) of n points,
-    as scipy writes them: (n, D) -> (n − 1, 4). Pairs that must stay apart (`apart`) are so far from
-    each other that they are merged last.
+    """Compute the merges of a linkage of n points as scipy's linkage matrix: (n, D) -> (n − 1, 4).
+    The method "ward" uses Euclidean distances, "average" cosine distances.
+
+    Pairs that must stay apart get a distance so large that they are merged last.
     """
     import fastcluster
 
     distances = _upper_triangle_of_distances(vectors, method)
     n = len(vectors)
     for i, j in map(sorted, apart):
-        # rows 0 … i − 1 of the triangle have n − 1, n − 2, … distances; row i begins with i + 1
+        # the flat triangle holds the n − 1 distances of row 0, the n − 2 of row 1, …; row i starts
+        # with the distance to i + 1
         row_start = n * i - i * (i + 1) // 2
         distances[row_start + j - i - 1] = FORBIDDEN
     return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
@@ -60,9 +65,11 @@ def kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run Lloyd's k-means of scikit-learn; the best of several k-means++ starts. It knows nothing
-    of pairs that must stay `apart`: `cluster` separates them afterwards. `weights` (n,): of the
-    points (n, D)."""
+    """Run scikit-learn's Lloyd k-means and return the best of several k-means++ starts.
+
+    `weights` (n,) are the weights of the points (n, D). `apart` is ignored: `cluster` separates
+    these pairs afterwards.
+    """
     from sklearn.cluster import KMeans
 
     model = KMeans(settings.k, n_init=settings.restarts, random_state=settings.seed)
@@ -76,7 +83,8 @@ def faiss_kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run Lloyd's k-means of faiss, for many labels; `apart` as at `kmeans`."""
+    """Run faiss's Lloyd k-means, which is fast for many labels. `apart` is ignored, as in
+    `kmeans`."""
     import faiss
 
     model = faiss.Kmeans(
@@ -85,7 +93,7 @@ def faiss_kmeans(
         niter=50,
         nredo=settings.restarts,
         seed=settings.seed + 1,
-        # use every point: by default faiss draws a sample of many, and warns of few
+        # use every point: by default faiss takes a sample of many points, and warns of few points
         min_points_per_centroid=1,
         max_points_per_centroid=len(points),
     )
@@ -102,7 +110,8 @@ def _cut_linkage(
     *,
     method: Literal["ward", "average"],
 ) -> Ids:
-    """Cut a linkage of the points (n, D) into k clusters, 0 … k−1; a linkage knows no weights."""
+    """Cut a linkage of the points (n, D) into the clusters 0 … k − 1. A linkage ignores the
+    weights."""
     from scipy.cluster.hierarchy import fcluster
 
     from_one = fcluster(dendrogram(points, method, apart), settings.k, "maxclust")
@@ -116,16 +125,16 @@ algorithms.register("average")(partial(_cut_linkage, method="average"))
 def _upper_triangle_of_distances(
     vectors: Vectors, method: str, *, block: int = 256
 ) -> NDArray[np.float64]:
-    """Compute the upper triangle of the distances of unit vectors (n, D), row by row without its
-    diagonal: (n·(n − 1)/2,), in blocks, without the whole matrix in memory.
-    """
+    """Compute the distances between unit vectors (n, D), the upper triangle without its diagonal,
+    row by row: (n·(n − 1)/2,). It is computed in blocks of rows, so the whole matrix is never in
+    memory."""
     filled = 0
     result = np.empty(len(vectors) * (len(vectors) - 1) // 2)
     for start in range(0, len(vectors), block):
         cosine = np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None)
         distances = np.sqrt(2 * cosine) if method == "ward" else cosine  # |x − y|² = 2 − 2·x·y
-        # the columns of a block begin with its first row: that row's own distance is at 0, the
-        # next one's at 1, and what lies right of it belongs to the triangle
+        # the columns of a block start at the block's first row: column 0 is the distance of that
+        # row to itself, so in row r of the block the triangle begins at column r + 1
         for diagonal, row in enumerate(distances):
             right = row[diagonal + 1 :]
             result[filled : filled + len(right)] = right

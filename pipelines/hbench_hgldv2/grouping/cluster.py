@@ -1,6 +1,6 @@
 """Clusters labels by their vectors: with k-means, as in the paper, or with linkages.
 
-The result depends on the set of labels, the seed and the settings alone: labels are sorted first,
+The result depends only on the set of labels, the seed and the settings: labels are sorted first,
 clusters are numbered by size, and the arithmetic runs on one thread. The must-links and
 cannot-links among the decisions are respected.
 """
@@ -30,7 +30,7 @@ DEFAULT_K = 140
 RESAMPLES = 10  # samples of the labels to which a clustering is fitted again
 SHARE = 0.8  # of the labels in a sample
 Seed = Annotated[int, "Seed of all random choices."]
-# with more labels than this scikit-learn's k-means takes minutes, and faiss's seconds
+# above this number of labels scikit-learn's k-means takes minutes and faiss's takes seconds
 FAISS_FROM = 5_000
 
 
@@ -57,11 +57,12 @@ def run(
     """
     labels = read_rows(work / "labels.csv", Label)
     large = len(labels) > FAISS_FROM
-    # from FAISS_FROM labels on: plain k-means and its repetition on samples would take too long
+    # above FAISS_FROM labels scikit-learn's k-means and its refits to samples would take too
+    # long
     algorithm = algorithm or ("faiss" if large else "kmeans")
     if resamples is None:
         resamples = 0 if large else RESAMPLES
-    # pairs of labels that decisions put into one group (must) or into two (cannot)
+    # labels that decisions put into one group (must) or into different groups (cannot)
     links = links_of(decisions_in(work, decisions))
     described = {
         "k": k,
@@ -69,11 +70,11 @@ def run(
         "restarts": restarts,
         "algorithm": algorithm,
         "resamples": resamples,
-        # sorted: in which order they were decided changes nothing
+        # sorted, because the order of the decisions makes no difference
         "links": [sorted(map(list, links.must)), sorted(map(list, links.cannot))],
     }
     record = made_by("cluster", [work / "labels.csv", work / "embeddings.npz"], described)
-    # clusters.csv was made from the same files by the same settings
+    # clusters.csv is intact and was made from the same files with the same settings
     if is_done(record, work / "clusters.csv"):
         return
 
@@ -103,14 +104,14 @@ def _clustered(
     links: Links,
     resamples: int,
 ) -> list[Clustered]:
-    """Cluster the labels, and measure how well each fits its cluster, also in refits to samples.
-    `resamples`: how many refits."""
+    """Cluster the labels, and measure how well each label fits its cluster, also in `resamples`
+    refits to samples."""
     ids = [label.class_id for label in labels]
     clusters = cluster(ids, vectors, settings, algorithm, links)
 
     with terminal.progress() as bar:
         fits = refits(ids, vectors, algorithm, settings, resamples=resamples)
-        # by class id: how often other fits put a label with those of its cluster
+        # class id -> how often refits put the label together with the labels of its cluster
         together = coassociation(
             ids, clusters, list(bar.track(fits, total=resamples, description="refits"))
         )
@@ -131,14 +132,14 @@ def cluster(
     algorithm: Algorithm,
     links: Links | None = None,
 ) -> dict[str, int]:
-    """Cluster n class ids by their unit vectors (n, D); return class id -> cluster 0 … k−1, the
-    largest first.
+    """Cluster n class ids by their unit vectors (n, D). Return class id -> cluster 0 … k − 1;
+    cluster 0 is the largest.
 
-    Must-linked labels are one point, their mean direction, with their number as weight. Raises
-    UsageError when k is not in 1 … n, where must-linked labels count once, when the cannot-links
-    need more clusters, or without a start.
+    Must-linked labels become one point: their mean direction, weighted by their number. Raises
+    UsageError when k is not in 1 … n (must-linked labels count once), when the cannot-links need
+    more clusters, or when `settings.restarts` is below 1.
     """
-    order = np.argsort(np.asarray(class_ids))  # so that the given order does not tell
+    order = np.argsort(np.asarray(class_ids))  # the given order must make no difference
     ids = [class_ids[i] for i in order]
     nodes, apart = collapse(ids, links or Links())  # (n,): the point of each label; pairs of points
     points = centroids(vectors[order], nodes)
@@ -154,9 +155,9 @@ def cluster(
             "k-means has to start", expected="--restarts 1 or more", found=f"{settings.restarts}"
         )
 
-    # one thread: sums in another order could tip a label into another cluster
+    # one thread: a sum in another order could move a label to another cluster
     with threadpool_limits(limits=1):
-        # (points,): clusters, changed where points that must be apart share one
+        # (points,): the clusters after separating the points that share one and must be apart
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
     largest_first = sorted(members, key=lambda part: (-len(part), part[0]))
@@ -171,14 +172,16 @@ def refits(
     *,
     resamples: int = 10,
 ) -> Iterator[Ids]:
-    """Yield clusterings int64 (n,) fitted to random 80 % of the labels, from one start each, and
-    extended to all by the nearest centroid; without links, so that vectors alone agree or not.
+    """Yield clusterings int64 (n,). Each is fitted to a random 80 % of the labels from a single
+    start, and extended to all labels by the nearest centroid.
+
+    Links are not used, so the agreement of the clusterings comes from the vectors alone.
     """
     rng = np.random.default_rng(settings.seed)
     size = max(settings.k, round(SHARE * len(ids)))  # k clusters need as many labels
     for seed in range(resamples):
         chosen = np.sort(rng.choice(len(ids), size, replace=False))
-        # {class id: cluster} of the sample
+        # class id -> cluster, for the labels in the sample
         part = cluster(
             [ids[i] for i in chosen],
             vectors[chosen],
@@ -189,14 +192,14 @@ def refits(
         sample = vectors[chosen]
         clusters = range(int(numbers.max()) + 1)
         centres = np.stack([sample[numbers == c].mean(axis=0) for c in clusters])  # (k, D)
-        # squared Euclidean distances less |x|², which is the same for all centres
+        # squared Euclidean distances without |x|², which is the same for all centres
         distances = (centres**2).sum(axis=1) - 2 * vectors @ centres.T  # (n, k)
         yield distances.argmin(axis=1)
 
 
 def stability(fits: Sequence[NDArray[np.integer]]) -> float:
-    """Compute the mean ARI of all pairs of clusterings of the same labels; nan for fewer than
-    two."""
+    """Compute the mean adjusted Rand index (ARI) over all pairs of clusterings of the same labels;
+    nan for fewer than two clusterings."""
     if len(fits) < 2:
         return float("nan")
     return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(fits, 2)]))
@@ -208,17 +211,17 @@ def coassociation(
     """Compute how often refits put a label together with the other labels of its cluster: class id
     -> share.
 
-    The share is the mean over refits and over those labels; 1 for a label alone in its cluster, nan
-    without refits.
+    The share is the mean over the refits and over those labels. It is 1 for a label alone in its
+    cluster, and nan without refits.
     """
     numbers = np.asarray([clusters[i] for i in ids], np.int64)
-    others = np.bincount(numbers)[numbers] - 1  # (n,): labels with it in its cluster
+    others = np.bincount(numbers)[numbers] - 1  # (n,): the number of other labels in the cluster
     total = np.zeros(len(ids))
     for fit in fits:
-        # one number for each pair of a cluster and a cluster of the refit
+        # one number for each combination of a cluster and a cluster of the refit
         fit_clusters = int(fit.max()) + 1
         _, pair = np.unique(numbers * fit_clusters + fit, return_inverse=True)
-        together = np.bincount(pair)[pair] - 1  # (n,): of the others, those in its pair
+        together = np.bincount(pair)[pair] - 1  # (n,): those also in its refit cluster
         total += np.where(others > 0, together / np.maximum(others, 1), 1.0)
     shares = total / len(fits) if fits else np.full(len(ids), np.nan)
     return dict(zip(ids, shares.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Respects the links of curators: labels that must share a cluster, and labels that must not.
+"""Applies the links of curators: labels that must share a cluster, and labels that must not.
 
 >>> nodes, apart = collapse(["a", "b", "c"], Links(must=(("a", "c"),), cannot=(("a", "b"),)))
 >>> nodes.tolist(), apart
@@ -36,20 +36,19 @@ def links_of(decisions: Decisions) -> Links:
 def collapse(
     class_ids: Sequence[str], links: Links
 ) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-    """Return the node of each label, int64 (n,), which must-linked labels share, and the sorted
-    pairs of nodes to keep apart.
+    """Return the node of each label, int64 (n,), and the sorted pairs of nodes that must stay
+    apart. Must-linked labels share a node.
 
-    Nodes are numbered 0 … by the first of their labels in alphabetical order.
-
-    Labels outside of `class_ids` are ignored, since they may have left the data. Raises ConfigError
-    for labels that must be linked and must not be.
+    Nodes are numbered from 0 by the alphabetically first label of each node. Labels outside
+    `class_ids` are ignored, since they may no longer be in the data. Raises ConfigError for labels
+    that both must and must not share a cluster.
     """
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(class_ids)
     known = set(class_ids)
     for together in links.must:
         present = [i for i in together if i in known]
-        # a chain joins them as well as all pairs do
+        # linking each label to the next one joins the whole set, as all pairs would
         graph.add_edges_from(pairwise(present))
 
     numbers: dict[str, int] = {}
@@ -57,7 +56,7 @@ def collapse(
         (sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0]
     )
     for number, part in enumerate(parts):
-        # which node each label is of
+        # label -> its node
         numbers |= dict.fromkeys(part, number)
     apart: set[tuple[str, str]] = set()
     for group in links.cannot:
@@ -78,11 +77,11 @@ def collapse(
 def separate(
     points: NDArray[np.float32], clusters: NDArray[np.int64], apart: Iterable[tuple[int, int]]
 ) -> NDArray[np.int64]:
-    """Separate the pairs that must be apart: move the point that fits less well to the nearest
-    possible cluster.
+    """Separate the pairs that must be apart but share a cluster: of the two points, the one that
+    fits less well moves to the nearest allowed cluster.
 
-    Algorithms of clustering other than linkages know nothing of such pairs, so this comes after
-    them. Raises UsageError when no cluster is possible.
+    k-means ignores such pairs, so they are separated after it. Raises UsageError when no cluster is
+    allowed.
 
     Args:
         points: float32 (n, D).
@@ -98,10 +97,10 @@ def separate(
     for a, b in sorted(graph.edges):
         if result[a] != result[b]:
             continue
-        # the similarity of both to the centre of the cluster that they share
+        # the similarity of each of the two points to the centre of their cluster
         fits = {node: float(points[node] @ centres[result[node]]) for node in (a, b)}
         loser = min(fits, key=lambda node: (fits[node], node))
-        # clusters of all points from which it must be apart
+        # the clusters of all points that must be apart from the moving point
         taken = {int(result[other]) for other in graph[loser]}
         nearest_first = np.argsort(-(centres @ points[loser]), kind="stable").tolist()
         free = [c for c in nearest_first if c not in taken]

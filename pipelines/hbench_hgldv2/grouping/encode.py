@@ -1,7 +1,7 @@
-"""Encodes labels as unit vectors, with a text encoder chosen by name.
+"""Encodes labels as unit vectors with a text encoder chosen by name.
 
 Encoders: "tfidf" (characters, no model), "open_clip:MODEL/PRETRAINED", "open_clip:FOLDER" (a local
-sentence encoder, loaded by open_clip), "file:EMBEDDINGS.npz" (vectors made elsewhere).
+sentence encoder, loaded by open_clip), and "file:EMBEDDINGS.npz" (vectors made elsewhere).
 
 >>> vectors = tfidf(["church building", "church ruin", "waterfall"])
 >>> bool(vectors[0] @ vectors[1] > vectors[0] @ vectors[2])
@@ -30,7 +30,7 @@ from hbench_hgldv2.labels.kinds import written_in_two_ways
 from hbench_hgldv2.labels.label import GROUP, Label
 
 Vectors = NDArray[np.float32]
-# what follows an encoder's name and a colon, the labels (n,), the prompt -> vectors (n, D)
+# the text after the encoder's name and a colon, the labels (n,), the prompt -> vectors (n, D)
 Encoder = Callable[[str, Sequence[Label], str], Vectors]
 PROMPT = "A picture of a {}"
 DEFAULT = "open_clip:ViT-L-14/laion2b_s32b_b82k"  # the encoder of the official assignment step
@@ -70,17 +70,19 @@ def run(
     """
     kind, _, argument = encoder.partition(":")
     local = Path(argument)
-    # the record names a local encoder without its folder, and tells it by its weights' sha256
+    # the record has the name of a local encoder without its folder, and identifies it by the sha256
+    # of its weights
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
-    # files of a local encoder; none of one that is named
+    # the files of a local encoder's weights; empty for an encoder that is downloaded
     weights = _weights_of(local)
     identity = sha256(weights[0]) if weights else ""
     record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})
     if is_done(record, work / "embeddings.npz"):
         return
 
-    # names of groups are encoded beside the labels, so that the review can suggest the nearest
+    # group names are encoded together with the labels, so that the review page can suggest the
+    # nearest groups
     groups = (Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))
     labels = [*read_rows(work / "labels.csv", Label), *groups]
     vectors = encode(labels, encoder, prompt)
@@ -92,14 +94,13 @@ def run(
 
 
 def are_short(labels: Sequence[str]) -> bool:
-    """Whether most labels have one word or two: two of them then share few letters, whatever they
-    mean.
-    """
+    """Whether most labels have at most two words. Two such labels share few letters even when their
+    meanings are close."""
     return bool(np.median([len(label.split()) for label in labels]) <= SHORT_WORDS)
 
 
 def _weights_of(local: Path) -> list[Path]:
-    """Find the files of weights of a local encoder; one that is known by its name has none."""
+    """Find the weight files of a local encoder. An encoder that is known by name has none."""
     if local.is_file():
         return [local]
     if local.name and local.is_dir():
@@ -108,10 +109,11 @@ def _weights_of(local: Path) -> list[Path]:
 
 
 def kinds_in(names: Path | None) -> dict[str, str]:
-    """Read group name -> kind ("" without one) from a file with a line each; a header is skipped,
-    the official list's or one whose second column is `kind`.
+    """Read group name -> kind from a file with one group per line; the kind is "" where the line
+    has none.
 
-    Raises ConfigError for a kind in two spellings.
+    A header is skipped: that of the official list, or one whose second column is `kind`. Raises
+    ConfigError for a kind in two spellings.
     """
     if names is None:
         return {}
@@ -148,7 +150,7 @@ def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
-    """Scale vectors to length one; raises DataError for a zero or infinite one."""
+    """Scale vectors to length one. Raises DataError for a zero or infinite vector."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
@@ -157,14 +159,17 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
             expected="finite, not all zero",
             found=f"rows {examples(bad)}",
         )
-    # unit vectors read from a file keep their bits
+    # vectors that already have length one, for example from a file, keep their bits
     exact = np.where(np.abs(lengths - 1) < 1e-6, 1, lengths)
     return np.asarray(vectors / exact, np.float32)
 
 
 def tfidf(texts: Sequence[str], *, dimensions: int = 384) -> Vectors:
-    """Encode texts by TF-IDF of character n-grams (2–5, within words), reduced by an SVD; needs no
-    model. `dimensions`: at most, as few labels give fewer."""
+    """Encode texts by TF-IDF of character n-grams (2–5, within words), reduced by an SVD. No model
+    is needed.
+
+    `dimensions` is the largest number of dimensions; few labels give fewer.
+    """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -184,16 +189,14 @@ def save(path: Path, labels: Sequence[Label], vectors: Vectors) -> None:
 
 
 def load(path: Path, labels: Sequence[Label]) -> Vectors:
-    """Read the unit vectors (n, D) of the labels from an .npz with `ids` and `vectors`; raises
-    DataError.
-    """
+    """Read the labels' unit vectors (n, D) from an .npz file with `ids` and `vectors`. Raises
+    DataError for a file that cannot be used."""
     return rows_of(path, [label.class_id for label in labels])
 
 
 def rows_of(path: Path, names: Sequence[str]) -> Vectors:
-    """Read the unit vectors (n, D) of these ids, in their order; raises DataError when one is not
-    in the file.
-    """
+    """Read the unit vectors (n, D) of the ids `names`, in their order. Raises DataError when an id
+    is not in the file."""
     ids, vectors = _read(path)
     row = {str(name): number for number, name in enumerate(ids)}
     missing = [name for name in names if name not in row]
@@ -216,7 +219,7 @@ def ids_of(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
-    """The ids (n,) and the vectors (n, D) of a file; raises DataError where it has none."""
+    """The ids (n,) and the vectors (n, D) of a file. Raises DataError where the file has none."""
     try:
         content = read_arrays(checked(path))
         return content["ids"], content["vectors"]
@@ -229,20 +232,23 @@ def _read(path: Path) -> tuple[NDArray[np.str_], NDArray[np.floating]]:
 
 @encoders.register("tfidf")
 def _tfidf(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    # The prompt is not used: it would add the same letters to every label.
+    # The prompt is not used: its letters would be the same in every label.
     return tfidf([label.label for label in labels])
 
 
 @encoders.register("file")
 def _file(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    """Vectors of labels from a file that somebody made elsewhere, `argument`."""
+    """The labels' vectors from a file that was made elsewhere. `argument` is the path of the
+    file."""
     return load(Path(argument), labels)
 
 
 @encoders.register("open_clip")
 def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    """Unit vectors of labels, (labels, D), by the text side of a CLIP from its name or a folder.
-    `argument`: that name or folder; `prompt`: with {} in place of the label."""
+    """The labels' unit vectors (labels, D) from the text encoder of a CLIP model.
+
+    `argument` is the name or the folder of the model; `prompt` has {} in place of the label.
+    """
     import torch
 
     with _quiet():
@@ -261,7 +267,7 @@ def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the log lines of three libraries on retries and on unused parts of a model."""
+    """Silence log lines of three libraries about retries and about unused parts of a model."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
@@ -274,8 +280,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _load_clip(argument: str) -> tuple[Any, Any]:
-    """Load a model of open_clip, as MODEL/PRETRAINED, where PRETRAINED is a tag or a local
-    checkpoint. Returns it with the function that makes tokens of texts."""
+    """Load an open_clip model from MODEL/PRETRAINED, where PRETRAINED is a tag or a local
+    checkpoint. Return the model and its tokenizer."""
     import open_clip
 
     name, _, pretrained = argument.partition("/")
@@ -286,7 +292,8 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
             fix="open_clip.list_pretrained() lists the models",
         )
     try:
-        # the activation that the weights were trained with; of another one open_clip only warns
+        # take the activation with which the weights were trained: open_clip only warns of a
+        # different one
         gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))
         model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=gelu)
         return model, open_clip.get_tokenizer(name)
@@ -305,9 +312,8 @@ def _has_any(folder: Path, patterns: Sequence[str]) -> bool:
 
 
 def _width_of(folder: Path) -> int:
-    """The width of the sentence encoder in a folder. Raises DataError for a folder that lacks one
-    of its parts.
-    """
+    """The embedding width of the sentence encoder in a folder. Raises DataError for a folder that
+    lacks a part."""
     missing = [part for part, patterns in PARTS.items() if not _has_any(folder, patterns)]
     config = {} if "config.json" in missing else read_json(folder / "config.json")
     # the file may hold anything
@@ -326,7 +332,7 @@ def _width_of(folder: Path) -> int:
 
 def _load_folder(folder: Path) -> tuple[Any, Any]:
     """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower
-    with mean pooling. Returns it with the function that makes tokens of texts."""
+    with mean pooling. Return the model and its tokenizer."""
     import open_clip
 
     width = _width_of(folder)

@@ -14,11 +14,12 @@ from hbench_hgldv2.grouping.encode import Vectors
 
 
 class Clustered(NamedTuple):
-    """A label in clusters.csv: `name` is the medoid of its cluster, `margin` how much nearer its
-    centroid is than the next.
+    """A row of clusters.csv: a label and its fit.
 
-    `outlier`: whether even its nearest label is unusually far. `coassociation`: how often refits
-    put it together with the other labels of its cluster; nan without refits.
+    `name` is the medoid of the label's cluster. `margin` says how much nearer the centroid of the
+    own cluster is than the next centroid. `outlier` says whether even the nearest label is
+    unusually far. `coassociation` is how often refits put the label together with the other labels
+    of its cluster, nan without refits.
     """
 
     class_id: str
@@ -35,16 +36,17 @@ class Clustered(NamedTuple):
 def details(
     names: Mapping[str, str], vectors: Vectors, clusters: Mapping[str, int]
 ) -> list[Clustered]:
-    """Measure how well each label fits its cluster: `names` are class id -> label, in the order of
+    """Measure how well each label fits its cluster. `names` maps class id to label, in the order of
     the vectors (n, D).
 
-    Rows are sorted by cluster, with the most doubtful label (lowest silhouette) first.
+    Rows are sorted by cluster. Within a cluster, the most doubtful label (with the lowest
+    silhouette) comes first.
     """
     ids = list(names)
     numbers = np.asarray([clusters[i] for i in ids])
     similar = vectors @ centroids(vectors, numbers).T  # (n, k)
     to_own_centre = similar[np.arange(len(ids)), numbers]  # (n,)
-    # (n,) each: the nearest other cluster, and by how much the own one is nearer
+    # (n,) each: the nearest other cluster, and how much nearer the own cluster is
     nearest, margins = _next_nearest(similar, numbers)
     medoids = [names[ids[place]] for place in _medoids(similar, numbers)]
     scores = silhouettes(vectors, numbers.tolist())  # (n,)
@@ -67,10 +69,11 @@ def details(
 
 
 def _next_nearest(similar: Vectors, numbers: Ids) -> tuple[Ids, Vectors]:
-    """Find the nearest other cluster of each label, and how much nearer its own centroid is.
+    """Find the nearest other cluster of each label, and how much nearer the label's own centroid
+    is.
 
-    `similar` (n, k) are the similarities to the centroids, `numbers` (n,) the own clusters. A
-    single cluster is its own nearest, by a margin of 0.
+    `similar` (n, k) holds the similarities to the centroids, `numbers` (n,) the own clusters. If
+    there is only one cluster, it is its own nearest, with a margin of 0.
     """
     places = np.arange(len(numbers))
     own = similar[places, numbers]
@@ -82,18 +85,18 @@ def _next_nearest(similar: Vectors, numbers: Ids) -> tuple[Ids, Vectors]:
 
 
 def _medoids(similar: Vectors, numbers: Ids) -> list[int]:
-    """Find the place of the label that is nearest to the centroid of each cluster."""
+    """Find, for each cluster, the position of the label nearest to the centroid."""
     inside = numbers[:, None] == np.arange(similar.shape[1])  # (n, k): whether in this cluster
     return [int(place) for place in np.where(inside, similar, -np.inf).argmax(axis=0)]
 
 
 def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.float64]:
-    """Compute the silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,); 0
-    in clusters of one.
+    """Compute the silhouette of every unit vector under cosine distance: (n, D), n ids -> (n,). It
+    is 0 in clusters of one.
 
-    s = (b − a) / max(a, b), where a and b are the mean distances to the others in the same cluster
-    and to the nearest other cluster. The mean cosine distance to a cluster is 1 − x·mean, so
-    O(n·k·D) operations suffice and no pairs are formed.
+    s = (b − a) / max(a, b), where a is the mean distance to the other labels of the same cluster
+    and b the mean distance to the nearest other cluster. The mean cosine distance to a cluster is 1
+    − x·mean, so O(n·k·D) operations suffice and no pairs are formed.
     """
     ids = numbered(clusters)
     sizes = np.bincount(ids).astype(np.float64)
@@ -103,7 +106,7 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
     means = _sums(exact, ids) / sizes[:, None]  # (k, D)
     distances = 1 - exact @ means.T  # (n, k): the mean distance to the labels of each cluster
     rows = np.arange(len(ids))
-    # the mean over a label's own cluster counts itself, at distance 0: a is over the others alone
+    # the mean over the own cluster includes the label itself, at distance 0; `a` excludes it
     own_size = sizes[ids]  # (n,)
     a = distances[rows, ids] * own_size / np.maximum(own_size - 1, 1)
     others = distances.copy()
@@ -114,15 +117,16 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
 
 
 def numbered(ids: Sequence[Hashable]) -> NDArray[np.int64]:
-    """Number group ids 0 … G−1, by first appearance."""
+    """Number group ids 0 … G − 1 in the order of their first appearance."""
     number: dict[Hashable, int] = {}
     return np.asarray([number.setdefault(i, len(number)) for i in ids], np.int64)
 
 
 def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
     """Mark labels whose similarity to the nearest label is below Tukey's fence, Q1 − 1.5·IQR: (n,
-    D) -> bool (n,). Similarities are computed for `block` labels at a time, so that they fit into
-    memory.
+    D) -> bool (n,).
+
+    Similarities are computed for `block` labels at a time to limit memory.
     """
     nearest = np.full(len(vectors), -1.0)
     for start in range(0, len(vectors), block):

@@ -1,8 +1,8 @@
-"""Measures a grouping of labels: agreement with a reference, effort left to a curator, and, without
-a reference, coherence.
+"""Measures a grouping of labels: with a reference, the agreement and the effort left to a curator;
+without one, the coherence.
 
-`clusters` and `reference` are group ids of the same n labels; `weights` are the numbers of
-landmarks of each label.
+`clusters` and `reference` are group ids of the same n labels. `weights` are each label's number of
+landmarks.
 
 >>> measures = agreement_with([0, 0, 1, 1], ["a", "a", "a", "b"])
 >>> measures["purity"], measures["effort"]  # fragments (0,a) (1,a) (1,b): 2·3 − 2 − 2
@@ -38,9 +38,8 @@ PRIOR = 3  # pairs of the average group that are added to each group's mean and 
 
 
 class Recall(NamedTuple):
-    """The recall of a reference group: its largest share in one cluster, and the number of clusters
-    that hold it.
-    """
+    """The recall of a reference group: the largest share of its labels in one cluster, and the
+    number of clusters that hold its labels."""
 
     group: str
     labels: int
@@ -49,11 +48,11 @@ class Recall(NamedTuple):
 
 
 class Inconsistency(NamedTuple):
-    """Two labels in different groups that are near in meaning or wording, which is a question to
-    the curators.
+    """Two labels in different groups that are near in meaning or wording: a question for the
+    curators.
 
-    `sure` is in standard deviations of the similarity inside their groups; `repeats`: a surer pair
-    asks the same question.
+    `sure` is in standard deviations of the similarities inside their groups. `repeats` is true if a
+    pair with a higher `sure` already asks the same question.
     """
 
     label: str
@@ -82,7 +81,7 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     vectors = load(work / "embeddings.npz", labels)
     reference = reference or (work / "mapping.csv" if (work / "mapping.csv").exists() else None)
-    # what is judged, by class id, and what it is measured against, if there is anything
+    # class id -> group: the grouping to measure, and the reference, if there is one
     groups = groups_in(mapping) if mapping else _clusters_in(work)
     truth = groups_in(reference) if reference else {}
     measures, recalled = measured(labels, groups, truth)
@@ -110,13 +109,13 @@ def run(
 
 
 def _as_json(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> str:
-    """Write the measures and recalls as the text of quality.json."""
+    """Return the text of quality.json with the measures and recalls."""
     content = {"measures": measures, "recalls": [row._asdict() for row in recalled]}
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _clusters_in(work: Path) -> dict[str, str]:
-    """Return class -> cluster of the work folder, whose number is the group's name."""
+    """Return class -> cluster of the work folder, the cluster's number as text."""
     return {i: str(number) for i, number in clustering.read_clusters(work).items()}
 
 
@@ -132,8 +131,8 @@ def _inconsistencies_in(
 def measured(
     labels: Sequence[Label], groups: Mapping[str, str], truth: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, float]], list[Recall]]:
-    """Measure the labels that both have, unweighted and weighted by landmarks, and the recall of
-    each group. `groups`, `truth`: by class id."""
+    """Measure the labels that both `groups` and `truth` (class id -> group) have. Return the
+    measures, unweighted and weighted by landmarks, and the recall of each group."""
     shared = [label for label in labels if label.class_id in groups and label.class_id in truth]
     ours = [groups[label.class_id] for label in shared]
     theirs = [truth[label.class_id] for label in shared]
@@ -147,8 +146,10 @@ def measured(
 def coherence(
     labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]
 ) -> dict[str, float]:
-    """Compute the mean silhouette and the lexical coherence of the grouped labels. `vectors`
-    (labels, D); `groups`: by class id."""
+    """Compute the mean silhouette and the lexical coherence of the labels that have a group.
+
+    `vectors` are (labels, D); `groups` maps class id to group.
+    """
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return {
@@ -158,7 +159,7 @@ def coherence(
 
 
 def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
-    """Compute the stability of the work folder's clustering, with the settings in its record."""
+    """Compute the stability of the work folder's clustering with the settings in its record."""
     record = record_of(work / "clusters.csv")
     if record is None:
         raise DataError(
@@ -173,8 +174,8 @@ def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
 
 
 def _show(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> None:
-    """Print a table per title of measures, and the groups that were recovered worst, which come
-    first in `recalled`."""
+    """Print a table per title of measures, and the groups with the worst recall, which come first
+    in `recalled`."""
     for title, values in measures.items():
         terminal.show_table(
             title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()]
@@ -223,9 +224,11 @@ def agreement_with(
 
 
 def recalls(clusters: Sequence[Hashable], reference: Sequence[str]) -> list[Recall]:
-    """Compute the recall of each reference group, worst first. A group's recall is the largest
-    share of its labels that one cluster holds; in how many clusters they lie is counted, too.
-    `clusters`, `reference` (n,): of the labels."""
+    """Compute the recall of each reference group, worst first.
+
+    A group's recall is the largest share of its labels in one cluster. The number of clusters that
+    hold its labels is counted, too. `clusters` and `reference` are (n,), one entry per label.
+    """
     of_group: dict[str, Counter[Hashable]] = {}
     for cluster, group in zip(clusters, reference, strict=True):
         of_group.setdefault(group, Counter())[cluster] += 1
@@ -251,15 +254,17 @@ def inconsistencies(
     *,
     near: float = 0.55,
 ) -> list[Inconsistency]:
-    """Find pairs of labels in different groups that share the first or last word, or have a
-    similarity of at least `near`.
+    """Find pairs of labels in different groups that share the first or last word, or whose
+    similarity is at least `near`.
 
-    The surest pairs come first, and those that repeat a surer pair's question last. sure = (s − (m₁
-    + m₂)/2) / √((v₁ + v₂)/2): their cosine similarity s against mean m and variance v of the
-    similarities inside the two groups. A pair asks whether each label belongs to the other's group;
-    it repeats the question if a surer pair asks it of either. Such a pair is a question to the
-    curators, not an error: "church ruin" → ruins, but "castle ruin" → castle / fort. Without
-    `vectors`, characters are compared (TF-IDF).
+    The score of a pair is sure = (s − (m₁ + m₂)/2) / √((v₁ + v₂)/2), where s is the cosine
+    similarity of the two labels, and m and v are the mean and variance of the similarities inside
+    each of their groups. Pairs with the highest scores come first. A pair asks whether each of its
+    labels belongs to the group of the other one; it repeats a question if a pair before it asks
+    this of one of its labels. Pairs that repeat a question come last.
+
+    A pair is a question to the curators, not an error: "church ruin" belongs to ruins, but "castle
+    ruin" to castle / fort. Without `vectors`, labels are compared by their characters (TF-IDF).
     """
     names = [normalised(label) for label in labels]
     reasons = _sharing_a_word(names)
@@ -296,13 +301,14 @@ def inconsistencies(
 
 
 def _sharing_a_word(names: Sequence[str]) -> dict[tuple[int, int], str]:
-    """Find the pairs of names with the same last word, or else the same first, and say which."""
+    """Find the pairs of names that share the last word or, failing that, the first word, and return
+    which word they share."""
     reasons: dict[tuple[int, int], str] = {}
     last = map(head_noun, names)
     first = (name.split()[0] if " " in name else "" for name in names)
 
     for words, why in ((last, "head noun"), (first, "first word")):
-        # groupby needs equal words side by side
+        # groupby joins equal words only if they are adjacent
         for word, same in groupby(
             sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)
         ):
@@ -313,8 +319,8 @@ def _sharing_a_word(names: Sequence[str]) -> dict[tuple[int, int], str]:
 
 
 def _similar(vectors: Vectors, near: float) -> dict[tuple[int, int], str]:
-    """Find the pairs i < j of vectors (n, D) with a similarity of at least `near`, above 0, and say
-    how similar."""
+    """Find the pairs i < j of vectors (n, D) whose similarity is at least `near` and above 0, with
+    a text that gives the similarity."""
     similar = np.triu(vectors @ vectors.T, k=1)  # (n, n), 0 where i ≥ j: each pair once
     return {
         (int(i), int(j)): f"similarity {similar[i, j]:.2f}" for i, j in np.argwhere(similar >= near)
@@ -322,13 +328,15 @@ def _similar(vectors: Vectors, near: float) -> dict[tuple[int, int], str]:
 
 
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
-    """Compute by how many standard deviations the labels of each pair are nearer than labels inside
-    their groups: (i, j) pairs of n labels, with groups (n,) and vectors (n, D).
+    """Compute by how many standard deviations the two labels of a pair are nearer than labels
+    inside their groups are.
+
+    `pairs` are pairs (i, j) of the n labels; `groups` is (n,), `vectors` (n, D).
     """
     ids = numbered(groups)  # (n,)
     exact = vectors.astype(np.float64)
     members = [exact[ids == group] for group in range(int(ids.max()) + 1)]
-    # the similarities of the pairs inside each group, each pair once
+    # the similarities inside each group, every pair once
     within = [(part @ part.T)[np.triu_indices(len(part), 1)] for part in members]
     means, variances = _moments(within)  # (groups,)
 
@@ -343,8 +351,8 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
 def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities]:
     """Compute the mean and the variance (groups,) of the similarities inside each group.
 
-    PRIOR pairs of the average group are added to each, since two or three pairs say little, and
-    none nothing, of a group.
+    PRIOR pairs with the average group's values are added to each group, since a group may have only
+    a few pairs, or none.
     """
     every = np.concatenate(within)
     mean = float(every.mean()) if len(every) else 0.0
@@ -352,20 +360,19 @@ def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities
     means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
     squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
     counts = np.asarray([len(row) for row in within])
-    # more than 0, for it is divided by
+    # positive, because the score is divided by its root
     variances = np.maximum((np.asarray(squares) + PRIOR * variance) / (counts + PRIOR), 1e-9)
     return means, variances
 
 
 def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:
-    """Draw a bar per group with its recall, worst on top, labels and fragments; the same rows give
-    the same bytes.
-    """
+    """Draw one bar per group with its recall, number of labels and number of fragments, the worst
+    group on top. The same rows give the same bytes."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context({"svg.hashsalt": "hbench", "svg.fonttype": "none"}):
-        # height in inches: 0.22 for each bar
+        # the height is in inches, 0.22 per bar
         figure = Figure(figsize=(8, 1 + 0.22 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
         axes.barh(range(len(rows)), [row.recall for row in rows], color="#2457c5")

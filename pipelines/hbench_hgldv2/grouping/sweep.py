@@ -1,8 +1,9 @@
-"""Sweeps the number of clusters k, and measures each result, so that a curator can choose k.
+"""Clusters with several numbers of clusters k and measures each result, so that a curator can
+choose k.
 
-On such labels the silhouette is flat over k and inertia has no elbow; stability and the curator's
-effort say more. The default is k ≈ 1.5–2 × the desired number of groups: merging whole clusters is
-cheap, splitting them is not.
+On labels of this kind the silhouette is flat over k and the inertia has no elbow; stability and the
+curator's effort are more informative. The default k is 1.5–2 × the desired number of groups,
+because merging whole clusters is cheap and splitting them is not.
 """
 
 import math
@@ -24,13 +25,12 @@ from hbench_hgldv2.grouping.fit import silhouettes
 from hbench_hgldv2.grouping.quality import agreement_with, lexical_coherence
 from hbench_hgldv2.labels.label import Label
 
-ABOUT = 0.02  # of stability, which ten refits do not tell apart
+ABOUT = 0.02  # a difference in stability that ten refits cannot resolve
 
 
 class Swept(NamedTuple):
-    """The measures of one k. A curator reaches the reference with this many `splits` and `merges`;
-    nan without one.
-    """
+    """The measures of one k. `splits` and `merges` are the numbers of steps with which a curator
+    would reach the reference; nan without a reference."""
 
     k: int
     silhouette: float
@@ -73,12 +73,12 @@ def run(
         )
 
     labels = read_rows(work / "labels.csv", Label)
-    # a number that is named twice is tried once
+    # a number that is given twice is tried once
     settings = [ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
     inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
     record = made_by("sweep", inputs, described)
-    # an iterator: a setting is clustered as its row is asked for, below
+    # a lazy iterator: each setting is clustered when its row is needed below
     swept = sweep(
         [(label.class_id, label.label) for label in labels],
         load(work / "embeddings.npz", labels),
@@ -91,12 +91,13 @@ def run(
         rows = list(bar.track(swept, total=len(settings), description="k"))
     write_rows(work / "sweep.csv", rows, Swept, record=record, counts={"rows": len(rows)})
     _show(rows)
-    terminal.say(proposal(rows))  # which k to take, in words
+    terminal.say(proposal(rows))  # recommends a k, in words
 
 
 def proposal(rows: Sequence[Swept]) -> str:
-    """Which k to take, and why: the one that needs the fewest decisions to reach a reference;
-    without one, the largest that is about as stable as the best, since merging is cheap.
+    """Propose a k and give the reason. With a reference, it is the k that needs the fewest
+    decisions to reach it. Without one, it is the largest k that is about as stable as the best,
+    since merging is cheap.
 
     >>> measures = {"silhouette": 0.1, "coherence": 0.5, "purity": math.nan, "nmi": math.nan}
     >>> rest = {**measures, "ari": math.nan, "splits": math.nan, "merges": math.nan}
@@ -139,10 +140,11 @@ def sweep(
     reference: Mapping[str, str] = MappingProxyType({}),
     resamples: int = 10,
 ) -> Iterator[Swept]:
-    """Cluster the classes by each of the settings, and yield how good the clusters are by each;
-    `names` are (class id, label) of the vectors (N, D), one by one. `reference`: groups to compare
-    the clusters with, by class id, if there are any; `resamples`: clusterings of other draws, by
-    whose agreement stability is measured.
+    """Cluster the classes with each of the settings, and yield the measures of the result.
+
+    `names` are the (class id, label) of the rows of `vectors` (N, D). `reference` maps class id to
+    group, if there is a reference. `resamples` is the number of refits to samples, whose agreement
+    is the stability.
     """
     ids = [class_id for class_id, _ in names]
     for setting in settings:
@@ -160,9 +162,8 @@ def sweep(
 
 
 def _against(reference: Mapping[str, str], clusters: Mapping[str, int]) -> _Against:
-    """Compare clusters, class id -> number, with a reference, class id -> group; nan for each
-    measure where the two have no label in common.
-    """
+    """Compare clusters (class id -> number) with a reference (class id -> group). Every measure is
+    nan where the two have no class in common."""
     pairs = [
         (number, reference[class_id])
         for class_id, number in clusters.items()

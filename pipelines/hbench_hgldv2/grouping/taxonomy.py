@@ -1,9 +1,9 @@
-"""Proposes a taxonomy: a tree of several levels from Wikidata's subclass graph (P279), next to the
-curated one.
+"""Proposes a taxonomy from Wikidata's subclass graph (P279): a tree of several levels, in addition
+to the curated one.
 
-Cycles are condensed, classes that are too general are left out, ancestors with too few landmarks
-are skipped, and each class gets the parent with the highest information content. The removed edges
-are kept in a table, so that the proposal can be audited.
+Cycles are condensed into one node, classes that are too general are left out, ancestors with too
+few landmarks are skipped, and each class gets the parent with the highest information content. The
+removed edges are kept in a table, so that the proposal can be audited.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class Removed(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A row of taxonomy.csv: a class, its place in the tree, and the other parents that it might
-    have.
-    """
+    """A row of taxonomy.csv: a class, its position in the tree, and the other parents that it could
+    have."""
 
     class_id: str
     label: str
@@ -91,9 +90,9 @@ def run(
 
 
 def propose(work: Path, source: FactSource, *, least: int) -> None:
-    """Make taxonomy.csv and taxonomy_removed.csv with facts from a source. `least`: the landmarks
-    below an ancestor that is kept."""
-    # facts come from Wikidata, so that only labels with its ids take part
+    """Make taxonomy.csv and taxonomy_removed.csv from the facts of a source. An ancestor is kept if
+    at least `least` landmarks are below it."""
+    # the facts come from Wikidata, so only labels with a QID take part
     labels = [
         label for label in read_rows(work / "labels.csv", Label) if QID.fullmatch(label.class_id)
     ]
@@ -108,7 +107,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
     landmarks = {label.class_id: label.landmarks for label in labels if label.landmarks}
     tree, removed = taxonomy(parents, landmarks, least=least)
     names = {label.class_id: label.label for label in labels}
-    # kept ancestors are no labels: their names are fetched
+    # kept ancestors are not among the labels, so their names are fetched
     others = sorted(set(tree) - set(names) - {ROOT})
     names |= {class_id: name.text or class_id for class_id, name in source.names(others).items()}
     nodes = rows(tree, names)
@@ -121,7 +120,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
         record=record,
         counts={"edges": len(removed)},
     )
-    # the tree as an indented list; a root is of depth 0 and not shown
+    # the tree is printed as an indented list; the root has depth 0 and is not shown
     terminal.show(
         "\n".join(
             f"{'  ' * (row.depth - 1)}{row.label} ({row.landmarks:,}, {row.kind})" for row in nodes
@@ -132,14 +131,17 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
 def ancestors_of(
     class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
 ) -> dict[str, tuple[str, ...]]:
-    """Find the direct superclasses (best-ranked P279) of the classes and of all classes up to
-    twelve levels above them. `entities`: asks for those of some ids."""
+    """Find the direct superclasses (best-ranked P279) of the classes and of all their ancestors, up
+    to twelve levels.
+
+    `entities` fetches the entities of a list of ids.
+    """
     parents: dict[str, tuple[str, ...]] = {}
     unknown = sorted(set(class_ids))
     for _ in range(MOST_LEVELS):
         if not unknown:
             break
-        # level by level: the classes of one are asked for together
+        # the classes of a level are fetched together
         entity_of = entities(unknown)
         parents |= {class_id: entity_of[class_id].parents for class_id in unknown}
         unknown = sorted(
@@ -151,16 +153,17 @@ def ancestors_of(
 def taxonomy(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1
 ) -> tuple[nx.DiGraph[str], list[Removed]]:
-    """Make the tree, below ROOT, of the classes with landmarks and of the ancestors that are kept;
-    return also the removed edges.
+    """Make the tree, below ROOT, of the classes with landmarks and of the kept ancestors. Return it
+    with the removed edges.
 
-    The attributes of a node are `landmarks` (of it and all below), `kind` (natural, human-made or
-    review), `members`, the classes of a condensed cycle, and `alternatives`, its other possible
-    parents.
+    A node has the attributes `landmarks` (of the node and all nodes below it), `kind` (natural,
+    human-made or review), `members` (the classes of a condensed cycle) and `alternatives` (its
+    other possible parents).
 
     An ancestor is kept if at least `least` landmarks are below it and it joins two kept nodes. The
-    parent of a node is the kept ancestor of the highest information content −ln p, where p is its
-    share of the landmarks; ties go by id. Raises TreeError if the result is not a tree.
+    parent of a node is the kept ancestor with the highest information content −ln p, where p is the
+    ancestor's share of the landmarks; ties are broken by id. Raises TreeError if the result is not
+    a tree.
     """
     removed: list[Removed] = []
     graph, members = _condense_cycles(
@@ -207,7 +210,8 @@ def _landmarks_of(
 
 
 def _with_those_below(graph: nx.DiGraph[str], here: Mapping[str, int]) -> dict[str, int]:
-    """Add to the landmarks of each node those of all nodes below it."""
+    """Sum the landmarks of each node and of all nodes below it. `here` holds each node's own
+    landmarks."""
     weights = {}
     for node in graph:  # edges lead from child to parent, so networkx's ancestors are those below
         weights[node] = here[node] + sum(here[below] for below in nx.ancestors(graph, node))
@@ -217,10 +221,10 @@ def _with_those_below(graph: nx.DiGraph[str], here: Mapping[str, int]) -> dict[s
 def _nodes_of_tree(
     graph: nx.DiGraph[str], here: Mapping[str, int], weights: Mapping[str, int], least: int
 ) -> set[str]:
-    """Choose the nodes with landmarks of their own (`here`), and those with at least `least` on or
-    below them (`weights`) that join two chosen nodes.
+    """Choose the nodes of the tree. These are the nodes with landmarks of their own (`here`), and
+    the nodes that have at least `least` landmarks in total (`weights`) and join two chosen nodes.
 
-    A class with a single chosen one below would only add a level with one child.
+    A node with a single chosen node below it would only add a level with one child.
     """
     kept: set[str] = set()
     for node in nx.topological_sort(graph):  # from the bottom up
@@ -231,9 +235,8 @@ def _nodes_of_tree(
 
 
 def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
-    """Return "natural" or "human-made" by the classes above, to which the edges lead; "review" for
-    both or neither.
-    """
+    """Return "natural" or "human-made" according to the classes above the members; "review" if both
+    or neither apply. The edges of `graph` lead upwards."""
     up = {
         above for member in members if member in graph for above in nx.descendants(graph, member)
     } | set(members)
@@ -245,12 +248,12 @@ def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
 
 
 def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
-    """List the nodes below the root, in tree order. `names`: the label of each class."""
+    """List the nodes below the root in tree order. `names` maps a class to its label."""
     depth = {
         node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()
     }
     _root, *below = nx.dfs_preorder_nodes(tree, ROOT, sort_neighbors=sorted)
-    # the tree has one parent of each node; others are kept as `alternatives`
+    # a node has one parent in the tree; the other possible parents are kept as `alternatives`
     parent = {child: above for above, child in tree.edges}
     nodes = []
     for node in below:
@@ -271,14 +274,13 @@ def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
 
 
 def paths(nodes: Iterable[Node]) -> dict[str, str]:
-    """Write, for each class, the labels of the classes above it in the tree, the nearest first,
-    joined by " < ".
-    """
-    # a node that is a condensed cycle stands for all of its classes
+    """Return, for each class, the labels of the classes above it in the tree, the nearest first,
+    joined by " < "."""
+    # the node of a condensed cycle represents all of the cycle's classes
     node_of = {member: node for node in nodes for member in (node.class_id, *node.members)}
 
     def labels_above(node: Node) -> list[str]:
-        """The labels from the parent up; none of a node whose parent is the root."""
+        """The labels from the parent upwards; empty for a node whose parent is the root."""
         parent = node_of.get(node.parent)
         return [] if parent is None else [parent.label, *labels_above(parent)]
 
@@ -288,8 +290,10 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
 def _graph_of_specific_classes(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> nx.DiGraph[str]:
-    """Make the graph of child → parent edges without classes that are too general, and add each
-    edge left out to `removed`. A general class with landmarks of its own stays, without edges.
+    """Make the graph of child → parent edges without the classes that are too general. Each edge
+    left out is added to `removed`.
+
+    A general class with landmarks of its own stays as a node without edges.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))
@@ -307,14 +311,16 @@ def _graph_of_specific_classes(
 def _condense_cycles(
     graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
-    """Condense every cycle into one node, named like its member with most landmarks; return also
-    the members of nodes. Edges inside a cycle are added to `removed`.
+    """Condense every cycle into one node, named after the member with most landmarks. Return the
+    graph and the members of each node.
 
-    Wikidata has cycles, where each class would be above itself.
+    Wikidata has cycles, in which each class would be above itself. Edges inside a cycle are added
+    to `removed`.
     """
     name: dict[str, str] = {}  # class -> node
     members: dict[str, tuple[str, ...]] = {}
-    # classes each of which is above all others of the part; a class in no cycle is alone
+    # a strongly connected component: each of its classes is above all the others; a class outside
+    # of cycles forms its own
     for part in nx.strongly_connected_components(graph):
         leader = min(part, key=lambda node: (-landmarks.get(node, 0), node))
         members[leader] = tuple(sorted(part))
@@ -330,9 +336,8 @@ def _condense_cycles(
 
 
 def _first_kept(node: str, steps: Callable[[str], Iterable[str]], kept: set[str]) -> set[str]:
-    """Find the first kept node on every path from `node`; `steps` lists the neighbours of a node,
-    upwards or downwards.
-    """
+    """Find the first kept node on every path from `node`. `steps` lists a node's neighbours in the
+    chosen direction, upwards or downwards."""
     nearest: set[str] = set()
     seen = {node}
     waiting = [node]
