@@ -1,8 +1,8 @@
-"""Fetches one file: tries its mirrors in turn, resumes where it stopped, and verifies its checksum
-before naming it.
+"""Fetches one file: tries its mirrors in turn, resumes an interrupted transfer, and verifies the
+checksum before the file gets its name.
 
-Until then the file is called `.NAME.part`. The server's validator (ETag) is kept next to it in
-`.NAME.part.json`, so that a later run resumes only if the server still has the same file.
+Until then it is called `.NAME.part`. `.NAME.part.json` next to it holds the server's validator
+(ETag or date), so that a later run resumes only if the server still has the same file.
 """
 
 import hashlib
@@ -40,26 +40,25 @@ OnBytes = Callable[[int], None]
 
 
 class DownloadInterrupted(Exception):
-    """Raised after a request to stop; the bytes on disk are kept."""
+    """Raised after the user asked to stop; the bytes on disk are kept."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for a server, in seconds, and how often, before its connection counts as
-    lost and its mirror is given up."""
+    """How long to wait for a server, in seconds, and how many lost connections to accept, before
+    its mirror is given up."""
 
-    connect: float = 10.0
-    silence: float = 30.0  # without a byte
-    total: float = 172_800.0  # for a file, whatever comes; its bytes are kept
+    connect: float = 10.0  # to wait for a connection
+    silence: float = 30.0  # to wait for the next byte
+    total: float = 172_800.0  # for the whole file; the bytes that came are kept
     drops: int = 5  # connections lost in a row without a new byte
-    pause: float = 0.1  # after a connection that brought nothing; doubled each time
+    pause: float = 0.1  # after a connection without a new byte; doubled each time
     busy: float = 0.5  # before the next request to a busy server; doubled each time
 
 
 def session() -> requests.Session:
-    """Make a session that names hbench, asks for uncompressed files, and never reads the body of a
-    redirect.
-    """
+    """Make a session that names hbench and requests uncompressed files. It closes a redirect
+    without reading its body, which may be of any size."""
     session = requests.Session()
     session.headers["User-Agent"] = (
         f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
@@ -73,18 +72,18 @@ def session() -> requests.Session:
 
 @dataclass(frozen=True)
 class Requester:
-    """Sends requests in a session, with some patience, until `stop` is set."""
+    """Sends requests in a session, waiting as `patience` says, until `stop` is set."""
 
     session: requests.Session
     patience: Patience = Patience()
     stop: threading.Event = field(default_factory=threading.Event)
 
     def get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
-        """Return the response to a request with these headers, its body unread; a busy server is
-        asked again, up to four times.
+        """Return the response to a request with these headers, with its body unread.
 
-        Between requests it waits as long as Retry-After says, and logs that. A server that asks for
-        more than a minute is not asked again: its refusal is returned. Raises DownloadInterrupted.
+        To a busy server the request is repeated up to four times, after the time that its header
+        Retry-After states. If that is more than a minute, its refusal is returned at once. Raises
+        DownloadInterrupted if `stop` is set.
         """
         attempt = 0
         timeout = (self.patience.connect, self.patience.silence)
@@ -100,16 +99,15 @@ class Requester:
             attempt += 1
 
     def wait(self, seconds: float) -> None:
-        """Wait; raises DownloadInterrupted once `stop` is set."""
+        """Wait some seconds. Raises DownloadInterrupted as soon as `stop` is set."""
         if self.stop.wait(seconds):
             raise DownloadInterrupted
 
     def blocks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
-        """Yield the body of a response block by block; raises SourceError at the time `until`, in
-        monotonic seconds.
-        """
+        """Yield the body of a response block by block. Raises SourceError after the time `until`,
+        in seconds of the monotonic clock."""
         while block := answer.raw.read1(BLOCK, decode_content=False):
-            self.wait(0)  # raises where a stop was asked for meanwhile
+            self.wait(0)  # raises DownloadInterrupted if `stop` is set
             yield block
             if time.monotonic() > until:
                 raise SourceError(
@@ -120,12 +118,14 @@ class Requester:
 def fetch(
     source: RemoteFile, target: Path, requester: Requester, *, on_progress: OnBytes = lambda _: None
 ) -> dict[str, str]:
-    """Fetch `source` into `target` and return its checksums; only a whole, verified file gets that
-    name.
+    """Fetch `source` into `target` and return its checksums. Only a whole, verified file gets the
+    name `target`.
 
-    `on_progress` is called with each number of new bytes (negative when some are discarded). Raises
-    SourceError when no mirror has the file, IntegrityError when what they sent is wrong, DataError
-    when the disk is full or read-only, DownloadInterrupted once the requester's `stop` is set.
+    `on_progress` is called with each number of new bytes, which is negative if bytes are discarded.
+
+    Raises SourceError if no mirror sends the file, IntegrityError if the last mirror sent a wrong
+    one, DataError if the disk is full or read-only, DownloadInterrupted if the requester's `stop`
+    is set.
     """
     transfer = Transfer(source, target, requester, on_progress)
     problems: list[SourceError | IntegrityError] = []
@@ -137,7 +137,7 @@ def fetch(
             except (SourceError, IntegrityError) as problem:
                 problems.append(problem)
 
-    # one error of what every mirror said, of the kind of the last
+    # one error with the problems of all mirrors; its type is that of the last problem
     kind = type(problems[-1]) if problems else SourceError
     lines = [" ".join(f"{problem.problem}: {problem.found}".split()) for problem in problems]
     raise kind(
@@ -150,7 +150,9 @@ def fetch(
 
 @dataclass
 class Transfer:
-    """The download of one file: the bytes on disk, and how to get the rest."""
+    """The download of the file `source` to the path `target`: the bytes on disk, and how to get the
+    rest. `total`: the length that the server states, None if it is not known; `until`: when the
+    whole file must be here, in seconds of the monotonic clock."""
 
     source: RemoteFile
     target: Path
@@ -160,25 +162,24 @@ class Transfer:
     until: float = 0.0
 
     def __post_init__(self) -> None:
-        """Set `until`, the monotonic time at which the whole file must be here."""
+        """Set `until`: now, and the time that the requester's patience allows for a file."""
         self.until = time.monotonic() + self.requester.patience.total
 
     @property
     def missing(self) -> int | None:
-        """The number of bytes still to fetch; None where neither the source nor the server states
-        the size.
-        """
+        """The number of bytes still to fetch; None if neither the source nor the server states the
+        size."""
         size = self.source.size or self.total
         return None if size is None else max(0, size - self.here)
 
     @property
     def part(self) -> Path:
-        """The file, under another name, in which bytes gather until they are whole and verified."""
+        """The partial file, to which bytes are appended; it is renamed once it is verified."""
         return self.target.with_name(f".{self.target.name}.part")
 
     @property
     def note(self) -> Path:
-        """The file that notes which version of the file these bytes are of, by its validator."""
+        """The file that notes, by its validator, of which version of the file the bytes are."""
         return self.target.with_name(f".{self.target.name}.part.json")
 
     @property
@@ -189,9 +190,9 @@ class Transfer:
     def whole(self, url: str) -> dict[str, str]:
         """Fetch the file from `url`, verify it, give it its name, and return its checksums.
 
-        Where the bytes of an earlier run were wrong, the file is fetched once more from its
-        beginning. `here`: bytes on disk so far; `part`: the partial file, `note`: what is known of
-        it, `target`: the file."""
+        If a resumed file turns out wrong, perhaps by bytes of an earlier run, it is fetched once
+        more from its beginning. Raises SourceError or IntegrityError if this mirror fails.
+        """
         while True:
             resumed = self.here > 0
             self._fetch_rest(url)
@@ -207,9 +208,8 @@ class Transfer:
                 return sums
 
     def _fetch_rest(self, url: str) -> None:
-        """Fetch the rest of the file from `url`, by as many requests as lost connections take;
-        raises SourceError when that server does not give it. `here`: bytes on disk; `until`: when
-        the time of this server is over, in seconds of the monotonic clock."""
+        """Fetch the rest of the file from `url`, with a new request after each lost connection.
+        Raises SourceError after too many of them, or when the time is over."""
         drops = 0  # connections lost in a row without a new byte
         most = self.here
         while True:
@@ -219,7 +219,7 @@ class Transfer:
                     return
             except DROPPED as error:
                 reason = reason_of(error)
-            except ValueError as error:  # a redirect to http://[, a length of ²³
+            except ValueError as error:  # such as a redirect to http://[, or a length of ²³
                 raise SourceError(
                     f"the response of {url} cannot be understood", found=str(error)
                 ) from None
@@ -235,37 +235,37 @@ class Transfer:
             self.requester.wait(min(patience.pause * 2**drops, 10))
 
     def _request_rest(self, url: str) -> bool:
-        """Request the bytes that are missing on disk, once, and append what comes; return whether
-        the file is complete now. Raises SourceError for what cannot be the file."""
+        """Send one request for the bytes that are missing, and append those that come. Return
+        whether the file is complete. Raises SourceError if the response cannot be the file."""
         here = self.here  # bytes on disk, of this or an earlier run
         if here and here == self.source.size:
             return True
 
         with self.requester.get(url, self._headers_for_rest(url)) as answer:
-            # 416, "range not satisfiable": no bytes beyond those on disk. Of a file as long as
-            # these (bytes */LENGTH) they are all; else they are of another file
+            # 416, "range not satisfiable": the server has no bytes beyond those on disk. Either its
+            # file is as long (bytes */LENGTH), and complete here, or those here are of another file
             if answer.status_code == 416:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
             start, self.total = start_and_length(answer, here)
             blocks = self.requester.blocks(answer, self.until)
-            # looked at first: a page of the server in place of the file is refused
+            # the first block is checked before it is written: it may be a web page, not the file
             beginning = next(blocks, b"")
             if start == 0:
                 refuse_page(answer, url, beginning)
             self._refuse_other_size(url)
-            if start == 0 and here:  # the server sends all of the file anew
+            if start == 0 and here:  # the server sends the whole file again
                 self.discard()
-            # a later run asks for the rest only where the server's file is still the same
+            # noted, so that a later run resumes only if the server's file is still the same
             write_text(self.note, json.dumps({"url": url, "validator": validator_of(answer)}))
             self._append(chain([beginning], blocks), url, start)
 
         return self.total is None or self.here == self.total
 
     def _headers_for_rest(self, url: str) -> dict[str, str]:
-        """The headers of a request for the bytes behind those on disk: Range, and, with the
-        validator of an earlier response, If-Range, which asks for all of the file where it has
+        """Make the headers of a request for the bytes after those on disk: Range, and If-Range with
+        the validator of an earlier response. By If-Range the server sends the whole file if it has
         changed since."""
         here = self.here
         headers = {"Range": f"bytes={here}-"} if here else {}
@@ -273,12 +273,12 @@ class Transfer:
         if here and validator:
             headers["If-Range"] = validator
         elif here and not (self.source.md5 or self.source.sha256):
-            headers = {}  # without validator and checksum a change of the file would go unnoticed
+            headers = {}  # all bytes: without validator and checksum a change would go unnoticed
         return headers
 
     def _refuse_other_size(self, url: str) -> None:
-        """Raise SourceError for a file that has another length than its source says, or is too
-        long, by what the server states. `total`: that length, None where it states none."""
+        """Raise SourceError if the length that the server states is not that of the source, or is
+        too large. If it states none, nothing is checked."""
         size = self.source.size or self.total
         if self.total not in {None, size}:
             raise SourceError(
@@ -289,9 +289,9 @@ class Transfer:
         self._refuse_too_long(url, self.total or 0)
 
     def _append(self, blocks: Iterable[bytes], url: str, start: int) -> None:
-        """Append the blocks that a server sends, from byte `start` of the file on, to the partial
-        file; raise SourceError at the first byte too many: a server may send without end. `part`:
-        the partial file; `total`: the length that the server states, None if it states none."""
+        """Append the blocks that a server sends, which begin at byte `start` of the file, to the
+        partial file. Raises SourceError before a byte too many is written, since a server may send
+        without end."""
         size = self.source.size or self.total
         with self.part.open("ab") as file:
             for block in blocks:
@@ -309,8 +309,8 @@ class Transfer:
                 self.on_progress(len(block))
 
     def _refuse_too_long(self, url: str, size: int) -> None:
-        """Raise SourceError where `size`, the bytes of the file so far or as the server states
-        them, is more than the source allows, and delete what is on disk."""
+        """If `size`, the bytes of the file so far or as the server states them, is more than the
+        source allows, delete the bytes on disk and raise SourceError."""
         if self.source.most is not None and size > self.source.most:
             self.discard()
             raise SourceError(
@@ -320,25 +320,26 @@ class Transfer:
             )
 
     def _validator(self, url: str) -> str | None:
-        """What the bytes on disk are a version of, by the server's own mark (ETag or date), if they
-        came from this very address; None where that is not known."""
+        """Return the server's mark (ETag or date) of the version of which the bytes on disk are.
+        None if it is not known, or if the bytes came from another address."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             note = read_json(self.note)
             return str(note["validator"]) if note["url"] == url and note["validator"] else None
         return None
 
     def discard(self) -> None:
-        """Delete the bytes on disk, which are taken off the progress again."""
+        """Delete the bytes on disk, and subtract them from the progress."""
         self.on_progress(-self.here)
         self.part.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
 
 
 def verify(path: Path, source: RemoteFile) -> dict[str, str]:
-    """Return the checksums of a file: the sha256, and the md5 where its source records one, or
-    records no sha256, since those who publish one later often publish that.
+    """Compute the checksums of a file, and compare them and its size with those of its source.
+    Raises IntegrityError if one differs.
 
-    Raises IntegrityError when its size or a checksum is not the recorded one.
+    The result has the sha256. It has the md5, too, if the source states an md5, or if it states no
+    sha256: publishers who add a checksum later often add an md5.
     """
     size = path.stat().st_size
     if source.size is not None and size != source.size:
@@ -371,11 +372,11 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
 
 
 def start_and_length(answer: requests.Response, here: int) -> tuple[int, int | None]:
-    """Return where in the file the response's body starts, in bytes, and the file's length if
-    stated: 0 where the server sends the whole (200), `here`, the bytes on disk, where it sends the
-    rest (206). Raises SourceError for anything else.
+    """Return at which byte of the file the response's body starts, and the length of the file, None
+    if it is not stated. Raises SourceError for any other response than 200 and 206.
 
-    Numbers have 18 digits at most: longer ones are no sizes of files.
+    The start is 0 if the server sends the whole file (200), or `here`, the number of bytes on disk,
+    if it sends the rest (206). Numbers of more than 18 digits cannot be sizes of files.
     """
     length = answer.headers.get("Content-Length", "")
     if answer.status_code == 200:
@@ -399,11 +400,12 @@ def start_and_length(answer: requests.Response, here: int) -> tuple[int, int | N
 
 
 def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float | None:
-    """Return the seconds to wait before asking a busy server again; None where it should not be
-    asked again.
+    """Return the seconds to wait before a request is sent to a busy server again; None if it should
+    not be sent again.
 
-    The wait is its Retry-After, else `shortest`, doubled with each attempt. It is None for a server
-    that is not busy, after the last attempt, and for a Retry-After of more than a minute.
+    The wait is the server's Retry-After; without one it is `shortest`, doubled with each attempt.
+    It is None if the server is not busy, after the last attempt, and if Retry-After is more than a
+    minute or not understood. `attempt`: the number of repetitions so far.
     """
     if answer.status_code not in BUSY or attempt >= ATTEMPTS:
         return None
@@ -422,8 +424,8 @@ def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float 
 
 
 def reason_of(error: Exception) -> str:
-    """Say why a connection failed, in the words of the innermost error: libraries wrap it in
-    errors, whose texts repeat it behind the name of a pool."""
+    """Say why a connection failed, in the words of the innermost error. Libraries wrap that error
+    in others, whose texts only repeat it after the name of a connection pool."""
     while isinstance(
         inner := getattr(error, "reason", error.args[0] if error.args else None), Exception
     ):
@@ -432,17 +434,15 @@ def reason_of(error: Exception) -> str:
 
 
 def validator_of(answer: requests.Response) -> str | None:
-    """Return what identifies the server's version of the file: a strong ETag, else the date of its
-    last change.
-    """
+    """Return the validator of the server's version of the file: a strong ETag, else the date of its
+    last change; None if there is neither."""
     tag = answer.headers.get("ETag", "")
     return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
 
 
 def refuse_page(answer: requests.Response, url: str, beginning: bytes) -> None:
-    """Raise SourceError for a web page in place of the file: a login, a quota notice or a captive
-    portal.
-    """
+    """Raise SourceError if the response is a web page in place of the file, such as a login, a
+    quota notice or a captive portal. `beginning`: the first bytes of the body."""
     is_html = beginning.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html", b"<head"))
     if is_html or answer.headers.get("Content-Type", "").startswith("text/html"):
         page = "a page, perhaps a login, a quota notice or a captive portal"

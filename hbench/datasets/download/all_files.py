@@ -1,5 +1,5 @@
-"""Fetches, verifies and unpacks the files of a dataset, several at a time, and reports all failures
-at the end.
+"""Fetches, verifies and unpacks the files of a dataset, several at the same time, and reports all
+failures at the end.
 """
 
 import dataclasses
@@ -30,13 +30,21 @@ from hbench.datasets.spec import RemoteFile
 
 OnDownload = Callable[
     [RemoteFile, str, int], None
-]  # source; "bytes" or "files" and their number, or "end"
-MD5_FILE = 4096  # bytes that are read of a file with an md5
+]  # called with a source, and "bytes" or "files" and their number, or "end" and 0
+MD5_FILE = 4096  # the number of bytes that are read of a published file with an md5
 
 
 @dataclass(frozen=True)
 class DownloadOptions:
-    """The folder to fetch into, and what else to do there."""
+    """Where to fetch files, and how.
+
+    Attributes:
+        folder: the folder to fetch into.
+        repair: replace wrong files.
+        remove_archives: delete an archive in the folder once it is unpacked.
+        on_progress: is called with new bytes and unpacked files.
+        stop: ends the download when it is set.
+    """
 
     folder: Path
     repair: bool = False
@@ -48,11 +56,11 @@ class DownloadOptions:
 def fetch_all(
     sources: Sequence[RemoteFile], job: DownloadOptions, *, jobs: int = 4
 ) -> dict[str, HBenchError]:
-    """Fetch, verify and unpack the files that are not done yet, `jobs` at a time; return the errors
-    by file. A lock in the folder keeps a second download from writing the same files.
+    """Fetch, verify and unpack the files that are not done yet, `jobs` files at the same time.
+    Return the errors by file. A lock in the folder prevents a second download into it.
 
-    Raises DataError when the disk is too small, or the folder is read-only or in use;
-    DownloadInterrupted where a stop was asked for.
+    Raises DataError if the disk is too small, or if the folder is read-only or in use;
+    DownloadInterrupted if `job.stop` is set.
     """
     check_space(sources, job.folder)
     with disk_errors(job.folder):
@@ -88,9 +96,8 @@ def fetch_all(
 
 
 def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchError]:
-    """Verify every file of `sources` in a folder, and what was unpacked from it, by reading all of
-    it again; return the errors by the name of the file, none where all is right.
-    """
+    """Read each file of `sources` in a folder again, with the files unpacked from it, and verify
+    them. Return the errors by the name of the file; sound files have none."""
     problems: dict[str, HBenchError] = {}
     for source in sources:
         try:
@@ -106,20 +113,19 @@ def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchEr
 
 
 def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
-    """Raise DataError when the disk cannot hold the files to fetch and as many bytes again to
-    unpack archives.
-    """
+    """Raise DataError if the disk is too small for the files to fetch and to unpack. Unpacked files
+    are assumed to take as many bytes as their archive."""
     needed = 0
     for source in sources:
         state = registry.state_of(folder, source)
         size = source.size or 0
         if state in {"missing", "partial"}:
             needed += size
-        # what comes out of an archive is taken to be as large again
+        # the files that are unpacked from an archive are assumed to be as large as the archive
         if source.unpack is not None and state not in {"done", "unpacked"}:
             needed += size
 
-    # what earlier runs have fetched of files that are not whole yet
+    # the bytes of partial files, which earlier runs have fetched
     part = sum(path.stat().st_size for path in folder.rglob(".*.part")) if folder.exists() else 0
     if needed - part > free_bytes(folder):
         raise DataError(
@@ -131,15 +137,16 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
 
 
 def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[str]:
-    """Find the files of `sources` by name in the folder `existing`, verify and record them; return
-    their names.
+    """Find the files of `sources` by name in the user's folder `existing`, verify and record them.
+    Return their names.
 
-    Archives are unpacked from where they are; plain files are copied.
+    Plain files are copied into `folder`. Archives stay in the user's folder, from which they are
+    unpacked later.
     """
     adopted = []
     for source in sources:
         name = Path(source.file).name
-        # where the file may lie: as in the download, at the top, or one folder down
+        # where the file may be: as in the download, at the top, or one folder down
         places = (existing / source.file, existing / name, *sorted(existing.glob(f"*/{name}")))
         for path in filter(Path.is_file, places):
             sums = verify(path, source)
@@ -154,8 +161,8 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
 
 
 def summary(problems: dict[str, HBenchError]) -> HBenchError:
-    """Make one error of all failures, by file, of the gravest kind among them, which decides the
-    exit code."""
+    """Make one error of all failures, which are given by file. Its type, which decides the exit
+    code, is the gravest among them."""
     kind = _gravest(problems.values())
     return kind(
         f"{len(problems)} files are missing or wrong"
@@ -169,7 +176,7 @@ def summary(problems: dict[str, HBenchError]) -> HBenchError:
 
 
 def _gravest(problems: Collection[HBenchError]) -> type[HBenchError]:
-    """Return the gravest kind among the problems; any other kind counts as DataError."""
+    """Return the gravest type among the problems. Other types than these two count as DataError."""
     for kind in (IntegrityError, SourceError):
         if any(isinstance(problem, kind) for problem in problems):
             return kind
@@ -177,18 +184,21 @@ def _gravest(problems: Collection[HBenchError]) -> type[HBenchError]:
 
 
 def _in_short(file: str, problem: HBenchError) -> str:
-    """What is wrong with a file, in one line that names it."""
+    """Say what is wrong with a file, in one line that names it."""
     text = problem.problem if file in problem.problem else f"{file}: {problem.problem}"
     expected = f"expected {problem.expected}, found " if problem.expected else ""
     return f"{text}: {expected}{problem.found}" if problem.found else text
 
 
 def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
-    """Fetch, verify and unpack a file, as far as its state in the folder says that this is not done
-    yet ("verified": fetched, and sound; "unpacked", "done"); return the error that ended it, None
-    for none: other files go on. A stop that was asked for is no error."""
+    """Fetch, verify and unpack a file, except for the steps that its state in the folder shows as
+    done (`state_of`).
+
+    Return the error that ended it instead of raising it, so that other files go on; None if there
+    is no error. A stop that was requested is not an error.
+    """
     try:
-        if job.repair and not job.stop.is_set():  # what is wrong counts as missing from here on
+        if job.repair and not job.stop.is_set():  # a wrong file then counts as missing
             _forget_wrong(source, job.folder)
         state = registry.state_of(job.folder, source)
         if state in {"done", "unpacked"} or job.stop.is_set():
@@ -207,7 +217,7 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
                 stop=job.stop,
             )
             registry.write_record(job.folder, source, dataclasses.replace(record, unpacked=number))
-            # an adopted archive lies elsewhere, and is its owner's
+            # an adopted archive is outside of the folder and belongs to the user
             if job.remove_archives and archive.is_relative_to(job.folder):
                 archive.unlink()
     except DownloadInterrupted:
@@ -221,12 +231,12 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
 
 
 def _fetch_or_verify(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
-    """Fetch a file, or verify one that is already on disk (of the `state` "unchecked"), and write
-    its record."""
+    """Fetch a file, or, if its `state` is "unchecked", verify the one on disk. Write and return its
+    record."""
     target = job.folder / source.file
     with session() as opened:
         requester = Requester(opened, stop=job.stop)
-        # the checksum stands in another file of the publisher
+        # the publisher states the checksum in another file
         if source.md5_url and not source.md5:
             source = dataclasses.replace(source, md5=_md5_in(source.md5_url, requester))
         if state == "unchecked":
@@ -239,8 +249,8 @@ def _fetch_or_verify(source: RemoteFile, job: DownloadOptions, state: str) -> Do
 
 
 def _md5_in(url: str, requester: Requester) -> str:
-    """Read the md5 at the beginning of a file on the publisher's server, such as `md5sum` writes;
-    no more than MD5_FILE bytes of it are read. Raises SourceError."""
+    """Read the md5 at the beginning of a file on the publisher's server, such as `md5sum` writes
+    it. At most MD5_FILE bytes are read. Raises SourceError if there is none."""
     try:
         with requester.get(url, {}) as answer:
             answer.raise_for_status()
@@ -254,11 +264,11 @@ def _md5_in(url: str, requester: Requester) -> str:
 
 
 def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
-    """Verify a file, and return the paths of what was unpacked from it and is missing or changed.
+    """Verify a file, and list the files unpacked from it that are missing or changed.
 
-    The list is empty for a plain file, and where the archive was removed once it was unpacked, so
-    that nothing is left to compare with. Raises IntegrityError where the file does not match its
-    published checksums or those of its download; DataError where it is missing.
+    The list is empty for a plain file. It is also empty if the archive was removed after it was
+    unpacked, since nothing is left to compare with. Raises IntegrityError if the file does not
+    match its published checksums or the md5 of its download, DataError if it is missing.
     """
     path, record = registry.place_of(folder, source)
     unpacked = record is not None and record.unpacked is not None
@@ -266,7 +276,7 @@ def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
         if unpacked:
             return []
         raise DataError(f"{source.file} is missing", fix="download it")
-    # without a published checksum, the one of the download shows whether the file has changed
+    # without a published md5, that of the download shows whether the file has changed since
     own_md5 = (record.md5 or None) if record else None
     verify(path, dataclasses.replace(source, md5=source.md5 or own_md5))
     return (
@@ -275,8 +285,10 @@ def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
 
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:
-    """Delete a wrong file, so that it is fetched again; an archive whose unpacked files are wrong
-    counts as not unpacked.
+    """Delete a wrong file, so that it is fetched again. A sound archive whose unpacked files are
+    wrong is recorded as not unpacked.
+
+    Raises UsageError for a wrong file outside of the folder, which belongs to the user.
     """
     path, record = registry.place_of(folder, source)
     try:
@@ -293,6 +305,6 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     except DataError:  # the file is missing
         return
 
-    # a wrong archive, or wrong files from a sound one: either way it is to be unpacked again
+    # the archive, or its unpacked files, were wrong: in both cases it must be unpacked again
     if record is not None:
         registry.write_record(folder, source, dataclasses.replace(record, unpacked=None))

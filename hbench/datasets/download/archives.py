@@ -1,9 +1,8 @@
-"""Unpacks untrusted archives: every file stays in the folder, and their number and size stay within
-bounds.
+"""Unpacks untrusted archives: all files stay in the folder, and their number and size are limited.
 
-A file is written under a temporary name and then renamed, so that every file with its final name is
-whole. Existing files are overwritten: `.hbench/FILE.json` (hbench.datasets.download.sources) says
-which archives were unpacked.
+A file is written under a temporary name and then renamed, so that a file with its final name is
+whole. Existing files are overwritten: which archives were unpacked is recorded in
+`.hbench/FILE.json` (hbench.datasets.download.sources).
 """
 
 import lzma
@@ -27,14 +26,14 @@ from hbench.datasets.download import DownloadInterrupted
 from hbench.datasets.download.sources import LOCKED, RECORDS, disk_errors
 
 BLOCK = 1 << 20
-ADOPTED = "adopted.txt"  # of hbench's own records in a raw folder, too, which no archive may write
+ADOPTED = "adopted.txt"  # another of hbench's records in a raw folder; no archive may write it
 LONGEST_NAME = 240  # bytes
 Member = tuple[
     str, int, Callable[[], IO[bytes]]
-]  # a regular file: its safe relative path, its size, what opens it
+]  # a regular file: its safe relative path, its size, a function that opens it
 UNSAFE = re.compile(r"^[A-Za-z]:|[\\\x00-\x1f\x7f\ud800-\udfff]")
-ZIP_LINK = 0o120000
-# files that any archive may hold; a larger one, a file per this many bytes
+ZIP_LINK = 0o120000  # the bits of Unix for a symbolic link
+# any archive may hold FILES_ALLOWED files; a larger archive one file per BYTES_A_FILE bytes
 FILES_ALLOWED = 10_000
 BYTES_A_FILE = 64
 LONGEST_HEADER = 1 << 20  # bytes of a tar header, which tarfile reads into memory at once
@@ -45,7 +44,7 @@ DAMAGED = (
         NotImplementedError,
         OSError,
         ValueError,
-    ),  # bz2 raises OSError for damage, and so does the system
+    ),  # bz2 raises OSError for damage; the operating system does for bad paths
 )
 
 
@@ -58,9 +57,9 @@ def unpack(
 ) -> int:
     """Unpack a .zip or .tar(.gz, .bz2, .xz) into `folder` and return its number of files.
 
-    `on_progress` is called for every file. Raises IntegrityError for an archive that is damaged,
-    leaves its folder, holds anything but files and folders, or expands beyond reason; DataError for
-    a full or read-only disk; DownloadInterrupted after `stop`.
+    `on_progress` is called with 1 for each file. Raises IntegrityError if the archive is damaged,
+    leaves its folder, holds anything but files and folders, or expands beyond reason; DataError if
+    the disk is full or read-only; DownloadInterrupted if `stop` is set.
     """
     number = 0
     root = folder.resolve()
@@ -68,8 +67,8 @@ def unpack(
     with disk_errors(folder), _readable(archive):
         root.mkdir(parents=True, exist_ok=True)
         try:
-            # names that lead out of the folder are refused by `members`; a link on the disk may
-            # still do so
+            # `members` refuses names that lead out of the folder, but a link on the disk could
+            # still lead out of it
             for path, _, opened in members(archive):
                 if stop is not None and stop.is_set():
                     raise DownloadInterrupted
@@ -77,7 +76,7 @@ def unpack(
                 if not target.resolve().is_relative_to(root):
                     raise ValueError(f"{target} leads out of {root} by a link that lies there")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                # under another name first: what has its name is whole
+                # written under another name first, so that a file with its final name is whole
                 with opened() as body, temporary.open("wb") as file:
                     shutil.copyfileobj(body, file, BLOCK)
                 temporary.replace(target)
@@ -96,8 +95,8 @@ def not_unpacked(archive: Path, folder: Path) -> list[str]:
 
 
 def _is_unpacked(path: str, size: int, opened: Callable[[], IO[bytes]], folder: Path) -> bool:
-    """Whether a file of an archive lies below `folder` with the same bytes; `size`: how many,
-    `opened`: opens them in the archive."""
+    """Whether the file of an archive exists at `path` below `folder`, with the same bytes. `size`:
+    the number of bytes; `opened`: opens the file in the archive."""
     file = folder / path
     if not file.is_file() or file.stat().st_size != size:
         return False
@@ -108,10 +107,10 @@ def _is_unpacked(path: str, size: int, opened: Callable[[], IO[bytes]], folder: 
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """Yield the files of an archive in its order; raises ValueError for hostile names, too many
+    """Yield the files of an archive in its order. Raises ValueError for hostile names, too many
     files or too many bytes.
     """
-    # a small file per byte would fill the disk with names: their number grows with the archive
+    # tiny or empty files could fill the disk by their number: it is limited by the archive's size
     size = archive.stat().st_size
     most_files = max(FILES_ALLOWED, size // BYTES_A_FILE)
     unpacked = 0
@@ -128,11 +127,11 @@ def members(archive: Path) -> Iterator[Member]:
 
 
 def safe_path(name: str) -> str:
-    """Return a member's name as a relative POSIX path; raises ValueError for a hostile one.
+    """Return a member's name as a relative POSIX path. Raises ValueError for a hostile name.
 
-    Refuses everything that tarfile's filter "data" refuses, and backslashes, drives, control
-    characters and overlong names; also the names of hbench's records, with which an archive could
-    declare other files verified.
+    Hostile are all names that tarfile's filter "data" refuses, and those with backslashes, drives,
+    control characters or overlong parts. The names of hbench's own records are refused, too: with
+    them an archive could declare other files verified.
     """
     parts = [part for part in name.split("/") if part not in {"", "."}]
     too_long = any(len(part.encode(errors="replace")) > LONGEST_NAME for part in parts)
@@ -144,12 +143,12 @@ def safe_path(name: str) -> str:
 
 
 def _zip_members(archive: Path) -> Iterator[Member]:
-    """The files of a zip, their sizes, and how to open them. Raises ValueError for links, which
-    could lead out of the folder, and for encrypted files."""
+    """Yield the files of a zip. Raises ValueError for links, which could lead out of the folder,
+    and for encrypted files."""
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             path = safe_path(info.filename)
-            # the upper half has the bits of Unix, of which these tell the kind of a file
+            # the upper 16 bits are Unix's mode, whose mask 0o170000 selects the type of a file
             if info.external_attr >> 16 & 0o170000 == ZIP_LINK:
                 raise ValueError(f"{path} is a link")
             if info.flag_bits & 1:
@@ -162,20 +161,20 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 
 
 def _tar_members(archive: Path) -> Iterator[Member]:
-    """The files of a tar as those of a zip; then reads to its end, so that a truncated archive is
-    not taken for a whole one."""
+    """Yield the files of a tar, and then read to its end, so that a truncated archive is not taken
+    for a whole one. Raises ValueError for links, devices and sparse files."""
     with tarfile.open(archive, tarinfo=BoundedInfo) as opened:
         for info in opened:
-            # or the list of a million members would stay in memory
+            # tarfile lists all members that it has read; a million of them would fill the memory
             opened.members.clear()  # type: ignore[attr-defined]
-            if info.isdir() and info.name == ".":  # the folder that was packed, itself
+            if info.isdir() and info.name == ".":  # the packed folder itself
                 continue
             path = safe_path(info.name)
             if not info.isdir() and (not info.isreg() or info.issparse()):
                 raise ValueError(f"{path} is a link, a device or a sparse file")
             if not info.isdir():
                 yield path, info.size, partial(opened.extractfile, info)  # type: ignore[misc]
-        # behind the last file a sound archive has a block of zeros
+        # after the last file, a sound archive has a block of zeros
         opened.fileobj.seek(opened.offset)
         rest = len(opened.fileobj.read(tarfile.BLOCKSIZE))
         if rest < tarfile.BLOCKSIZE:
@@ -190,8 +189,8 @@ class BoundedInfo(tarfile.TarInfo):
     """A tar member that refuses overlong headers and sparse files."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        """Take a member as tarfile does when it reads its header, unless the header could fill the
-        memory: tarfile reads a long name as a whole."""
+        """Process a member's header as tarfile does, unless it could fill the memory: tarfile reads
+        a long name as a whole. The method overrides a private one of tarfile."""
         if self.size < 0 or (self.type not in tarfile.REGULAR_TYPES and self.size > LONGEST_HEADER):
             raise tarfile.ReadError(f"a header of {self.size:,} bytes")
         if self.type == tarfile.GNUTYPE_SPARSE:
@@ -201,9 +200,9 @@ class BoundedInfo(tarfile.TarInfo):
 
 @contextmanager
 def _readable(archive: Path) -> Iterator[None]:
-    """Turn the errors that a hostile or damaged archive causes, in the archive modules or on the
-    disk (a path that is too long, a file in place of a folder), into an IntegrityError; a full or
-    locked disk is not the archive's fault."""
+    """Turn the errors that a hostile or damaged archive causes into an IntegrityError. They come
+    from the archive modules, or from the disk (a path that is too long, a file in place of a
+    folder). Errors of a full or locked disk pass, as they are not the archive's fault."""
     try:
         yield
     except DAMAGED as error:

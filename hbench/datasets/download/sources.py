@@ -1,12 +1,11 @@
-"""Lists the files of a dataset, as its SPEC has them and the user's `sources.toml` mends them, and
-records downloads.
+"""Lists the files of a dataset, from its SPEC and the user's `sources.toml`, and records downloads.
 
-That file has tables `[[DATASET]]` with the fields of a RemoteFile. A table whose `file` the SPEC
-has overrides its fields; one with a new `file` is added.
+sources.toml has tables `[[DATASET]]` with the fields of a RemoteFile. If the SPEC has a file of the
+same name (`file`), the table overrides its fields; otherwise it adds a file.
 
-A file that was downloaded has a record (`.hbench/FILE.json`), so that none is fetched or verified
-twice: its checksums, its size and time when they were computed, and how many files were unpacked
-from it.
+A downloaded file has a record (`.hbench/FILE.json`), so that it is not fetched or verified twice.
+The record holds its checksums, its size and time when they were computed, and how many files were
+unpacked from it.
 """
 
 import dataclasses
@@ -28,7 +27,8 @@ from hbench.core.schema import Strict, build
 from hbench.core.untrusted import parse_toml, read_json, read_text
 from hbench.datasets.spec import RemoteFile, Spec
 
-# The schema of a table of the user's sources.toml: a RemoteFile without `most`.
+# The fields of a table in the user's sources.toml, as {name: (type, default)}: those of a
+# RemoteFile without `most`. The default `...` means that a field is required.
 FIELDS: dict[str, Any] = {
     field.name: (field.type, ... if field.default is dataclasses.MISSING else field.default)
     for field in dataclasses.fields(RemoteFile)
@@ -40,9 +40,8 @@ GDRIVE = "https://drive.usercontent.google.com/download?export=download&confirm=
 
 
 def own_file() -> Path:
-    """The path of the user's sources.toml, in HBENCH_HOME or the system's settings folder; the file
-    may not exist.
-    """
+    """Return the path of the user's sources.toml, in HBENCH_HOME or the system's settings folder.
+    The file may not exist."""
     home = os.environ.get("HBENCH_HOME")
     return (Path(home) if home else platformdirs.user_config_path("hbench")) / "sources.toml"
 
@@ -50,11 +49,10 @@ def own_file() -> Path:
 def sources_of(
     spec: Spec, *, part: str | None = None, mirror: str | None = None
 ) -> list[RemoteFile]:
-    """List the files of a dataset, of one `part` or all; `mirror` is a base address to try before
-    all others.
-    """
+    """List the files of a dataset. `part`: "metadata" or "images", None for all files; `mirror`: a
+    base address that is tried before all others."""
     files = {file.file: file for file in spec.files}
-    # the user's tables replace fields of known files, or add files
+    # the user's tables override fields of known files, or add files
     for table in _tables_of_user(own_file()).get(spec.source, []):  # datasets may share raw files
         known = files.get(table["file"])
         files[table["file"]] = RemoteFile(**table) if known is None else replace(known, **table)
@@ -70,8 +68,8 @@ def sources_of(
 
 
 def _files_of_entry(file: RemoteFile) -> Iterator[RemoteFile]:
-    """Yield the `count` files of one entry: in its texts `{i}` becomes the number of the file, 000,
-    001 …, and `gdrive:` an address of Google Drive."""
+    """Yield the `count` files of one entry. In each one's texts, `{i}` becomes the number of the
+    file, 000, 001 …, and `gdrive:` the address of Google Drive."""
     for number in (f"{i:03d}" for i in range(file.count)):
         urls = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in file.urls)
         yield replace(
@@ -85,8 +83,8 @@ def _files_of_entry(file: RemoteFile) -> Iterator[RemoteFile]:
 
 
 def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Read and check the tables of the user's sources.toml: by dataset, the fields of a RemoteFile
-    that each table sets. An absent file has none; raises ConfigError."""
+    """Read the tables of the user's sources.toml: {dataset: the fields of a RemoteFile that each
+    table sets}. Empty if the file does not exist. Raises ConfigError if it is not valid."""
     if not path.exists():
         return {}
 
@@ -114,8 +112,16 @@ RECORDS = ".hbench"
 
 @dataclass(frozen=True)
 class DownloadRecord:
-    """The record of one file; an adopted one has its `path` elsewhere. `unpacked`: the number of
-    files unpacked from it, None before that. `md5` is empty where a sha256 is published."""
+    """The record of one file on disk.
+
+    Attributes:
+        path: where the file is; that of an adopted archive is outside of the raw folder.
+        size: in bytes, when it was verified.
+        time: when the file was last changed, in nanoseconds, at the time it was verified.
+        md5: "" if it was not computed, since a sha256 is published.
+        sha256: of the file.
+        unpacked: the number of files unpacked from it; None if it was not unpacked yet.
+    """
 
     path: str
     size: int
@@ -129,7 +135,7 @@ RECORD = TypeAdapter(DownloadRecord)
 
 
 def read_record(folder: Path, source: RemoteFile) -> DownloadRecord | None:
-    """Read the record of a source; None where it is missing or unreadable."""
+    """Read the record of a source; return None if it is missing or unreadable."""
     try:
         return RECORD.validate_python(read_json(_path_of_record(folder, source)))
     except (OSError, ValueError):  # pydantic's ValidationError is a ValueError
@@ -144,9 +150,12 @@ def write_record(folder: Path, source: RemoteFile, record: DownloadRecord) -> No
 def record_file(
     folder: Path, source: RemoteFile, path: Path, sums: dict[str, str]
 ) -> DownloadRecord:
-    """Write and return the record of a source whose file at `path` has these checksums now, by
-    kind, "sha256" and perhaps "md5". With its size and time: while both stay, it is not read
-    again."""
+    """Write and return the record of a source whose file at `path` was just verified. `sums`: its
+    checksums, "sha256" and perhaps "md5".
+
+    The record has the file's size and time, too. As long as these stay the same, the file is not
+    verified again.
+    """
     size = path.stat().st_size
     time = path.stat().st_mtime_ns
     record = DownloadRecord(str(path), size, time, sums.get("md5", ""), sums["sha256"])
@@ -155,20 +164,26 @@ def record_file(
 
 
 def place_of(folder: Path, source: RemoteFile) -> tuple[Path, DownloadRecord | None]:
-    """Return the path of a source's file, and its record, if there is one."""
+    """Return the path of a source's file, and its record, None if there is none."""
     record = read_record(folder, source)
     return Path(record.path) if record else folder / source.file, record
 
 
 def state_of(folder: Path, source: RemoteFile) -> str:
-    """Return the state of a source: "done", "unpacked" (and its archive removed), "verified" (an
-    archive, not yet unpacked), "unchecked" (there, with no record of this very content), "partial"
-    or "missing"."""
+    """Return the state of a source.
+
+    - "done": verified, and unpacked if it is an archive.
+    - "unpacked": an archive that was unpacked and then removed.
+    - "verified": an archive that is not unpacked yet.
+    - "unchecked": the file exists, but has no record, or has changed since it was recorded.
+    - "partial": a part of the file was fetched.
+    - "missing": none of these.
+    """
     target = folder / source.file
     file, record = place_of(folder, source)
     if record and source.unpack is not None and record.unpacked is not None:  # it was unpacked
         return "done" if file.exists() else "unpacked"
-    # a file that was verified, and has not been touched since
+    # the same size and time: the file was verified and has not changed since
     if (
         record
         and file.is_file()
@@ -181,7 +196,8 @@ def state_of(folder: Path, source: RemoteFile) -> str:
 
 
 def _path_of_record(folder: Path, source: RemoteFile) -> Path:
-    """Where the record of a source lies, in one folder for all, whatever folder its file is in."""
+    """Return the path of a source's record. All records are in one folder, even if the files are in
+    several."""
     return folder / RECORDS / f"{source.file.replace('/', '__')}.json"
 
 
@@ -190,9 +206,8 @@ LOCKED = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 @contextmanager
 def disk_errors(path: Path, *, missing: Callable[[], int | None] = lambda: None) -> Iterator[None]:
-    """Turn a full or read-only disk under `path` into a DataError; `missing` returns the bytes left
-    to write, if known.
-    """
+    """Turn errors of a full or read-only disk under `path` into a DataError. `missing` returns the
+    number of bytes still to write, None if it is not known."""
     try:
         with full_disk_told(path, missing=missing):
             yield
