@@ -1,11 +1,15 @@
 """Describes a built dataset to other tools: in Croissant 1.0, and as a folder that
-`datasets.load_dataset(FOLDER)` takes.
+`datasets.load_dataset(FOLDER)` reads.
 
-Next to the manifests it writes four things: `croissant.json`, JSON-LD with a record set per split
-and a field per column (https://docs.mlcommons.org/croissant/docs/croissant-spec.html); README.md, a
-card whose head names the splits; `huggingface/`, a parquet file per split with the paths of the
-images and the labels as numbers with names; and `eval.yaml`, by which a dataset on the Hugging Face
-hub is a benchmark with leaderboards (https://huggingface.co/docs/hub/eval-results).
+These files are written next to the manifests:
+
+- `croissant.json`: JSON-LD with a record set per split and a field per column
+  (https://docs.mlcommons.org/croissant/docs/croissant-spec.html).
+- `README.md`: a card whose head names the splits.
+- `huggingface/`: a parquet file per split, with the paths of the images and the labels as numbers
+  with names.
+- `eval.yaml`: makes a dataset on the Hugging Face hub a benchmark with leaderboards
+  (https://huggingface.co/docs/hub/eval-results).
 """
 
 import hashlib
@@ -27,8 +31,8 @@ CROISSANT = "croissant.json"
 CARD = "README.md"
 FILES = "huggingface"
 BENCHMARK = "eval.yaml"
-MARK = "<!-- written by hbench build -->"  # a README.md without it is the user's
-BENCHMARK_MARK = "# written by hbench build"  # and an eval.yaml without this
+MARK = "<!-- written by hbench build -->"  # a README.md without it was written by the user
+BENCHMARK_MARK = "# written by hbench build"  # the same for eval.yaml
 IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})  # the storage type of datasets.Image
 TERMS = (  # terms of the vocabulary `cr`
     "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject",
@@ -53,15 +57,14 @@ CONTEXT = {  # appendix 1 of the specification, verbatim
 
 
 def write_cards(dataset: Dataset, folder: Path) -> bool:
-    """Write the descriptions into the folder of a saved dataset; return False where a README.md of
-    the user's was kept, as an eval.yaml of theirs is.
-    """
+    """Write the descriptions into the folder of a saved dataset. A README.md or an eval.yaml that
+    the user wrote is kept; return False if it is a README.md."""
     write_text(
         folder / CROISSANT,
         json.dumps(croissant(dataset, folder), indent=2, ensure_ascii=False) + "\n",
     )
 
-    # splits of the same levels are one configuration of Hugging Face, with classes in common
+    # splits with the same levels are one configuration of Hugging Face, with common class numbers
     for levels in {manifest.levels for manifest in dataset.manifests.values()}:
         splits = {
             name: manifest
@@ -87,14 +90,14 @@ def write_cards(dataset: Dataset, folder: Path) -> bool:
 
 
 def _is_ours(file: Path, mark: str) -> bool:
-    """Whether a file may be written: it is not there yet, or hbench wrote it."""
+    """Whether a file may be written: it does not exist, or has the `mark` of hbench."""
     return not file.exists() or mark in file.read_text(encoding="utf-8", errors="replace")
 
 
 def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
-    """A saved dataset in the words of Croissant, as JSON values, with the checksums of the
-    manifests in its `folder`."""
-    # the card cites its papers in BibTeX; authors and year are those of the first
+    """Describe a saved dataset in Croissant, as JSON values, with the checksums of the manifests in
+    its `folder`."""
+    # authors and year are those of the first paper that the dataset's card cites
     papers = cited(str(dataset.card.get("citation", "")))
     authors = papers[0].authors if papers else []
     sizes = ", ".join(
@@ -108,7 +111,7 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
         "url": dataset.card.get("homepage"),
         "citeAs": _bibtex(dataset),
         "datePublished": str(papers[0].year) if papers and papers[0].year else None,
-        "creator": [  # authors are "Family, Given" there
+        "creator": [  # an author is "Family, Given" in the list, and "Given Family" here
             {"@type": "sc:Person", "name": " ".join(reversed(name.split(", ")))} for name in authors
         ],
     }
@@ -130,15 +133,14 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
 
 
 def _bibtex(dataset: Dataset) -> str:
-    """The papers that a dataset's card cites, in BibTeX; "" where none is known."""
+    """Return the papers that a dataset's card cites, in BibTeX; "" if none is known."""
     papers = cited(str(dataset.card.get("citation", "")))
     return bibtex({paper.key: paper.cited[0] for paper in papers}).strip()
 
 
 def _three_numbers(version: str) -> str:
-    """Write a version in Croissant's form: "1" is 1.0.0, "1+3f2a90c1" 1.0.0+3f2a90c1, a digest
-    0.0.0+digest.
-    """
+    """Write a version with three numbers, as Croissant requires: "1" becomes 1.0.0, "1+3f2a90c1"
+    becomes 1.0.0+3f2a90c1, and a version that is a digest becomes 0.0.0+digest."""
     number, plus, digest = version.partition("+")
     if not number.replace(".", "").isdigit():
         return f"0.0.0+{version}"
@@ -146,7 +148,7 @@ def _three_numbers(version: str) -> str:
 
 
 def _file_in_croissant(path: Path) -> dict[str, str]:
-    """A parquet file in the words of Croissant, with its size and checksum."""
+    """Describe a parquet file in Croissant, with its size and checksum."""
     content = path.read_bytes()
     return {
         "@type": "cr:FileObject",
@@ -158,8 +160,8 @@ def _file_in_croissant(path: Path) -> dict[str, str]:
 
 
 def _records_in_croissant(name: str, manifest: Manifest) -> dict[str, Any]:
-    """The columns of a split of this `name`, in the words of Croissant: a field each, which is read
-    from the split's parquet file; the item is the key."""
+    """Describe the split `name` in Croissant: a record set with a field per column of the split's
+    parquet file. The item is the key of a record."""
     levels = {
         level: ("sc:Text", f"Class at level {place} of {len(manifest.levels)}, coarse to fine.")
         for place, level in enumerate(manifest.levels, start=1)
@@ -200,17 +202,19 @@ def _records_in_croissant(name: str, manifest: Manifest) -> dict[str, Any]:
 def _table_with_class_numbers(
     manifest: Manifest, classes: list[list[str]], root: Path | None
 ) -> pa.Table:
-    """A split as a table for Hugging Face: item, image, the levels as numbers of their `classes`
-    (a sorted list for each level), query and gallery; its metadata say what the columns are.
-    `root`: the folder of the images, None where they are not here.
+    """Make the table of a split for Hugging Face: item, image, a class number per level, query,
+    gallery and perhaps ignore. The table's metadata say what the columns are.
+
+    `classes`: for each level, the sorted names of all classes, whose places are the class numbers;
+    `root`: the folder of the images, None if they are not on this disk.
     """
     columns: dict[str, pa.Array] = {"item": pa.array(manifest.items, pa.string())}
     features: dict[str, dict[str, Any]] = {"item": {"dtype": "string", "_type": "Value"}}
-    # where the first item is a file all are; drawn pictures and boxes are none
+    # if the first item is a file, all are; items that are drawn, or boxes, are not files
     if root is not None and (root / str(manifest.items[0])).is_file():
         name = "image" if "image" not in manifest.levels else "image_file"
         paths = pa.array([str(root / item) for item in manifest.items], pa.string())
-        # without bytes: images are opened by their paths
+        # the bytes stay null, since the images are opened by their paths
         columns[name] = pa.StructArray.from_arrays(
             [pa.nulls(len(paths), pa.binary()), paths], fields=list(IMAGE)
         )
@@ -219,7 +223,7 @@ def _table_with_class_numbers(
     for level, names, nodes, labels in zip(
         manifest.levels, classes, manifest.tree.names, manifest.labels.T, strict=True
     ):
-        # from the tree's number of a node to the place of its name among those of all splits
+        # searchsorted gives, for each node of the tree, the place of its name among `names`
         columns[level] = pa.array(np.searchsorted(names, nodes)[labels])
         features[level] = {"names": names, "_type": "ClassLabel"}
 
@@ -235,18 +239,18 @@ def _table_with_class_numbers(
 
 
 def card_text(dataset: Dataset) -> str:
-    """Write the card: a head in YAML (its values in JSON, which YAML includes), then what a person
-    wants to know.
+    """Write the card: a head in YAML, with values in JSON, which is valid YAML, and then facts for
+    people.
 
-    A training set with other levels than the tests is a configuration of its own.
+    A training set with other levels than the tests is a separate configuration.
     """
-    # by configuration of Hugging Face, whose splits must have the same columns: their files
+    # {configuration of Hugging Face: the files of its splits}, which must have the same columns
     configurations: dict[str, list[dict[str, str]]] = {"default": []}
     for name, manifest in dataset.manifests.items():
         files = configurations.setdefault(
             "default" if manifest.levels == dataset.levels else name, []
         )
-        # the name of a split of Hugging Face has no hyphen
+        # the names of Hugging Face's splits must not contain hyphens
         files.append({"split": name.replace("-", "_"), "path": f"{FILES}/{name}.parquet"})
 
     head = {
@@ -284,12 +288,11 @@ def card_text(dataset: Dataset) -> str:
 
 
 def benchmark_text(dataset: Dataset) -> str:
-    """Write what makes a dataset of the hub a benchmark: a task, and so a leaderboard, for every
-    metric of a report, under the name that `--format hub` gives it. Values are JSON, which YAML
-    includes.
+    """Write the file that makes a dataset of the hub a benchmark. It has a task, which becomes a
+    leaderboard, for each metric of a report, called as `--format hub` calls it.
 
-    The hub takes `evaluation_framework` from a list of its own, in which hbench is not: the line is
-    there for whoever asks for its entry.
+    The hub only accepts values of `evaluation_framework` from its own list, in which hbench is
+    missing. So that line is a comment, to be used once hbench is in the list.
     """
     title = str(dataset.card.get("title", dataset.name))
     levels = " / ".join(dataset.levels)
@@ -311,11 +314,11 @@ def benchmark_text(dataset: Dataset) -> str:
     ]
     for name in names:
         lines.append(f"  - id: {_in_yaml(str(name))}")
-        if list(dataset.tests) == [TEST]:  # the scores of several tests are of no split alone
+        if list(dataset.tests) == [TEST]:  # with several tests, a score is not that of one split
             lines += ["    config: default", f"    split: {TEST}"]
     return "\n".join(lines) + "\n"
 
 
 def _in_yaml(value: str) -> str:
-    """A text as YAML has it: in the quotes of JSON, which YAML includes."""
+    """Write a text for YAML: as a JSON string, which is valid YAML."""
     return json.dumps(value, ensure_ascii=False)

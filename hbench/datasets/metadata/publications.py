@@ -1,8 +1,8 @@
 """Finds the publication that a short citation means, and writes BibTeX.
 
-Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"); authors, title and venue of
-a paper stand in the SPEC of its dataset, or in `publications.toml`. Any other source, such as a
-README, becomes a plain note.
+Specs, losses and leaderboards cite in words ("Sun et al., CVPR 2021"). Authors, title and venue of
+a paper are stored in the SPEC of its dataset, or in `publications.toml`. Any other source, such as
+a README, becomes a plain note.
 
 >>> publication_of("HAPPIER (ECCV 2022) Eq. 6").key
 'ramzi2022happier'
@@ -30,13 +30,13 @@ VENUE_FIELD = {
     "techreport": "institution",
     "misc": "howpublished",
 }
-YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!\.)")
+YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!\.)")  # not before a dot, as in arXiv's 2004.01804
 
 
 @cache
 def publications() -> tuple[Publication, ...]:
-    """All known publications: those of methods in publications.toml, and the papers of datasets,
-    each once by its key."""
+    """Return all known publications: those of methods in publications.toml, and the papers of
+    datasets, of which those with the same key count once."""
     text = resources.files(__package__).joinpath("publications.toml").read_text(encoding="utf-8")
     of_methods = [Publication(key=key, **entry) for key, entry in parse_toml(text).items()]
     of_datasets = {paper.key: paper for name in specs for paper in specs[name].papers}
@@ -44,8 +44,10 @@ def publications() -> tuple[Publication, ...]:
 
 
 def publication_of(citation: str) -> Publication | None:
-    """Find the publication that a citation means: the one whose longest identifying words are in
-    it; None without any.
+    """Find the publication that a citation means; None if no known publication fits.
+
+    A publication fits if the citation contains some of its identifying words (`cited`). Of several,
+    the one with the longest such words is taken.
     """
     papers = [
         (len(words), paper)
@@ -64,8 +66,8 @@ def cited(citation: str) -> list[Publication]:
 def bibtex(citations: Mapping[str, str]) -> str:
     """Write BibTeX for {short name: citation in words}, sorted by key; "" for no citations.
 
-    A known publication gets one entry, however often it is cited; any other source becomes @misc,
-    with the citation as its note.
+    A known publication gets one entry, even if it is cited several times. Any other source becomes
+    @misc, with the citation as its note.
     """
     cited = [
         publication_of(text) or _publication_of_unknown(name, text)
@@ -76,11 +78,11 @@ def bibtex(citations: Mapping[str, str]) -> str:
 
 
 def _publication_of_unknown(name: str, text: str) -> Publication:
-    """Make a publication of a source that is not known, with its year and number on arXiv where the
-    text says them.
-    """
+    """Make a publication of an unknown source, with its year and its number on arXiv if the text
+    has them."""
     key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    # the name first, as "CVPR 2021" has it; the last number, behind those of a title
+    # a year in the short name goes before one in the text; the last one is taken, since earlier
+    # ones may be part of a title
     years = YEAR.findall(name) or YEAR.findall(text)
     arxiv = re.findall(r"arXiv[ :](\d{4}\.\d{4,5})", text)
     year = int(years[-1]) if years else None
@@ -91,8 +93,11 @@ def _publication_of_unknown(name: str, text: str) -> Publication:
 
 
 def _bibtex_entry(paper: Publication) -> str:
-    """A publication as an entry of BibTeX; fields without a value are left out. Titles, and names
-    of groups, stand in two pairs of braces, so that BibTeX keeps their capitals and words."""
+    """Write a publication as an entry of BibTeX, without empty fields.
+
+    Titles and names of groups get a second pair of braces, so that BibTeX changes no capitals in a
+    title and does not split the name of a group.
+    """
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",
         "author": " and ".join(

@@ -1,7 +1,7 @@
-"""Makes items of the boxes of pictures: an item is a picture's path and the box that is cut from
-it, `photo.jpg#xywh=10,20,110,200` (W3C media fragments), so that nothing else has to be kept.
+"""Makes items of boxes in pictures. An item has the picture's path and the box that is cut out of
+it, `photo.jpg#xywh=10,20,110,200` (W3C media fragments), so that no other data are needed.
 
-Boxes stand in columns of a table, or in a file of COCO's format.
+Boxes are read from columns of a table, or from a file in COCO's format.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hbench.core.untrusted import MAX_LIST_BYTES, read_json
 from hbench.datasets.pictures import box_name
 from hbench.sheets.sheet import Sheet, is_table
 
-SIZES = ({"w", "h"}, {"width", "height"})  # names of columns that are no corner
+SIZES = ({"w", "h"}, {"width", "height"})  # names of columns that are sides, not a second corner
 COCO = ("images", "annotations", "categories")
 CORNERS = "corners x1, y1, x2, y2"
 SIDES = "left, top, width, height"
-COLUMNS = (  # that hold boxes wherever a table has them
+COLUMNS = (  # names of columns that always hold boxes
     ("bbox",),
     ("x1", "y1", "x2", "y2"),
     ("xmin", "ymin", "xmax", "ymax"),
@@ -38,7 +38,7 @@ COLUMNS = (  # that hold boxes wherever a table has them
 
 
 def box_columns_among(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a table whose names say that they hold boxes; none where there are none.
+    """Find the columns that hold boxes, by their names; empty if there are none.
 
     >>> box_columns_among(["image", "XMin", "YMin", "XMax", "YMax", "label"])
     ('XMin', 'YMin', 'XMax', 'YMax')
@@ -51,12 +51,12 @@ def box_columns_among(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.Table, str]:
-    """Replace the paths in a column by those of the boxes in other columns, which are left out, and
-    say what the columns were taken for.
+    """Replace the paths of pictures in the column `item` by items that are boxes. Return the table
+    without the columns of boxes, and a sentence that says how these were read.
 
-    `columns`: four, or one whose cells hold four numbers, as COCO's bbox. A row without a box is
-    the whole picture. Raises UsageError for other columns, DataError for boxes that are none, such
-    as one with a cell that is empty.
+    `columns`: four columns, or one whose cells hold four numbers, as COCO's bbox. A row whose cells
+    are all empty is the whole picture. Raises UsageError for other columns, DataError for numbers
+    that are not a box, or for a box with only some empty cells.
     """
     if missing := [name for name in columns if name not in table.column_names]:
         raise UsageError(
@@ -76,10 +76,11 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
         if len(columns) == 1
         else _numbers_of_four_columns(table, columns)
     )
-    # one column is in COCO's form, with sides; of four the names of the last two say it
+    # the last two numbers are sides in a single column, as in COCO; with four columns, the names of
+    # the last two say whether they are sides or a corner
     is_sides = len(columns) == 1 or set(map(str.lower, columns[2:])) in SIZES
     boxes = numbers if is_sides else _from_corners(numbers)
-    is_box = np.asarray(~np.isnan(numbers).all(axis=1))  # empty cells are NaN
+    is_box = np.asarray(~np.isnan(numbers).all(axis=1))  # (N,): empty cells are NaN
     bad = is_box & ~_are_boxes(boxes)
     if bad.any():
         raise DataError(
@@ -92,7 +93,6 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
         )
 
     paths = texts(table, item)
-    # an item that is a box is named by the path and the box
     items = [
         box_name(path, box) if has_box else path
         for path, box, has_box in zip(paths, boxes.tolist(), is_box.tolist(), strict=True)
@@ -105,23 +105,23 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
 
 
 def _are_boxes(boxes: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether each row (N, 4) is the left, top, width and height of a box: finite, not left of or
-    above the picture, with an area."""
+    """Whether each row of `boxes` (N, 4), as left, top, width and height, is a box: finite, with an
+    area, and not beginning left of or above the picture."""
     begins_inside = (boxes[:, :2] >= 0).all(axis=1)
     has_area = (boxes[:, 2:] > 0).all(axis=1)
     return np.asarray(np.isfinite(boxes).all(axis=1) & begins_inside & has_area)
 
 
 def _from_corners(corners: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Left, top, width and height of boxes (N, 4) given by two corners; the sides are NaN where
-    both corners are infinite."""
+    """Return left, top, width and height (N, 4) of boxes, given their two corners (N, 4). A side is
+    NaN if it would be the difference of infinite numbers."""
     with np.errstate(invalid="ignore"):
         return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
 
 
 def _numbers_of_four_columns(table: pa.Table, columns: Sequence[str]) -> NDArray[np.float64]:
-    """The numbers (N, 4) in four columns of a table, NaN for empty cells. Raises DataError for a
-    cell that is no number."""
+    """Read the numbers (N, 4) in four columns of a table, NaN for empty cells. Raises DataError for
+    a cell that is not a number."""
     read = []
     for name in columns:
         cells = [cell.strip() or "nan" for cell in texts(table, name)]
@@ -135,13 +135,13 @@ def _numbers_of_four_columns(table: pa.Table, columns: Sequence[str]) -> NDArray
 
 
 def _numbers_of_one_column(table: pa.Table, column: str) -> NDArray[np.float64]:
-    """The numbers (N, 4) in the lists, or the texts "[1, 2, 3, 4]", of one column of a table, NaN
-    for empty cells. Raises DataError for a cell without four numbers."""
+    """Read the numbers (N, 4) in one column of a table, whose cells are lists or texts such as
+    "[1, 2, 3, 4]". An empty cell gives NaN. Raises DataError for a cell without four numbers."""
     rows = []
     for number, cell in enumerate(table[column].to_pylist()):
         text = "" if cell is None else str(cell).strip(" []()")
         try:
-            # an empty cell is no box: four NaN
+            # an empty cell becomes four NaN: no box
             row = [float(part) for part in text.replace(",", " ").split()] or [np.nan] * 4
         except ValueError:
             row = []
@@ -156,13 +156,13 @@ def _numbers_of_one_column(table: pa.Table, column: str) -> NDArray[np.float64]:
 
 
 def is_coco(path: Path) -> bool:
-    """Whether a file is to be read as COCO's annotations: a JSON file that is no table."""
+    """Whether a file is read as COCO's annotations: a JSON file that is not a table."""
     return path.suffix.lower() == ".json" and not is_table(path)
 
 
 class CocoBoxes(NamedTuple):
-    """The boxes that annotations hold, a row each, and how many were left out, by the reason;
-    `over`: how many reach over the border of their picture."""
+    """The boxes of annotations. `rows`: a row per box; `left_out`: how many were left out, by the
+    reason; `over`: how many of the rows reach over the border of their picture."""
 
     rows: list[dict[str, str]]
     left_out: Counter[str]
@@ -170,11 +170,11 @@ class CocoBoxes(NamedTuple):
 
 
 def coco_table(path: Path) -> Sheet:
-    """Read COCO's annotations as a table with a row per box: its item, its supercategory where the
-    file has them, and its category; and say what was read.
+    """Read COCO's annotations as a table with a row per box: its item, its supercategory if the
+    file has useful ones (`_schema`), and its category.
 
-    Boxes without an area, as COCO itself has some, and crowds are left out. Raises DataError for a
-    file that is not in this format.
+    Boxes without an area, which COCO itself has, crowds and repeated boxes are left out, and the
+    Sheet says so. Raises DataError for a file that is not in this format.
     """
     try:
         content = read_json(path, most=MAX_LIST_BYTES)
@@ -209,7 +209,7 @@ def coco_table(path: Path) -> Sheet:
 
 
 def _in_words(left_out: Counter[str]) -> str:
-    """How many boxes were left out for which reason, in words; "" for none."""
+    """Say how many boxes were left out for which reason; "" for none."""
     return ", ".join(f"{count:,} boxes {why}" for why, count in left_out.items() if count)
 
 
@@ -218,9 +218,9 @@ def _boxes_of(
     images: Mapping[Any, Mapping[str, Any]],
     kinds: Mapping[Any, Mapping[str, Any]],
 ) -> CocoBoxes:
-    """The boxes of all annotations of a COCO document; `images`, `kinds`: its pictures and its
-    categories, by their ids. Raises ValueError for an annotation whose category or picture is not
-    listed, or whose box is no four numbers.
+    """Read the boxes of all annotations of a COCO document. `images`, `kinds`: its pictures and its
+    categories, by their ids. Raises ValueError if the category or the picture of an annotation is
+    not listed, or if its box is not four numbers.
     """
     rows: list[dict[str, str]] = []
     left_out: Counter[str] = Counter()
@@ -238,11 +238,10 @@ def _boxes_of(
             left_out[reason] += 1
             continue
         box = [float(number) for number in annotation["bbox"]]
-        # how many boxes end outside of their picture
         over += _reaches_over(box, image)
         rows.append(
             {
-                # Windows' annotators write backslashes
+                # annotation programs on Windows write backslashes
                 "item": box_name(str(image["file_name"]).replace("\\", "/"), box),
                 "supercategory": str(kind.get("supercategory") or ""),
                 "category": str(kind["name"]),
@@ -252,9 +251,8 @@ def _boxes_of(
 
 
 def _reason_against(annotation: Mapping[str, Any]) -> str:
-    """Why the box of a COCO annotation is left out; "" for one that is not. Raises ValueError for
-    one that is not four numbers (left, top, width, height).
-    """
+    """Say why the box of a COCO annotation is left out; "" if it is kept. Raises ValueError if the
+    box is not four numbers (left, top, width, height)."""
     box = annotation.get("bbox")
     if not box:
         return "without a bbox"
@@ -267,16 +265,16 @@ def _reason_against(annotation: Mapping[str, Any]) -> str:
 
 
 def _reaches_over(box: Sequence[float], image: Mapping[str, Any]) -> bool:
-    """Whether a box, (left, top, width, height) in pixels, is not inside of its picture; `image`:
-    the picture's record, which may lack its width and height: then nothing is too large."""
+    """Whether a box (left, top, width, height), in pixels, reaches over the border of its picture.
+    `image`: the record of the picture; without a width or height it has no limit on that side."""
     left, top, width, height = box
     sides = (image.get("width") or math.inf, image.get("height") or math.inf)
     return bool(left < 0 or top < 0 or left + width > sides[0] or top + height > sides[1])
 
 
 def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:
-    """The columns of a table of boxes: item and category, and between them the supercategory, where
-    all categories have one, and some are called otherwise."""
+    """Choose the columns of a table of boxes: item, supercategory and category. The supercategory
+    is left out if some categories have none, or if all have the same name as their category."""
     has_super = all(row["supercategory"] for row in rows)
     has_super &= any(row["supercategory"] != row["category"] for row in rows)
     levels = ["supercategory", "category"] if has_super else ["category"]
@@ -284,6 +282,6 @@ def _schema(rows: Sequence[Mapping[str, str]]) -> pa.Schema:
 
 
 def _first_of_each(items: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The rows (n,), ascending, of the first of equal items each."""
+    """Return the row of the first occurrence of each item, (n,), ascending."""
     codes = pc.dictionary_encode(items.combine_chunks()).indices.to_numpy()
     return np.sort(np.unique(codes, return_index=True)[1])

@@ -1,5 +1,5 @@
-"""Takes a dataset that is built for a table of one's own, so that decisions about its labels, such
-as those of an audit, make another dataset of it.
+"""Turns a built dataset into a table like a user's own, so that decisions about its labels, such as
+those of an audit, can make a new dataset of it.
 """
 
 import numpy as np
@@ -13,51 +13,50 @@ from hbench.datasets.own.table import OwnTable
 from hbench.sheets.columns import TableColumns
 from hbench.tree.names import class_rows
 
-KEPT = ("licence", "citation", "homepage")  # of its card, since its images are the same
+KEPT = ("licence", "citation", "homepage")  # fields of the card that hold for the same images
 QUERY, GALLERY = "query", "gallery"
 
 
 def table_of(dataset: Dataset) -> OwnTable:
-    """The items of a dataset with one test, their levels and their splits, as a table.
+    """Make a table of the items of a dataset with one test, with their levels and splits.
 
-    Raises UsageError for what such a table cannot hold.
+    Raises UsageError if the dataset has something that such a table cannot hold.
     """
     _refuse_what_is_lost(dataset)
     (test,) = dataset.tests.values()
     manifests = [manifest for manifest in (dataset.train, test) if manifest is not None]
     items = [item for manifest in manifests for item in manifest.items.tolist()]
     rows = [row for manifest in manifests for row in _rows(manifest)]
-    # of a test: which items are queries, gallery or both
-    splits = [TRAIN] * (len(items) - len(test)) + _sides(test)
+    splits = [TRAIN] * (len(items) - len(test)) + _splits_of_test(test)
 
     columns = dict(zip(dataset.levels, map(list, zip(*rows, strict=True)), strict=True))
     table = pa.table({"item": items, **columns, SPLIT: splits})
     named = TableColumns("item", tuple(dataset.levels), SPLIT)
     made_of = f"{dataset.name}@{dataset.version}"
-    # what the card says of origin and licence holds for the new dataset, too
+    # the new dataset has the same images, so their licence and origin stay in its card
     said = {key: dataset.card[key] for key in KEPT if key in dataset.card}
     return OwnTable(made_of, table, named, origin={"made of": made_of, **said})
 
 
 def _rows(manifest: Manifest) -> list[tuple[str, ...]]:
-    """The names of every item, coarse to fine."""
+    """Return the names of each item of a manifest, coarse to fine."""
     rows = class_rows(manifest.tree)
     return [rows[label] for label in manifest.labels[:, -1].tolist()]
 
 
-def _sides(test: Manifest) -> list[str]:
-    """The split of each item of a test, in words: "query" or "gallery" for one that is this alone,
-    "test" for one that is both."""
-    only_asked = test.query & ~test.gallery
-    only_ranked = test.gallery & ~test.query
-    sides: list[str] = np.select([only_asked, only_ranked], [QUERY, GALLERY], TEST).tolist()
-    return sides
+def _splits_of_test(test: Manifest) -> list[str]:
+    """Return the word for the split of each item of a test: "query" or "gallery" if the item is
+    only that, "test" if it is a query and in the gallery."""
+    only_query = test.query & ~test.gallery
+    only_gallery = test.gallery & ~test.query
+    words: list[str] = np.select([only_query, only_gallery], [QUERY, GALLERY], TEST).tolist()
+    return words
 
 
 def _refuse_what_is_lost(dataset: Dataset) -> None:
-    """Raise UsageError for a dataset of which a table of items and paths would lose something."""
+    """Raise UsageError if a dataset has something that a table of items and paths cannot hold."""
     manifests = dataset.manifests.values()
-    # {what would be lost: whether the dataset has it}
+    # {what a table cannot hold: whether the dataset has it}
     reasons = {
         f"{len(dataset.tests)} tests": len(dataset.tests) != 1,
         "lists of judged pairs": bool(dataset.lists),

@@ -1,7 +1,7 @@
-"""Turns a user's table or folder of images into a dataset: tree, policies, copies and splits.
+"""Turns a user's table into a dataset: applies policies, and makes its tree and its splits.
 
-A table has one row per image: its path, its names, coarse to fine, and perhaps its split; table.py
-tells which column is what. In a folder of images the nested folders are the levels.
+A table has one row per image: its path, its names, coarse to fine, and perhaps its split. The table
+of a folder of images has the nested folders as levels.
 """
 
 import dataclasses
@@ -45,11 +45,16 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
     """Read a dataset from one file: a parquet manifest, whose metadata name its levels, or a table.
 
     A table has a row per item: its id, its levels, and perhaps its split (train, test) and whether
-    it is a query and in the gallery; `chosen` says which column is what, `policies` mend its names.
+    it is a query and in the gallery.
+
+    Args:
+        path: the file.
+        policies: mend the names of a table.
+        chosen: what the user said about the columns of a table; None if nothing.
     """
     built: Sequence[str] = ()
     if suffix_of(path) == ".parquet":
-        # a file that cannot be read is refused below
+        # a file that cannot be read raises an error below
         with suppress(pa.ArrowException, ValueError, OSError):
             built = manifests.levels_in(path)
 
@@ -65,7 +70,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
 
     own = read_own_table(path, chosen or Chosen(), as_it_is=bool(policies))
-    if "ignore" in own.columns.levels:  # a manifest's groups, taken for names of classes
+    if "ignore" in own.columns.levels:  # it would be ignore groups, taken for names of classes
         raise DataError(
             f"{path} has a column ignore, as only built manifests may",
             fix="rename it, or leave it out",
@@ -73,7 +78,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 
     refuse_depth(len(own.columns.levels))
     understood = own.understood
-    listed = own.items if policies else ()  # without policies none of them is left out
+    listed = own.items if policies else ()  # without policies no item is left out
     if policies:
         policies, facts = chosen_policies(own, policies)
         understood = dataclasses.replace(understood, facts=(*understood.facts, *facts))
@@ -82,7 +87,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
         own = own.folded()
     try:
         data = own_dataset(path.stem, own, path.parent, listed=listed)
-    except TreeError:  # the next line raises the problems by node, with advice
+    except TreeError:  # the next line raises a better error: the problems by node, with advice
         mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), path.name)
         raise
     return dataclasses.replace(data, read=understood)
@@ -91,8 +96,9 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 def chosen_policies(
     own: OwnTable, policies: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The policies to apply to a table, and, as a tuple of one sentence, or of none, which ones
-    `recommended` stands for, if it is among them. Distractors have no names to be mended.
+    """Return the policies to apply to a table, where "recommended" is replaced by the policies that
+    it stands for. The second result has a sentence that names these; it is empty if "recommended"
+    was not chosen.
     """
     if RECOMMENDED not in policies:
         return tuple(policies), ()
@@ -103,8 +109,8 @@ def chosen_policies(
 
 
 def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]:
-    """The table after policies, and what these changed. Distractors have no names to be mended:
-    they are put behind the other rows, with empty names at the levels that there are then."""
+    """Apply policies to a table; return it, and what the policies changed. Distractors have no
+    names to mend: they follow after the other rows, with empty names at the new levels."""
     from hbench.tree.record import mend_sheet  # loads networkx
 
     named = own.of_rows(~own.distractors)
@@ -123,9 +129,9 @@ def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]
 
 
 def _rows_of(own: OwnTable) -> list[Row]:
-    """The names of every row, coarse to fine; a distractor is of a class that no other item has.
+    """Return the names of each row, coarse to fine. All distractors are of the class NO_CLASS.
 
-    Raises DataError for a missing name and for texts that are not classes.
+    Raises DataError for a missing name, and for a finest level whose texts are not classes.
     """
     levels = own.columns.levels
     rows = own.rows
@@ -136,8 +142,8 @@ def _rows_of(own: OwnTable) -> list[Row]:
 
     _refuse_gaps(own, rows)
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
-    # a text of its own for each item, such as a caption, below classes that items share; in a small
-    # table classes of one item are what the user has so far
+    # if each item has another text at the finest level, but items share coarser classes, the texts
+    # are captions or the like; in a small table classes of one item are plausible
     if MAX_SMALL_TABLE < len(rows) == classes[-1] and min(classes) < classes[-1]:
         raise DataError(
             f"no two items share a {levels[-1]}, so that no query has a positive at the finest "
@@ -152,9 +158,10 @@ def _rows_of(own: OwnTable) -> list[Row]:
 
 
 def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
-    """Raise DataError where an item has no name at some level, with what may be done about it."""
+    """Raise DataError if an item has no name at some level, with advice. `rows`: the names of each
+    item, where those of distractors are filled in."""
     levels = own.columns.levels
-    # by columns first, which is quick; distractors have empty names, too
+    # checking whole columns first is quick; they also have the empty names of distractors
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
     has_gaps |= any("" in row for _, row in own.more_paths)
     if not has_gaps:
@@ -173,7 +180,7 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
         for level, names in zip(levels, zip(*all_rows, strict=True), strict=True)
         if "" in names
     ]
-    # distractors have no class, and no policy is about them
+    # advice is about policies, which do not apply to distractors
     classed = [row for row in all_rows if row[0] != NO_CLASS]
     raise DataError(
         f"{len(incomplete)} items have no name at some level",
@@ -188,14 +195,13 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
 def without_images(
     table: pa.Table, column: str | None
 ) -> tuple[pa.Table, str | None, dict[str, bytes]]:
-    """Replace the images in a column (Hugging Face's Image: bytes and path) by paths; return also
-    the column and the files. Where the table has no such column, `image` is taken, which is what
-    datasets of the hub call it.
+    """Replace the images inside a table (Hugging Face's Image: bytes and path) by paths.
 
-    The files to write are {name: bytes}; a table without images is returned unchanged.
+    Returns the table, the column of images, and the files to write, {name: bytes}. A table without
+    images is returned unchanged. `column`: the column to look at; if it is None or not there,
+    `image` is used, which is its usual name in datasets of the hub.
     """
     fields = {name: table.schema.field(name).type for name in table.column_names}
-    # None, or the name of a column that is not there
     if column not in fields and "image" in fields:
         column = "image"
     kind = fields.get(column or "")
@@ -215,7 +221,7 @@ def without_images(
             found=f"rows {examples(missing)}",
         )
 
-    # named by their rows: paths inside of a table may be missing, or repeat
+    # named by the row's number, since the paths inside a table may be missing, or repeat
     files = {f"{row:08}{_suffix_of(value)}": value["bytes"] for row, value in enumerate(values)}
     return (
         table.set_column(table.column_names.index(column), column, pa.array(list(files))),
@@ -225,8 +231,8 @@ def without_images(
 
 
 def _suffix_of(value: Mapping[str, Any]) -> str:
-    """The suffix for the file of an image that stands in a table's cell, {"bytes", "path"}: that of
-    its recorded path, else that of the format of its bytes. Raises DataError for no image."""
+    """Return the suffix for the file of an image in a table's cell, {"bytes", "path"}. It is that
+    of the path, or else that of the bytes' format. Raises DataError if the bytes are no image."""
     suffix = PurePosixPath(str(value.get("path") or "")).suffix.lower()
     if suffix in PICTURES:
         return suffix
@@ -237,15 +243,14 @@ def _suffix_of(value: Mapping[str, Any]) -> str:
 
 
 def refuse_name(name: str) -> None:
-    """Raise UsageError for a name that a user's dataset cannot have, since it names a folder and is
-    what `load` takes.
-    """
+    """Raise UsageError if a user's dataset cannot have this name. The name becomes that of a
+    folder, and `load` must be able to tell it from a published dataset and a table's file."""
     if name in specs:
         raise UsageError(
             f"{name} is the name of a published dataset",
             fix="choose another: hbench build NAME --from …",
         )
-    # the folder `leaderboards` beside those of the datasets holds the user's own rows
+    # the folder `leaderboards` next to those of the datasets holds the user's own rows
     if (
         not re.fullmatch(r"\w[\w.+-]*", name)
         or suffix_of(Path(name)) in TABLES
@@ -260,11 +265,17 @@ def refuse_name(name: str) -> None:
 
 
 def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] = ()) -> Dataset:
-    """Make a dataset of a table's rows; without a column of splits all rows are tested.
+    """Make a dataset of a table's rows. Without a column of splits, all rows are tested.
 
-    Absolute paths below `root` become relative to it. `listed`: the items of the table before
-    policies and copies left some out. Raises DataError for a missing name, TreeError for names that
-    do not form a tree.
+    Args:
+        name: of the dataset.
+        own: the table.
+        root: the folder of the images. Absolute paths below it become relative to it.
+        listed: the items of the table before policies and copies left some out.
+
+    Raises:
+        DataError: a name is missing.
+        TreeError: the names do not form a tree.
     """
     root = root.absolute()
     items = _below(root, own.items)
@@ -272,13 +283,13 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     trains = _is_for_training(own)
     is_used = np.asarray(own.splits, dtype=object) != UNUSED  # (N,)
     masks = _masks(own)
-    if trains.any():  # the parts may be trees where the whole is none
+    if trains.any():  # training and test may each be a tree, and not be one together
         more = (row for _, row in own.more_paths)
         LabelTree.from_names([*rows, *more], levels=own.columns.levels)
     test = _manifest_of_rows(own, items, rows, masks, is_used & ~trains)
     train = _manifest_of_rows(own, items, rows, masks, trains) if trains.any() else None
     card: dict[str, Any] = {"title": name}
-    # an embedding file may have the items that are listed and not used
+    # an embedding file may have items that were listed, but are in no split
     if dropped := {*items, *_below(root, listed)} - {*compress(items, is_used)}:
         card[DROPPED] = sorted(dropped)
     data = Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card)
@@ -286,26 +297,23 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
 
 
 def _below(root: Path, paths: Sequence[str]) -> list[str]:
-    """Items by their paths: absolute ones below the folder of the images become relative to it,
-    others stay as they are."""
+    """Make absolute paths below the folder of the images relative to it; others are unchanged."""
     start = f"{root.as_posix().rstrip('/')}/"
     return [path.removeprefix(start) for path in paths]
 
 
 def _with_pictures(data: Dataset, root: Path) -> Dataset:
-    """The dataset with its pictures below `root`, unless its ids are no files below a folder, such
-    as /data/1.jpg: these are scored without pictures.
-    """
+    """Return the dataset with its pictures below `root`. If some ids cannot be files below a
+    folder, such as /data/1.jpg, it stays without pictures and can still be scored."""
     parts = [*data.tests.values(), *([data.train] if data.train else [])]
     return data.rooted(root) if all(part.stays_in_folder for part in parts) else data
 
 
 def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
-    """Whether each row is of the training; raises DataError where the column of splits has other
-    values, or no row to test.
-    """
+    """Whether each row is for training, (N,). Raises DataError if the column of splits has unknown
+    values, or leaves no row to test."""
     splits = np.asarray(own.splits, dtype=object)
-    # `splits`: what each cell means; a word that is none of these is kept as it is
+    # `own.splits` has the split of each row; an unknown word is kept unchanged in it
     if unknown := sorted(set(splits) - {*SPLIT_WORDS.values(), UNUSED}):
         raise DataError(
             f"the column {own.columns.split} has unknown values",
@@ -328,8 +336,8 @@ def _is_for_training(own: OwnTable) -> NDArray[np.bool_]:
 
 
 def _masks(own: OwnTable) -> dict[str, NDArray[np.bool_]]:
-    """Whether each row (N,) is a query, and whether it is in the gallery: by the table's columns of
-    these names, else by its split; a distractor is never a query."""
+    """Whether each row is a query and whether it is in the gallery: {"query": (N,), "gallery":
+    (N,)}. The table's columns for these go before its split; a distractor is never a query."""
     splits = np.asarray(own.splits, dtype=object)
     masks = {"query": splits != "gallery", "gallery": splits != "query"} | own.masks
     masks["query"] = masks["query"] & ~own.distractors
@@ -343,10 +351,9 @@ def _manifest_of_rows(
     masks: Mapping[str, NDArray[np.bool_]],
     chosen: NDArray[np.bool_],
 ) -> Manifest:
-    """Make the manifest of the `chosen` rows (N,); items, names (`rows`) and `masks` are those of
-    all N rows. `masks`: which rows are queries, and which are in the gallery, by the parameters of
-    `from_names`; `more_paths` of the table: (row, names along a further path)."""
-    place = np.cumsum(chosen) - 1  # of each row among the chosen ones
+    """Make the manifest of the rows where `chosen` (N,) is true. The arguments items, rows (names)
+    and `masks` (`_masks`) are those of all N rows."""
+    place = np.cumsum(chosen) - 1  # (N,): the place of each chosen row among the chosen ones
     more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
     return manifests.from_names(
         [*compress(items, chosen)],

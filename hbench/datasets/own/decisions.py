@@ -1,8 +1,9 @@
-"""Applies what a person decided about labels to a table: decisions.csv of an audit.
+"""Applies a person's decisions about labels, the decisions.csv of an audit, to a table.
 
-A row is an item, a decision and, where it needs one, a path: `keep`, `drop`, `relabel` to the path,
-or `merge`, which gives the path to every item of the same label. The column `label` says what was
-decided about; an item that has another label by now is refused.
+A row has an item, a decision, a label and a path. The decisions are `keep`, `drop`, `relabel`,
+which gives the path to the item, and `merge`, which gives the path to all items with this label.
+`label` is the item's label at the time of the decision: if the item has another label by now,
+DataError is raised.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ KEEP, DROP, RELABEL, MERGE = DECISIONS = ("keep", "drop", "relabel", "merge")
 
 
 class LabelDecision(NamedTuple):
-    """What is decided about an item; `label` and `path` are names, coarse to fine, without those
-    that are empty."""
+    """A decision about an item. `label` (at the time of the decision) and `path` (the new one) are
+    names, coarse to fine, without empty ones; () if the cell is empty."""
 
     item: str
     decision: str
@@ -37,14 +38,15 @@ class LabelDecision(NamedTuple):
 
 
 def apply_decisions(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, dict[str, int]]:
-    """The table after the decisions in a file, and how many of each there were, by "decided to
-    keep" and so on; paths of items may be below `root`.
+    """Apply the decisions in a file to a table. Return the table, and how many of each decision
+    there were, {"decided to keep": 3, …}.
 
-    Raises DataError for decisions that cannot be read, about items or labels that are not there, or
-    that contradict each other.
+    `root`: the folder of the images; absolute paths of items below it are made relative. Raises
+    DataError for decisions that cannot be read, that are about absent items or labels, or that
+    contradict each other.
     """
     decisions = read_decisions(file, len(own.columns.levels))
-    # items may be named by absolute paths in the table, and relative to the root in the decisions
+    # the table may have absolute paths where the decisions have paths relative to the root
     start = f"{root.absolute().as_posix().rstrip('/')}/"
     items = [item.removeprefix(start) for item in own.items]
     rows = [known_part(row) for row in own.rows]
@@ -64,8 +66,8 @@ def apply_decisions(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, di
 def _paths_after_decisions(
     decisions: Sequence[LabelDecision], items: Sequence[str], rows: Sequence[Row]
 ) -> list[Row]:
-    """The path of every item after the decisions: its own new one, that of its merged label, or as
-    it was."""
+    """Return the path of each item after the decisions: the one to which it was relabelled, or else
+    that of its merged label, or else its path in `rows`."""
     merged = {each.label: each.path for each in decisions if each.decision == MERGE}
     relabelled = {each.item: each.path for each in decisions if each.decision == RELABEL}
     return [
@@ -74,13 +76,13 @@ def _paths_after_decisions(
 
 
 def in_words(counts: Mapping[str, int]) -> str:
-    """How many decisions of each kind were applied, in words; `counts`: by what was decided."""
+    """Say how many decisions were applied; `counts`: as `apply_decisions` returns them."""
     return "; ".join(f"{number:,} {words}" for words, number in counts.items()) or "no decisions"
 
 
 def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
-    """Read a table of decisions for paths of at most `depth` names, as many as the table that they
-    are about has levels; raises DataError for what is no decision, and for contradictions."""
+    """Read a table of decisions. Raises DataError for rows that are not decisions, and for
+    contradictions. `depth`: the number of levels, so the most names that a path may have."""
     table = read_table(file)
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(
@@ -90,12 +92,12 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
         )
 
     decisions = []
-    # by line of the file, whose first is the header
+    # lines of the file are counted from 1, and the first is the header
     for number, (item, decision, label, path) in enumerate(text_rows(table, COLUMNS), start=2):
         each = LabelDecision(item, decision, _names(label), _names(path))
         needs_path = decision in {RELABEL, MERGE}
         is_sound = decision in DECISIONS and (bool(each.path) == needs_path)
-        # a merge is about a label, so it must name it; what is about an item need not
+        # a merge is about a label, so it must have one; decisions about an item need none
         if not is_sound or len(each.path) > depth or (decision == MERGE and not each.label):
             raise DataError(
                 f"{file}, line {number}, is no decision",
@@ -110,8 +112,8 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
 
 
 def _refuse_contradictions(file: Path, decisions: list[LabelDecision]) -> None:
-    """Raise DataError for an item that is decided about twice, or a label with several paths. A
-    merge is about the label of its item, so that it contradicts no decision about an item."""
+    """Raise DataError if an item has several decisions, or if a label is merged into several paths.
+    A merge is about the label of its item, so it contradicts no decision about the item itself."""
     about = Counter(each.item for each in decisions if each.decision != MERGE)
     if twice := [item for item, number in about.items() if number > 1]:
         raise DataError(f"{file} decides about items twice", found=examples(twice))
@@ -127,8 +129,8 @@ def _refuse_contradictions(file: Path, decisions: list[LabelDecision]) -> None:
 
 
 def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str, Row]) -> None:
-    """Raise DataError for decisions about items or labels that the table does not have; `labels`:
-    the path of every item now. A decision that names no label is about the item, whatever it is."""
+    """Raise DataError for decisions about items or labels that the table does not have. A decision
+    without a label holds for any label of its item. `labels`: {item: its path in the table}."""
     of_items = [each for each in decisions if each.decision != MERGE]
     if absent := [each.item for each in of_items if each.item not in labels]:
         raise DataError(
@@ -155,13 +157,14 @@ def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str,
 
 
 def _names(text: str) -> Row:
-    """The names of a path that stands in a cell, "Birds > Owls", coarse to fine."""
+    """Split a path in a cell, "Birds > Owls", into its names, coarse to fine."""
     return tuple(name.strip() for name in text.split(JOINED) if name.strip())
 
 
 def _filled(path: Row, before: Row, levels: Sequence[str]) -> Row:
-    """The path of an item after the decisions, as a row of all levels. The row `before` stays where
-    the path is the same; a path that ends early is marked as unknown below its end."""
+    """Fill up the path of an item after the decisions to a row of all levels. A path that ends
+    early is marked as unknown below its end. If the path did not change, the row `before` the
+    decisions is returned, which may be filled up in another way."""
     if path == known_part(before):
         return before
     return path if len(path) == len(levels) else ended_early(path, levels)

@@ -1,4 +1,4 @@
-"""Makes a table of a folder of images, whose nested folders are the levels:
+"""Makes a table of a folder of images. Its nested folders are the levels:
 `order/family/species/image.jpg`.
 """
 
@@ -15,7 +15,7 @@ from hbench.sheets.rows import default_levels
 from hbench.sheets.words import PICTURES, split_words
 
 SPLIT = "split"
-OTHER_PICTURES = (
+OTHER_PICTURES = (  # suffixes of pictures that hbench does not open
     ".heic", ".heif", ".avif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".tga", ".ico", ".dng",
     ".cr2", ".nef", ".arw",
 )  # fmt: skip
@@ -28,12 +28,17 @@ def folder_table(
     split_folders: bool = False,
     depth: int | None = None,
 ) -> pa.Table:
-    """Make a table with a row per image below `folder`: `item`, and a column per level of nested
-    folders, "" below the last.
+    """Make a table with a row per image below `folder`: its item, and the name of its folder at
+    each level, "" below the last one.
 
-    `levels` names the levels, coarse to fine, by default level1 and so on. With `split_folders` the
-    outermost folder is the split. Only the first `depth` folders are levels, None: all. Raises
-    DataError for folders of another depth than levels are named, and for none.
+    Args:
+        folder: the folder of images.
+        levels: the names of the levels, coarse to fine. Default: level1 and so on.
+        split_folders: whether the outermost folders are the splits.
+        depth: how many nested folders are levels; None: all.
+
+    Raises:
+        DataError: there are no images, or the folders are not as deep as `levels`.
     """
     items = sorted(images_below(folder))
     if not items:
@@ -51,8 +56,7 @@ def folder_table(
         parts = [folders[1:] for folders in parts]
 
     parts = [folders[:depth] for folders in parts]
-    # from here on the depth that there is: some images may lie higher
-    depth = max(map(len, parts))
+    depth = max(map(len, parts))  # of the deepest image; some images may be in fewer folders
     if not split_folders and _are_splits(outermost):
         _refuse_splits_as_level(folder, outermost, levels or (), depth)
     levels = list(levels or default_levels(depth))
@@ -75,8 +79,8 @@ def folder_table(
 
 
 def _are_splits(outermost: Sequence[str]) -> bool:
-    """Whether the outermost folders, one of each image, are all called as splits are, and several:
-    one alone, such as "test", may be any folder."""
+    """Whether the outermost folders of the images are all called like splits. At least two are
+    needed, since a single one, such as "test", may be any folder."""
     found = set(outermost)
     return len(found) > 1 and len(split_words(found)) == len(found)
 
@@ -84,8 +88,8 @@ def _are_splits(outermost: Sequence[str]) -> bool:
 def _refuse_splits_as_level(
     folder: Path, outermost: Sequence[str], levels: Sequence[str], depth: int
 ) -> None:
-    """Raise DataError for outermost folders that are called as splits are, unless as many `levels`
-    are named as folders are deep (`depth`), so that these folders are meant as classes."""
+    """Raise DataError for outermost folders that are called like splits, unless the user named as
+    many `levels` as folders are deep (`depth`): then these folders are meant as classes."""
     if len(levels) == depth:
         return
     raise DataError(
@@ -98,7 +102,7 @@ def _refuse_splits_as_level(
 
 
 def _require_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:
-    """Raise DataError where the outermost folders are no splits."""
+    """Raise DataError if some outermost folders are not called like splits."""
     found = set(outermost)
     if other := sorted(found - set(split_words(found))):
         raise DataError(
@@ -111,9 +115,8 @@ def _require_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:
 
 
 def not_taken(folder: Path) -> str:
-    """Name the pictures below a folder in formats that hbench does not open, by format, and the
-    links to none; "" where there are neither.
-    """
+    """Describe the pictures below a folder in formats that hbench does not open, and the broken
+    links; "" if there are none of these."""
     by_kind: dict[str, list[str]] = defaultdict(list)
     for item in sorted(images_below(folder, suffixes=OTHER_PICTURES)):
         by_kind[PurePosixPath(item).suffix.lower()].append(item)

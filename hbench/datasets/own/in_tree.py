@@ -1,5 +1,5 @@
-"""Places the items of a table in a tree that a file holds: by the node that a column names, or by
-the path to it."""
+"""Places the items of a table in a tree that is read from a file. A column of the table has the
+name of each item's node, or the path to it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 
 class TreeFile(NamedTuple):
-    """The file of a tree, and how nodes are found in it: the columns of its `edges`, what stands
-    between the names of a path, the policies, and whether a node may have several parents."""
+    """The file of a tree, and how nodes are found in it.
+
+    Attributes:
+        path: the file.
+        edges: the columns of parent and child, for a list of edges; () to find them.
+        separator: the text between the names of a path; None to find it.
+        policies: the policies that mend the labels of the dataset.
+        several: whether a node may have several parents, and so an item several paths.
+    """
 
     path: Path
     edges: tuple[str, ...]
@@ -33,11 +40,11 @@ class TreeFile(NamedTuple):
 
 
 def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
-    """Replace the only column of levels, which names a node of a tree or the path to it, by a
-    column per level of that tree, with the names on the path to the node, "" below it.
+    """Replace the only column of levels, which has nodes of a tree or paths to them, by a column
+    per level of that tree. They have the names on the path to the node, and "" below it.
 
-    Raises UsageError for a table of several columns of levels, UnknownName for what is no node,
-    TreeError for a name of several nodes.
+    Raises UsageError if the table has several columns of levels, UnknownName for a cell that is no
+    node, TreeError for a name that several nodes have.
     """
     if len(own.columns.levels) != 1:
         raise UsageError(
@@ -50,17 +57,17 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     if source.several:
         return _with_all_paths_to_nodes(own, names, source.path.name)
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.path))
-    if MAJORITY_PARENT in source.policies:  # it decides where items of such a node are, too
+    if MAJORITY_PARENT in source.policies:  # keeps one parent of a node, so it decides on paths
         names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)
-    # first as paths from the top, in the spelling of the file; where some are none, as names
+    # cells are first taken for paths from the top of the tree; if some are not, for names of nodes
     known = {
         as_written(row[:depth]): row[:depth]
         for row in names.rows
         for depth in range(1, len(row) + 1)
     }
-    # an empty cell, and a name where nothing separates paths, is no path
+    # () for an empty cell, or if there is no separator: not a path
     given = [split_path(node, mark) if mark else () for node in nodes]
     paths = [known.get(path, ()) for path in given]
     if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
@@ -74,19 +81,18 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
 
 
 def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
-    """Replace the column that names a node of a DAG by a column per level, in a row for every path
-    to the node.
-    """
+    """Replace the column that has nodes of a DAG by a column per level. An item gets a row for each
+    path to its node. `tree`: the file's name, for messages."""
     refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
     paths = _paths_to_nodes(names)
     nodes = [row[0] for row in own.rows]
     if unknown := [node for node in dict.fromkeys(nodes) if node and node not in paths]:
         raise UnknownName("node of the tree", unknown[0], list(paths))
-    # paths of the node of each row; an empty cell has the empty path
+    # the paths to the node of each row; an empty cell has one empty path, and so keeps its row
     found: list[list[Row]] = [paths[node] if node else [()] for node in nodes]
 
     numbers = list(map(len, found))
-    # a row for every path to its node
+    # each row is repeated for each path to its node
     repeated = dataclasses.replace(
         own, table=own.table.take(pa.array(np.repeat(np.arange(len(nodes)), numbers)))
     )
@@ -97,14 +103,14 @@ def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnT
 
 
 def _paths_to_nodes(names: NameTable) -> dict[str, list[Row]]:
-    """Every path of names to each node of a DAG, a graph in which a node may have several parents,
-    by the node's name."""
+    """List all paths to each node of a DAG, in which a node may have several parents: {name of the
+    node: paths of names that are unique}."""
     from hbench.tree.policies import mend
 
-    apart = mend(names, ["by-path"]).final  # a node under another parent has a name of its own
+    apart = mend(names, ["by-path"]).final  # gives a node a different name under each parent
     paths: dict[str, dict[Row, None]] = {}
     for row, shown in apart.items():
         for depth, name in enumerate(row, start=1):
-            # by the node's own name, the path with names that are unique; keys keep their order
+            # dictionaries in place of sets, since their keys keep the order
             paths.setdefault(name, {})[(shown or row)[:depth]] = None
     return {name: list(to_node) for name, to_node in paths.items()}

@@ -1,8 +1,8 @@
-"""Reads judgements (qrels) as a dataset: for each query the items that are relevant, and by what
-grade, as trec_eval, ir_measures, ranx and BEIR take them.
+"""Reads relevance judgements (qrels) as a dataset: for each query, the relevant items and their
+grades, in the formats of trec_eval, ir_measures, ranx and BEIR.
 
-A level is a grade: an item of the second of two grades is at level 2 of 2. Items that are not
-judged, or by a grade of 0 or less, are right for no query.
+A level is a grade: with two grades, an item with the higher one is at level 2 of 2. A pair that is
+not judged, or with a grade of 0 or less, has level 0.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def is_qrels(path: Path) -> bool:
 
 
 def _are_items(header: list[str], rows: list[list[str]], columns: tuple[str, str, str]) -> bool:
-    """Whether a table that looks like judgements has items in its rows, and its only level is
-    called "level": a flag says then whether each is a query, where judgements have its id.
-    `columns`: those of query, item and grade."""
+    """Whether a table with the header of judgements is a table of items after all. Then its only
+    level is called "level", and its column `query` has truth values, not ids. `columns`: those of
+    query, item and grade."""
     query, _, grade = columns
     place = header.index(query)
     flags = {row[place].lower() for row in rows if len(row) == len(header)}
@@ -58,7 +58,7 @@ def _are_items(header: list[str], rows: list[list[str]], columns: tuple[str, str
 
 
 def _is_line(line: str) -> bool:
-    """Whether a line is a judgement in TREC's form, query iteration item grade."""
+    """Whether a line is a judgement in TREC's format: query, iteration, item, grade."""
     fields = line.split()
     return len(fields) == FIELDS and fields[1] in ("0", "1", "Q0") and _is_whole(fields[3])
 
@@ -69,9 +69,9 @@ def _is_whole(text: str) -> bool:
 
 
 def _columns_of(header: list[str]) -> tuple[str, str, str] | None:
-    """The columns of query, item and grade; None for another table. BEIR calls its grades score,
-    and hence its ids by dashes.
-    """
+    """Return the columns of query, item and grade; None if the table is not one of judgements.
+    BEIR's column of grades is called "score"; its ids, with hyphens in their names, tell BEIR's
+    tables from rankings with scores."""
     query = words.first_of(header, words.QUERIES)
     item = words.first_of(header, words.RETRIEVED)
     is_beir = words.folded(query) == "query-id"
@@ -80,9 +80,8 @@ def _columns_of(header: list[str]) -> tuple[str, str, str] | None:
 
 
 def read_qrels(path: Path) -> Dataset:
-    """The dataset of a file of judgements. Raises DataError for a damaged file, grades that are not
-    whole numbers, an item that is judged twice, and a file in which nothing is relevant.
-    """
+    """Read a file of judgements as a dataset. Raises DataError if the file is damaged, a grade is
+    not a whole number, a pair is judged twice, or nothing is relevant."""
     try:
         rows = _rows_of(TextTable(path))
     except (pa.ArrowException, ValueError, OSError) as error:
@@ -96,7 +95,7 @@ def read_qrels(path: Path) -> Dataset:
             expected="0, 1, 2 …",
             found=examples(map(repr, bad)),
         )
-    # a dictionary has each pair once: fewer pairs than lines are repeated ones
+    # a dictionary has each pair once, so if it is shorter, some pairs are repeated
     grades = {(query, item): int(grade) for query, item, grade in rows}
     if len(grades) < len(rows):
         times = Counter((query, item) for query, item, _ in rows)
@@ -110,20 +109,20 @@ def read_qrels(path: Path) -> Dataset:
     steps = sorted({grade for grade in grades.values() if grade > 0})
     if not steps:
         raise DataError(f"{path} judges nothing as relevant", expected="grades above 0")
-    # grades 1 and 3 are levels 1 and 2: only their order counts
+    # only the order of grades counts: grades 1 and 3 are levels 1 and 2
     level_of = {grade: level for level, grade in enumerate(steps, start=1)}
-    # grades of 0 and below are judged, and not relevant
+    # pairs with grades of 0 and below were judged as not relevant
     listed = [(query, item, level_of[g]) for (query, item), g in grades.items() if g > 0]
     return _dataset(path, grades, listed, tuple(f"grade{grade}" for grade in steps))
 
 
 def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
-    """Query, item and grade, as texts, of each line of judgements, in TREC's form or under a
-    header. Raises DataError for lines without four columns."""
+    """Read query, item and grade of each judgement, as texts, in TREC's format or under a header.
+    Raises DataError for lines in TREC's format that do not have four columns."""
     assert text.head is not None
     if all(_is_line(line) for line in text.head.lines):
         fields = [line.split() for line in text.lines().to_pylist()]
-        # lines are counted from 1, also the blank ones, which hold nothing
+        # blank lines are left out, but count in the numbers of lines, which begin with 1
         short = [n for n, parts in enumerate(fields, 1) if parts and len(parts) != FIELDS]
         if short:
             raise DataError(
@@ -143,10 +142,13 @@ def _dataset(
     listed: list[tuple[str, str, int]],
     levels: tuple[str, ...],
 ) -> Dataset:
-    """The dataset of one test that judgements make.
+    """Make a dataset with one test of judgements.
 
-    `grades`: by (query, item), of all judged pairs; `listed`: (query, item, level from 1) of those
-    that are relevant; `levels`: names, by rising grade.
+    Args:
+        path: the file of judgements.
+        grades: {(query, item): grade} of all judged pairs.
+        listed: (query, item, level from 1) of the relevant pairs.
+        levels: the names of the levels, by rising grade.
     """
     table = list_of(listed)
     read = _understood(path.name, grades, listed, levels)
@@ -156,8 +158,11 @@ def _dataset(
 
 
 def _manifest(grades: dict[tuple[str, str], int], levels: tuple[str, ...]) -> Manifest:
-    """The queries, each a class of its own, over which intervals are taken, and the judged items,
-    of no class, for the lists of pairs say what is right. `grades`: by (query, item)."""
+    """Make the manifest of the queries and the judged items. `grades`: {(query, item): grade}.
+
+    Each query is a separate class, so that intervals treat queries as independent. The other items
+    are of NO_CLASS, since the list of pairs, not labels, says what is relevant.
+    """
     queries = dict.fromkeys(query for query, _ in grades)
     gallery = dict.fromkeys(item for _, item in grades)
     items = [*queries, *(item for item in gallery if item not in queries)]
@@ -177,11 +182,8 @@ def _understood(
     listed: list[tuple[str, str, int]],
     levels: tuple[str, ...],
 ) -> Understood:
-    """What a file of judgements was taken for.
-
-    `grades`: by (query, item), of all judged pairs; `listed`: (query, item, number of the level
-    from 1) of those that are relevant.
-    """
+    """Record how a file of judgements was understood. `source`: the file's name; the other
+    arguments are those of `_dataset`."""
     queries = {query for query, _ in grades}
     gallery = {item for _, item in grades}
     facts = [f"{len(listed):,} relevant of {len(grades):,} judged pairs"]

@@ -1,5 +1,5 @@
-"""Reads a user's table of items: which columns are what, paths that stand in a cell, taxa joined by
-id.
+"""Reads a user's table of items: finds what its columns are, splits paths in cells into levels, and
+joins ids of taxa with a taxonomy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hbench.tree.partial import ended_early
 
 
 def read_own_table(path: Path, chosen: Chosen, *, as_it_is: bool = False) -> OwnTable:
-    """Read a table of items from a file; `chosen`: what a user said about its columns; `as_it_is`:
-    policies will mend paths that end early. Raises DataError for a file that is no table, or whose
-    columns cannot be told.
+    """Read a table of items from a file. `chosen`: what the user said about its columns;
+    `as_it_is`: leave paths that end early unchanged, since policies will mend them. Raises
+    DataError if the file is not a table, or if its columns cannot be told.
     """
     found = sheet.read(path)
     facts = (found.written,) if found.written else ()
@@ -48,12 +48,18 @@ def own_table_of(
     *,
     as_it_is: bool = False,
 ) -> OwnTable:
-    """A table with what its columns are taken for, as the user chose, else as they look. Lists and
-    several labels in a cell are taken apart first, since names nest only one in each cell.
+    """Find what the columns of a table are: what the user chose, and otherwise by how they look.
+    Lists and several labels in a cell are taken apart first, since only single names nest.
 
-    `source`: how messages call the table; `facts`: what is known of it, in words; `as_it_is`:
-    policies will mend paths that end early. Raises DataError where its columns cannot be told, or
-    an item has several labels.
+    Args:
+        source: how messages call the table.
+        table: the table.
+        chosen: what the user said about its columns.
+        facts: sentences about how the table was read so far.
+        as_it_is: leave paths that end early unchanged, since policies will mend them.
+
+    Raises:
+        DataError: the columns cannot be told, or an item has several labels.
     """
     if chosen.taxonomy is not None:
         return _with_lineages(source, table, chosen, facts)
@@ -64,11 +70,10 @@ def own_table_of(
             found=f"--taxon {chosen.taxon}",
         )
 
-    # texts such as "['a', 'b']" become lists, and lists that are paths become columns; in words,
-    # which
+    # texts such as "['a', 'b']" become lists, and lists that are paths become texts of paths
     table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
     table, of_paths = with_paths(table, several=chosen.several)
-    facts = (*facts, *(of_paths or of_lists))  # lists that are paths are said once, as paths
+    facts = (*facts, *(of_paths or of_lists))  # lists that are paths are mentioned only once
     if chosen.several:
         table = several.without_lists(table, chosen.levels)
     check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
@@ -90,7 +95,7 @@ def own_table_of(
     else:
         _refuse_for_paths(own, chosen)
 
-    if not chosen.several:  # an item has one label, and who meant several is told of the option
+    if not chosen.several:  # an item has one label; remarks mention --several if it may be meant
         _refuse_several_labels(own)
         return replace(own, facts=(*own.facts, *_maybe_several(own)))
     if len({*own.items}) == len(own.table):
@@ -100,8 +105,8 @@ def own_table_of(
 
 
 def _refuse_for_paths(own: OwnTable, chosen: Chosen) -> None:
-    """Raise UsageError for choices about the paths of one column, where there are none: such a
-    choice would be passed over in silence."""
+    """Raise UsageError for choices about paths in one column if there are no such paths, since the
+    choices would be ignored silently."""
     given = {"--separator": chosen.separator, "--level-names": chosen.level_names}
     if options := [option for option, value in given.items() if value]:
         raise UsageError(
@@ -112,9 +117,8 @@ def _refuse_for_paths(own: OwnTable, chosen: Chosen) -> None:
 
 
 def _maybe_several(own: OwnTable) -> list[str]:
-    """Remarks on levels some of whose cells seem to hold several labels: they have a mark, | or ;,
-    between names, one of which stands alone in other cells.
-    """
+    """Make remarks on levels in which some cells seem to hold several labels: a mark, | or ;, is
+    between names of which at least one is the whole of another cell."""
     facts = []
     for level in own.columns.levels:
         cells = {text for text in pc.unique(own.text(level)).to_pylist() if text}
@@ -131,11 +135,12 @@ def _maybe_several(own: OwnTable) -> list[str]:
 def _with_a_row_per_path(
     table: pa.Table, columns: TableColumns, chosen: Chosen
 ) -> tuple[pa.Table, TableColumns]:
-    """The table with a row per path, for items of several, and what its columns are then taken for:
-    how names nest shows only when each cell holds one label.
+    """Unfold a table to a row per path, for items with several paths. Return it, and what its
+    columns are then: how names nest can only be seen if each cell holds one label.
     """
     labels = chosen.levels or [*columns.levels, *_columns_with_several_labels(table, columns)]
-    # what was no level before is none now that rows are repeated, such as a title
+    # columns that were no level before, such as a title, stay so; with repeated rows a title would
+    # look like classes
     others = {name: why for name, why in columns.left_out.items() if name not in labels}
     table = several.without_marks(table, labels, chosen.separator)
     found = columns_of(table.drop_columns([*others]), replace(chosen, item=columns.item))
@@ -143,9 +148,8 @@ def _with_a_row_per_path(
 
 
 def _columns_with_several_labels(table: pa.Table, columns: TableColumns) -> list[str]:
-    """The columns that were taken for no level, some cells of which hold several labels of other
-    cells.
-    """
+    """Return the columns that were left out, but in which a cell holds several labels that are each
+    the whole of another cell."""
     texts_left = [
         name for name in columns.left_out if pa.types.is_string(table.schema.field(name).type)
     ]
@@ -157,8 +161,8 @@ def _columns_with_several_labels(table: pa.Table, columns: TableColumns) -> list
 
 
 def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
-    """Split the paths in the one column of names into levels, if it holds paths; one that ends
-    early is a partial label, unless policies are to mend it (`as_it_is`).
+    """Split the only column of names into levels, if it holds paths. A path that ends early becomes
+    a partial label; with `as_it_is` it stays unchanged, since policies will mend it.
     """
     column = own.columns.levels[0]
     mark = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())
@@ -169,7 +173,7 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
     levels = _named(levels_of(values, mark), chosen.level_names)
     # one name below two parents becomes two names
     paths = with_unique_names([split_path(value, mark) for value in values])
-    # a distractor, without any name, has an empty path and is not partial
+    # a distractor has no names: its path is empty, not partial
     ended = [path if as_it_is or not path else ended_early(path, levels) for path in paths]
     rows = [path + ("",) * (len(levels) - len(path)) for path in ended]
     fact = f"{column} holds paths, separated by {mark}"
@@ -179,9 +183,8 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
 
 
 def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The levels of paths by the names that the user gave them. Raises UsageError where these are
-    not as many.
-    """
+    """Return the names that the user gave the levels of paths, or `levels` if there are none.
+    Raises UsageError if their numbers differ."""
     if names and len(names) != len(levels):
         raise UsageError(
             f"the paths have {len(levels)} levels",
@@ -194,15 +197,18 @@ def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 def _with_lineages(
     source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]
 ) -> OwnTable:
-    """A table of items that hold ids of a taxonomy, with the names of their lineages as levels. The
-    column of ids is the one that the user named, as `taxon` or as the only level, else the one in
-    which most ids are found."""
+    """Join a table of items with a taxonomy, whose ids a column of the table has: the levels are
+    the names of the items' lineages.
+
+    The column of ids is the one that the user named, as `taxon` or as the only level. Otherwise it
+    is the column in which most cells are ids of the taxonomy.
+    """
     assert chosen.taxonomy is not None
     taxa = taxonomy.read(chosen.taxonomy)
-    # a single level that is a column of the table is that of ids; else levels are ranks
+    # a single chosen level that is a column of the table is that of ids; other levels are ranks
     named = [level for level in chosen.levels if level in table.column_names]
     of_ids = named if len(chosen.levels) == 1 else []
-    if chosen.taxon:  # which says the column, so that every level that was named is a rank
+    if chosen.taxon:  # the column of ids is given, so all chosen levels are ranks
         check_columns(table, [chosen.taxon])
         of_ids = []
     named_column = chosen.taxon or next(iter(of_ids), None)
@@ -218,13 +224,14 @@ def _with_lineages(
 
 
 def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) -> tuple[str, str]:
-    """The column of which most rows find their taxon, a word for ids of taxa before another; and in
-    words the runner-up, "" for none.
+    """Find the column in which most cells are ids of the taxonomy. Of equal columns, one that is
+    called like ids of taxa is taken. Return it, and a text about the second-best column, "" if
+    there is none. `item`: the column of items that the user named, None if none.
     """
-    found: dict[str, int] = {}  # by column, how many cells are ids of the taxonomy
-    sample: dict[str, list[str]] = {}  # by column, its first id, for advice
+    found: dict[str, int] = {}  # {column: how many cells are ids of the taxonomy}
+    sample: dict[str, list[str]] = {}  # {column: its first id, if any}, for advice
     for name in table.column_names:
-        # a column of items, and one of lists, cannot be ids of taxa
+        # neither the column of items nor a column of lists can have the ids
         if name in (item, "item") or pa.types.is_nested(table.schema.field(name).type):
             continue
         values = [plain_id(text) for text in texts(table, name) if text]
@@ -232,12 +239,12 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
         found[name] = sum(value in taxa for value in values)
 
     def known_first(name: str) -> tuple[int, bool]:
-        """By how many ids are found, then a column that is called like ids of taxa."""
+        """Sort key: the number of ids found, then whether the name is one for ids of taxa."""
         return found[name], words.folded(name) in words.TAXA
 
     order = sorted(found, key=known_first, reverse=True)
     if not order or found[order[0]] == 0:
-        # why the ids of a column may not be found, such as those of another release
+        # a hint may explain why ids are not found, such as those of another release
         hints = [taxonomy.hint(taxa, values) for values in sample.values()]
         raise DataError(
             f"no column of the table holds ids of {taxa.source}",
@@ -258,9 +265,8 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
 
 
 def _refuse_several_labels(own: OwnTable) -> None:
-    """Raise DataError for cells with several labels, and for an item that stands in several rows
-    with different ones.
-    """
+    """Raise DataError for cells with several labels, and for an item that is in several rows with
+    different labels."""
     for level in own.columns.levels:
         refuse_several(level, pc.unique(own.text(level)).to_pylist())
     if pc.count_distinct(own.table[own.item]).as_py() == len(own.table):
@@ -282,9 +288,8 @@ def _refuse_several_labels(own: OwnTable) -> None:
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:
-    """Raise UnknownName for the first of `names` that is not a column, DataError for one of images
-    or lists.
-    """
+    """Raise UnknownName for the first of `names` that is not a column of the table, DataError for
+    one that holds images or lists."""
     columns = table.column_names
     there = frozenset(columns)
     for name in names:

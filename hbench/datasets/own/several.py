@@ -1,8 +1,8 @@
-"""Items of several right paths in a table: lists in a cell, texts such as `dog;cat`, or several
-rows of an item.
+"""Reads items with several paths from a table. The paths of an item are in lists in a cell, in
+texts such as `dog;cat`, or in several rows.
 
-A table is unfolded to a row per path, so that whatever reads or mends names sees plain rows, and
-folded again: then an item has one row, with its first path, and a column of the others.
+The table is unfolded to a row per path, so that the code that reads or mends names sees plain rows.
+Later it is folded again: an item has one row with its first path, and a column of further paths.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hbench.sheets.rows import Row
 from hbench.tree import MORE_PATHS
 
 MARKS = ("|", ";", ",")  # between the labels in a cell
-MOST_PATHS = 1_000  # of an item: pairs of paths are compared
+MOST_PATHS = 1_000  # per item, since all pairs of its paths are compared
 PATH_LISTS = pa.list_(pa.list_(pa.string()))
 
 
 def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
-    """The table with a row per path, where columns hold lists of labels: those of `levels`, or all
-    lists of texts.
+    """Unfold a table to a row per path, if columns hold lists of labels. `levels`: the columns of
+    labels; if empty, all columns with lists of texts.
 
-    Raises DataError for lists of one row that differ in length.
+    Raises DataError if the lists of one row differ in length.
     """
     listed = [
         field.name
@@ -42,11 +42,11 @@ def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
 
 
 def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None) -> pa.Table:
-    """The table with a row per path, where texts of the columns `levels` hold several labels,
-    between `|` or `;`.
+    """Unfold a table to a row per path, if texts in the columns `levels` hold several labels, with
+    one of MARKS between them.
 
-    `separator`: what stands between the names of a path. Raises DataError for cells of one row that
-    hold different numbers.
+    `separator`: the text between the names of a path, which is no mark between labels. Raises
+    DataError if the cells of one row hold different numbers of labels.
     """
     values = {level: texts(table, level) for level in levels}
     mark = _mark_in(list(chain.from_iterable(values.values())), separator)
@@ -59,48 +59,50 @@ def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None)
 
 
 def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
-    """Return the first mark in any of the cells, or None; a separator of names is no mark."""
+    """Return the first of MARKS that is between labels in any of the cells; None if there is none.
+    The `separator` of the names of a path is not such a mark."""
     different = {*cells}
     for mark in MARKS:
         if mark == separator:
             continue
         joined = [text for text in different if mark in text]
-        # a comma stands in names, too: it joins labels where one of them stands alone elsewhere
+        # names may contain a comma, so it only counts if each such cell has a label that is
+        # another whole cell
         if joined and (mark != "," or have_labels(joined, mark, different)):
             return mark
     return None
 
 
 def have_labels(joined: Sequence[str], mark: str, cells: Set[str]) -> bool:
-    """Whether each of the cells `joined`, those with a mark, such as "dog;cat", holds a label that
-    stands alone in another of all `cells`: then the mark is between labels."""
+    """Whether each of the cells `joined`, which contain the mark (such as "dog;cat"), holds a label
+    that is the whole of another cell. Then the mark is between labels. `cells`: all cells."""
     return all(_has_label(text, mark, cells) for text in joined)
 
 
 def _has_label(text: str, mark: str, cells: Set[str]) -> bool:
-    """Whether a part of a cell is the whole of another one."""
+    """Whether a label in the cell `text` is the whole of another cell."""
     return any(label in cells for label in _labels_in(text, mark))
 
 
 def _labels_in(text: str, mark: str) -> list[str]:
-    """The labels in a cell, "dog; cat", that stand between a mark."""
+    """Split a cell, such as "dog; cat", into its labels at the mark."""
     return [label.strip() for label in text.split(mark)]
 
 
 def _as_texts(value: Sequence[object] | None) -> list[str]:
-    """The labels in a cell that holds a list, as texts, without missing ones; one empty label where
-    there are none, so that the item keeps its row."""
+    """Return the labels in a cell that holds a list, as texts, without missing ones. If there are
+    none, return one empty label, so that the item keeps its row."""
     return [str(label) for label in value or () if label is not None] or [""]
 
 
 def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> pa.Table:
-    """The table with every row repeated for each of its labels.
+    """Repeat each row of a table for each of its labels.
 
-    `cells`: by column, the labels in the cell of each row; of the columns of a row those with
-    several must have as many, and one with a single label has it in all of the rows. Raises
-    DataError for other numbers, and for more labels than pairs of paths can be compared.
+    `cells`: {column: the labels in the cell of each row}. If a row has several labels in several
+    columns, their numbers must be equal; a single label is repeated. Raises DataError if the
+    numbers differ, or if an item has more than MOST_PATHS paths.
     """
-    # of every row, its labels in each of the columns
+    # for each row, its labels in each of the columns
     by_row = list(zip(*cells.values(), strict=True))
     numbers = [max(map(len, of_row)) for of_row in by_row]
     if max(numbers, default=0) > MOST_PATHS:
@@ -121,7 +123,7 @@ def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> p
             found=f"{len(unequal):,} rows, such as {examples(dict.fromkeys(unequal))} labels",
         )
 
-    # a row that has n labels in some column comes n times
+    # a row with n labels in some column is repeated n times
     table = table.take(pa.array(np.repeat(np.arange(len(table)), numbers)))
     for name, column in cells.items():
         repeated = [
@@ -137,10 +139,10 @@ def _with_row_per_label(table: pa.Table, cells: dict[str, list[list[str]]]) -> p
 
 
 def with_row_per_item(table: pa.Table, item: str, levels: Sequence[str]) -> pa.Table:
-    """The table with one row for each item: its first path in the columns `levels`, and the others
-    in the column MORE_PATHS. `item`: the column of the items' names.
+    """Fold a table to one row per item, with the first path in the columns `levels` and the further
+    ones in the column MORE_PATHS. `item`: the column of the items' ids.
 
-    Raises DataError where the rows of an item differ elsewhere, such as in their split.
+    Raises DataError if the rows of an item differ in anything but labels, such as in their split.
     """
     items = texts(table, item)
     rows = text_rows(table, levels)
@@ -151,7 +153,7 @@ def with_row_per_item(table: pa.Table, item: str, levels: Sequence[str]) -> pa.T
             of_item.append(row)
     named = {name: _with_names(of_item) for name, of_item in paths.items()}
 
-    # which rows are the first of their item
+    # (rows,): whether a row is the first of its item
     is_first = np.zeros(len(items), bool)
     is_first[np.unique(np.array(items, dtype=object), return_index=True)[1]] = True
     _refuse_different(table, items, is_first, levels)
@@ -165,18 +167,18 @@ def with_row_per_item(table: pa.Table, item: str, levels: Sequence[str]) -> pa.T
 
 
 def _with_names(paths: list[Row]) -> list[Row]:
-    """The paths that have a name at some level; all of them where none has."""
+    """Return the paths that have a name at some level, or all paths if none has."""
     return [path for path in paths if any(path)] or paths
 
 
 def _refuse_different(
     table: pa.Table, items: Sequence[str], is_first: np.ndarray, levels: Sequence[str]
 ) -> None:
-    """Raise DataError where the rows of one item disagree in what an item has once: its split, and
-    whether it is ranked.
+    """Raise DataError if the rows of one item differ in a column that an item has only once: its
+    split, and whether it is a query and in the gallery.
 
-    `items`: of every row; `is_first` (rows,): whether a row is the first of its item; `levels`: the
-    columns of names, in which rows of one item may differ.
+    `items`: the item of each row; `is_first` (rows,): whether a row is the first of its item;
+    `levels`: the columns of names, in which rows of one item may differ.
     """
     once = [
         name
@@ -199,8 +201,8 @@ def _refuse_different(
 
 
 def more_paths(table: pa.Table) -> list[tuple[int, Row]]:
-    """The further paths of items, beside their first, each with the place of its item in the table;
-    a table without the column for them has none."""
+    """Return the further paths of items, each with the row of its item in the table: (row, names).
+    Empty if the table has no column for them."""
     if MORE_PATHS not in table.column_names:
         return []
     return [

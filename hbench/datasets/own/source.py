@@ -1,4 +1,5 @@
-"""Builds a dataset of your own from its source: a table or a folder, and how to read it."""
+"""Builds a dataset of your own from its source: a table or a folder, with the choices of how to
+read it."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ from hbench.tree.names import NameTable, remarks_on
 if TYPE_CHECKING:
     import pandas as pd
 
-# choices about a table or a folder, which a dataset that is built does not leave
+# choices about a table or a folder, which do not apply to a built dataset
 OF_TABLES = (
     "levels", "image_column", "depth", "split_folders", "split_column", "tree", "separator",
     "taxonomy", "edges", "several", "boxes",
@@ -53,39 +54,41 @@ OF_TABLES = (
 @checked_class
 @dataclass(frozen=True)
 class OwnSource:
-    """A CSV or parquet table, a DataFrame, a folder of images, or a dataset that is built, and how
-    to read it.
+    """A CSV or parquet table, a DataFrame, a folder of images, or a built dataset, and how to read
+    it.
 
     Args:
         path: the table, also as a pandas DataFrame, or the folder; or the name or folder of a
-            dataset that is built, whose items with their levels and splits are taken for a table.
+            built dataset, whose items with their levels and splits are read like a table.
         levels: columns, coarse to fine, or names of the nested folders; also one text with commas.
-        root: the folder of the images. Default: that of the table, of a DataFrame the one in which
-            you are.
-        image_column: the column of their paths below it, or of ids. Default: the one that looks so.
+        root: the folder of the images. Default: the folder of the table; for a DataFrame, the
+            current folder.
+        image_column: the column of paths below `root`, or of ids. Default: it is guessed.
         depth: the number of nested folders that are levels. Default: all.
         split_column: the column that says train or test.
         split_folders: whether the outermost folders are train and test. Default: no.
-        split_by: a level, of which `test_fraction` of the nodes are tested.
+        split_by: a level; the share `test_fraction` of its nodes is for testing, the rest for
+            training.
         test_fraction: more than 0, less than 1. Default: 0.5.
         seed: of `split_by`. Default: 0.
         policies: mend labels that do not form a tree.
-        tree: the file of a tree, whose nodes the only level names.
-        copies: of pictures that are there several times: "keep" (default), "first" or "merge".
+        tree: the file of a tree; the only level has the node of each item.
+        copies: what happens to pictures that occur several times: "keep" (default), "first" or
+            "merge".
         background: the colour under transparent images, or "none". Default: "white".
-        separator: what stands between the names of a path in a cell.
-        taxonomy: a table of taxa, whose ids a column holds.
-        edges: the columns of a tree that is a list of edges, parent and child.
+        separator: the text between the names of a path in a cell.
+        taxonomy: a table of taxa; a column of the table holds their ids.
+        edges: the columns parent and child of a `tree` that is a list of edges.
         several: whether an item may have several paths: in lists, in a cell between ; or |, in
             several rows, or as a node with several parents. Default: no.
-        decisions: what was decided about labels, decisions.csv of an audit (docs/audit.md).
-        boxes: columns of boxes, which are cut from the pictures: the corners x1, y1, x2, y2, or x,
-            y, width, height, or one of COCO's bbox. Default: whole pictures. Annotations of COCO
-            (.json) have theirs.
+        decisions: the decisions.csv of an audit, decisions about labels (docs/audit.md).
+        boxes: columns of boxes, which are cut out of the pictures: the corners x1, y1, x2, y2, or
+            x, y, width, height, or one column like COCO's bbox. Default: whole pictures. COCO's
+            annotations (.json) need no such choice.
 
     Raises:
-        UnknownName: a choice of `copies` that does not exist.
-        UsageError: a background that is no colour.
+        UnknownName: the choice of `copies` does not exist.
+        UsageError: the background is not a colour, or choices exclude each other.
     """
 
     path: Path | pd.DataFrame
@@ -110,15 +113,15 @@ class OwnSource:
     boxes: str | Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Take texts for paths and levels. Raises UnknownName for `copies`, UsageError for numbers
-        out of range, choices that exclude each other, and a background that is not a colour.
-        """
+        """Convert texts to paths and lists of names, and check the choices. Raises UnknownName for
+        `copies`; UsageError for numbers out of range, choices that exclude each other, and a
+        background that is not a colour."""
         self._take_paths()
         for field in ("levels", "boxes"):
             value = getattr(self, field)
             if isinstance(value, str):
                 parts = [part.strip() for part in value.split(",") if part.strip()]
-                # the record is frozen: only this way can a field be set
+                # the dataclass is frozen, so a field can only be set in this way
                 object.__setattr__(self, field, parts)
 
         depth = 1 if self.depth is None else self.depth
@@ -149,8 +152,8 @@ class OwnSource:
             ) from None
 
     def _take_paths(self) -> None:
-        """Take texts for paths. Raises UsageError for a source that is neither a path nor a
-        DataFrame, which is told by its `iloc` so that pandas need not be imported."""
+        """Convert texts to paths. Raises UsageError for a source that is neither a path nor a
+        DataFrame. A DataFrame is recognised by its `iloc`, so that pandas need not be imported."""
         if not (hasattr(self.path, "iloc") or isinstance(self.path, str | PathLike)):
             raise UsageError("path must be a path or a DataFrame", found=type(self.path).__name__)
         for field in ("path", "root", "tree", "taxonomy", "decisions"):
@@ -160,12 +163,12 @@ class OwnSource:
 
     @property
     def name(self) -> str:
-        """What messages call the source: its path, or "the DataFrame"."""
+        """How messages call the source: its path, or "the DataFrame"."""
         return str(self.path) if isinstance(self.path, Path) else sheet.FRAME
 
     @property
     def folder(self) -> Path | None:
-        """The folder of images that the source is; None for a table."""
+        """The source's folder of images; None if the source is not a folder."""
         return self.path if isinstance(self.path, Path) and self.path.is_dir() else None
 
 
@@ -177,17 +180,26 @@ def build_own(
     *,
     built: Dataset | None = None,
 ) -> tuple[Dataset, dict[str, bytes], Copies | None]:
-    """Build the dataset of a source, to be saved in `folder`; return also the images inside the
-    table, and the copies. `built`: the dataset that the source's path names, if it names one.
+    """Build the dataset of a source.
 
-    Raises UsageError, DataError and TreeError for a source that does not make a dataset.
+    Args:
+        name: of the dataset.
+        source: the source.
+        folder: where the caller will save the dataset.
+        on_remark: is called with every remark.
+        built: the built dataset to which the source's path refers; None for other sources.
+
+    Returns:
+        The dataset; the images that were inside the table, {name: bytes}; and the copies, None if
+        there are none.
+
+    Raises UsageError, DataError and TreeError if the source does not make a dataset.
     """
-    # the table, the folder of the pictures, and the bytes of pictures inside the table
     own, root, images = _read_table(source, built)
     root = folder / IMAGES if images else root
     understood = own.understood
     on_remark(str(understood))
-    # before any are left out: files of items that are used for nothing are not strange
+    # all items of the table, before some are left out: their files are not without a label
     listed = own.items
 
     changed: dict[str, object] = {}
@@ -198,10 +210,8 @@ def build_own(
         own, numbers = apply_decisions(own, source.decisions, root)
         on_remark(in_words(numbers))
         changed |= numbers
-    # a row per path becomes an item with several paths
-    if source.several:
+    if source.several:  # from a row per path to a row per item
         own = own.folded()
-    # pictures that are there several times, byte for byte
     groups = same_content(root, own.items, images)
     copies = None if groups is None else Copies(own.items, own.rows, groups, own.columns.levels[-1])
     if copies is not None:
@@ -212,7 +222,7 @@ def build_own(
     own = split(own, source.split_by, source.test_fraction, seed=source.seed, on_remark=on_remark)
     try:
         dataset = own_dataset(name, own, root, listed=listed)
-    except TreeError:  # the next line raises the problems by node, with advice
+    except TreeError:  # the next line raises a better error: the problems by node, with advice
         mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), source.name)
         raise
 
@@ -232,8 +242,8 @@ def build_own(
 def _mend_by_policies(
     own: OwnTable, policies: Sequence[str], on_remark: OnRemark
 ) -> tuple[OwnTable, dict[str, int]]:
-    """Apply policies to a table; remark on, and return, how many rows of names each changed, by
-    "changed by POLICY", for the dataset's card."""
+    """Apply policies to a table. Return it, and how many rows of names each policy changed,
+    {"changed by POLICY": number}, for the dataset's card. Remarks say the same."""
     chosen, facts = chosen_policies(own, policies)
     for fact in facts:
         on_remark(fact)
@@ -247,9 +257,8 @@ def _mend_by_policies(
 
 
 def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
-    """Apply a choice of copies to a table; raises DataError where it would leave nothing of a
-    split.
-    """
+    """Apply a choice of what becomes of copies to a table. Raises DataError if nothing would be
+    left of a split."""
     left = dataclasses.replace(own, table=copies.applied(own.table, own.columns.levels, choice))
     if own.columns.split is not None and (lost := {*own.splits} - {*left.splits}):
         raise DataError(
@@ -263,9 +272,10 @@ def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
 def _read_table(
     source: OwnSource, built: Dataset | None
 ) -> tuple[OwnTable, Path, dict[str, bytes]]:
-    """Read the table of a source, be it a dataset that is built, a folder of images or a file;
-    return it, the folder of its images, and the images that are inside of it, bytes by the name of
-    the file that each is to get.
+    """Read the table of a source: of a built dataset, a folder of images, a file or a DataFrame.
+
+    Returns the table; the folder of its images; and the images inside the table, {name of the file
+    to write: bytes}.
     """
     if built is not None:
         _refuse_columns(source, built.name)
@@ -274,7 +284,6 @@ def _read_table(
     if source.folder is not None:
         return _with_tree_of_source(_of_folder(source, source.folder), source), source.folder, {}
 
-    # the table, and the folder in which its file lies
     found, beside = _table_of(source)
     table = found.table
     table, item, images = without_images(table, source.image_column)
@@ -294,22 +303,22 @@ def _read_table(
         several=source.several,
         split=source.split_column,
     )
-    # before the table is read as one of levels: its cells would be refused for another reason
+    # checked here, since reading several columns as levels could raise a less helpful error
     if source.tree is not None and len(source.levels) != 1:
         raise UsageError(
             "with --tree, one column names the node of each item", expected="--levels COLUMN"
         )
 
     if source.tree is not None:
-        # A cell holds the name of a node of the tree, or the path to it, and the tree has its
-        # levels: so cells are not cut into levels here, only into the several nodes of an item.
+        # A cell has the name of a node of the tree, or the path to it. The levels are those of the
+        # tree, so cells are not split into levels here, only into the several nodes of an item.
         if source.several:
             table = several.without_marks(
                 several.without_lists(table, levels), levels, source.separator
             )
         own = OwnTable(found.name, table, columns_of(table, chosen), facts)
     else:
-        # what policies will mend is not refused or cut here
+        # paths that policies will mend are left unchanged here
         own = own_table_of(found.name, table, chosen, facts, as_it_is=bool(source.policies))
 
     own = _with_split(own, source.split_column)
@@ -317,8 +326,8 @@ def _read_table(
 
 
 def _table_of(source: OwnSource) -> tuple[sheet.Sheet, Path]:
-    """The table of a source, and the folder in which its images are unless the source says
-    otherwise: that of the file, or of a DataFrame the one in which the user is."""
+    """Read the table of a source that is a file or a DataFrame. Return also the default folder of
+    its images: that of the file, or, for a DataFrame, the current folder."""
     if not isinstance(source.path, Path):
         return sheet.of_frame(source.path), Path()
     found = coco_table(source.path) if is_coco(source.path) else sheet.read(source.path)
@@ -326,7 +335,8 @@ def _table_of(source: OwnSource) -> tuple[sheet.Sheet, Path]:
 
 
 def _refuse_columns(source: OwnSource, dataset: str) -> None:
-    """Raise UsageError for choices about a table or a folder, of a dataset that is built."""
+    """Raise UsageError if a source that is a built dataset has choices about tables or folders.
+    `dataset`: its name."""
     if given := [name for name in OF_TABLES if getattr(source, name)]:
         raise UsageError(
             f"{dataset} is a dataset that is built, with levels and splits of its own",
@@ -337,8 +347,7 @@ def _refuse_columns(source: OwnSource, dataset: str) -> None:
 
 
 def _refuse_second_split(source: OwnSource, built: Dataset) -> None:
-    """Raise UsageError where a dataset that is built, whose items have their splits, is to be dealt
-    anew."""
+    """Raise UsageError if --split-by would split a built dataset again, which has its splits."""
     if source.split_by is not None:
         has = "a training and a test" if built.train is not None else "a test of all items"
         raise UsageError(
@@ -351,7 +360,7 @@ def _refuse_second_split(source: OwnSource, built: Dataset) -> None:
 
 
 def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
-    """The table of a folder of images, whose nested folders are the levels."""
+    """Make the table of a folder of images, whose nested folders are the levels."""
     table = folder_table(
         folder, levels=source.levels, split_folders=source.split_folders, depth=source.depth
     )
@@ -363,10 +372,12 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
 def _with_boxes_as_items(
     table: pa.Table, item: str | None, source: OwnSource
 ) -> tuple[pa.Table, str, str]:
-    """Turn boxes of pictures into items. Return the table, the column of its items (that of the
-    pictures, which now names a box of a picture in every row), and in words what the boxes were
-    taken from. `item`: the column of the pictures, None to find it among the columns that hold no
-    boxes."""
+    """Turn boxes of pictures into items. `item`: the column of the pictures; None to find it among
+    the columns that hold no boxes.
+
+    Returns the table, the column of its items (that of the pictures, whose cells now name boxes),
+    and a sentence on how the boxes were read.
+    """
     others = [name for name in table.column_names if name not in source.boxes]
     path = item or columns_of(table.select(others), Chosen(None, tuple(source.levels))).item
     if path is None:
@@ -376,8 +387,8 @@ def _with_boxes_as_items(
 
 
 def _with_split(own: OwnTable, split: str | None) -> OwnTable:
-    """The table of which only a column that the user names (`split`) is taken for the split: one
-    that merely looks so is left out, and said."""
+    """Return the table with the column `split`, which the user named, as its split; None: the table
+    has no split. A column that only looks like a split is then left out, with the reason."""
     left_out = dict(own.columns.left_out)
     left_out.pop(split or "", None)
     if own.columns.split is not None and split is None:
@@ -387,7 +398,8 @@ def _with_split(own: OwnTable, split: str | None) -> OwnTable:
 
 
 def _with_tree_of_source(own: OwnTable, source: OwnSource) -> OwnTable:
-    """The table with a column per level of the tree that its source names, if it names one."""
+    """Return the table with a column per level of the source's tree. Without a tree, it is returned
+    unchanged; raises an error if it has too many levels."""
     if source.tree is None:
         refuse_depth(len(own.columns.levels))
         return own

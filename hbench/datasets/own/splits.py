@@ -1,5 +1,5 @@
-"""Deals the items of a table to training and test by the nodes of a level, whole nodes to one of
-them.
+"""Splits the items of a table into training and test by the nodes of a level: all items of a node
+are in the same split.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hbench.datasets.own.table import OwnTable
 from hbench.datasets.spec import held_out
 from hbench.tree.partial import is_unknown
 
-# why a column is left out that looks like a split: build takes only one that is named
+# why a column that looks like a split is left out: `build` only uses a split that the user names
 UNNAMED_SPLIT = "a split; --split-column uses it"
 UNKNOWN_SPLIT = "a split, whose words name none"
 UNUSED_SPLITS = (UNNAMED_SPLIT, UNKNOWN_SPLIT)
@@ -28,11 +28,16 @@ UNUSED_SPLITS = (UNNAMED_SPLIT, UNKNOWN_SPLIT)
 def split(
     own: OwnTable, by: str | None, fraction: float, *, seed: int, on_remark: OnRemark
 ) -> OwnTable:
-    """Return the table with its column of splits.
+    """Return the table with a column of splits. Without `by`, it is returned unchanged.
 
-    If `by` names a level, the column puts every node of that level as a whole into test or
-    into train: the share `fraction` of the nodes, which the `seed` decides, into test; items whose
-    node is unknown train. Without `by` the table stays as it is.
+    Args:
+        own: the table.
+        by: the level whose nodes are split; all items of a node go to the same split. None: no
+            split is made.
+        fraction: the share of the nodes that are for testing. Items whose node is unknown are for
+            training.
+        seed: decides which nodes are for testing.
+        on_remark: is called with every remark.
     """
     levels = own.columns.levels
     if by is None:
@@ -42,12 +47,12 @@ def split(
 
     _refuse(own, by, fraction)
     depth = levels.index(by) + 1
-    # a node is its path: the same name below another parent is another one
+    # a node is identified by its path, since a name may occur under several parents
     nodes = ["/".join(names[:depth]) for names in own.rows]
-    # a row without any name is a distractor; a name that marks the unknown is no class: its items
-    # may be of any
+    # not known are the nodes of distractors, which have no name, and of items whose name marks an
+    # unknown class: these may be of any class
     is_known = [any(names) and not is_unknown(names[depth - 1]) for names in own.rows]
-    classes = list(compress(nodes, is_known))  # of every item whose node is known, repeated
+    classes = list(compress(nodes, is_known))  # the node of each item for which it is known
     tested = held_out(classes, fraction=fraction, seed=seed)
     if not 0 < len(tested) < len(set(classes)):
         raise UsageError(
@@ -62,7 +67,7 @@ def split(
             "is tested"
         )
 
-    # distractors are ranked in the test, and nothing is learnt from them
+    # distractors belong to the test's gallery, since they are no use for training
     in_test = zip(nodes, own.distractors, strict=True)
     return _with_splits(
         own,
@@ -71,8 +76,8 @@ def split(
 
 
 def _no_split(own: OwnTable) -> str:
-    """Say that nothing is for training, and first how a column that looks like a split is used:
-    what it says is what was meant, where whole classes that are dealt would be another test."""
+    """Make the remark that nothing is for training, with advice. If a column looks like a split,
+    the remark says first how to use it, since --split-by would make another test."""
     left_out = own.columns.left_out
     column = next((name for name in left_out if left_out[name] in UNUSED_SPLITS), None)
     nothing = "every item is tested, none is for training"
@@ -91,7 +96,7 @@ def _no_split(own: OwnTable) -> str:
 
 
 def _with_splits(own: OwnTable, splits: Sequence[str]) -> OwnTable:
-    """The table with these splits of its rows, in place of a column that has them."""
+    """Return the table with these splits of its rows, in place of any column SPLIT."""
     others = own.table.drop_columns([SPLIT] if SPLIT in own.table.column_names else [])
     return dataclasses.replace(
         own,
@@ -101,8 +106,8 @@ def _with_splits(own: OwnTable, splits: Sequence[str]) -> OwnTable:
 
 
 def _refuse(own: OwnTable, by: str, fraction: float) -> None:
-    """Raise UsageError, or UnknownName, where the level `by` cannot be dealt to train and test, or
-    not in this share (`fraction`)."""
+    """Raise UsageError or UnknownName if the table cannot be split by the level `by`, or the
+    `fraction` for testing is out of range."""
     if own.columns.split is not None:
         raise UsageError(
             "there are two splits",

@@ -1,7 +1,7 @@
-"""Defines a user's table of items: its columns by their part, the split and the masks of its rows,
-rows without a label.
+"""Defines a user's table of items: the role of its columns, the split and the masks of its rows,
+and which rows are distractors.
 
-What a table was taken for is kept with it, so that whoever uses it can say so.
+A record of how the table was understood is kept with it, so that users can be told.
 """
 
 from __future__ import annotations
@@ -36,11 +36,18 @@ MASKED = ("query", "gallery")
 
 @dataclass(frozen=True)
 class OwnTable:
-    """A table with a row per item, its columns by their part, and what was found on the way:
-    `facts` in words; `origin`: what the card of the dataset that it was made of says of its images.
+    """A table with a row per item, and the role of each column.
 
-    Where items may have several paths (hbench.datasets.own.several), it has a row per path until it
-    is folded.
+    If items may have several paths (hbench.datasets.own.several), it has a row per path until it is
+    folded.
+
+    Attributes:
+        source: how messages call the table.
+        table: the table.
+        columns: the role of each column.
+        facts: sentences about how the table was read.
+        origin: if the table was made of a built dataset, what that dataset's card says about its
+            images; else empty.
     """
 
     source: str
@@ -57,29 +64,30 @@ class OwnTable:
 
     @cached_property
     def items(self) -> list[str]:
-        """The id of every row, in the order of the table."""
+        """The id of each row's item, in the order of the table."""
         return texts(self.table, self.item)
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The names of every item, coarse to fine."""
+        """The names of each row, coarse to fine."""
         return text_rows(self.table, self.columns.levels)
 
     @cached_property
     def more_paths(self) -> list[tuple[int, Row]]:
-        """The paths of items beside their first, with the place of the item."""
+        """The further paths of items: (row of the item, names). Empty before the table is
+        folded."""
         return several.more_paths(self.table)
 
     def folded(self) -> OwnTable:
-        """The table with one row for each item, which may have several paths."""
+        """Fold the table to one row per item, which may have several paths."""
         return replace(
             self, table=several.with_row_per_item(self.table, self.item, self.columns.levels)
         )
 
     @cached_property
     def splits(self) -> list[str]:
-        """What each item is for: train, test, query, gallery or nothing (unused); a word that says
-        none of these stands as it is. Without a column of splits every item is tested."""
+        """The split of each row: train, test, query, gallery or unused. An unknown word is kept
+        unchanged. Without a column of splits, all rows are in the test."""
         split = self.columns.split
         if split is None:
             return ["test"] * len(self.table)
@@ -90,14 +98,13 @@ class OwnTable:
 
     @property
     def unknown_splits(self) -> list[str]:
-        """The words in the column of splits that name no split."""
+        """The words in the column of splits that are not known as splits."""
         return sorted(set(self.splits) - {*words.SPLIT_WORDS.values(), words.UNUSED})
 
     @cached_property
     def masks(self) -> dict[str, NDArray[np.bool_]]:
-        """The columns `query` and `gallery`, where the table has them; raises DataError for other
-        texts than true and false.
-        """
+        """The columns of truth values that the table has: {"query": (N,), "gallery": (N,)}, or only
+        some of these. Raises DataError for other texts than true and false."""
         found = {}
         for part, column in self.columns.masks.items():
             values = [value.strip().lower() for value in texts(self.table, column)]
@@ -113,48 +120,47 @@ class OwnTable:
 
     @cached_property
     def distractors(self) -> NDArray[np.bool_]:
-        """The items of the gallery without a name at any level. A query, and an item to train with,
-        needs one.
-        """
+        """Whether each row is a distractor, (N,): an item of the gallery without a name at any
+        level. Queries and training items need names, so they are never distractors."""
         nameless = np.ones(len(self.table), bool)
         for level in self.columns.levels:
             nameless &= np.asarray(pc.equal(self.text(level), "").to_numpy()).astype(bool)
         if not nameless.any():
             return nameless
-        asked = np.isin(np.array(self.splits, dtype=object), ("train", "query"))
+        needs_name = np.isin(np.array(self.splits, dtype=object), ("train", "query"))
         if "query" in self.masks:
-            asked |= self.masks["query"]
-        # where no row has a name at all, the column is at fault, and none is a distractor
-        return np.asarray(nameless & ~asked & ~nameless.all())
+            needs_name |= self.masks["query"]
+        # if no row has a name, the columns were chosen wrongly: none is a distractor
+        return np.asarray(nameless & ~needs_name & ~nameless.all())
 
     def text(self, column: str) -> pa.ChunkedArray:
-        """A column as texts, "" where nothing is given."""
+        """Return a column as texts, with "" for missing values."""
         return self.table[column].cast(pa.string()).fill_null("")
 
     def with_levels(self, levels: Sequence[str], rows: Sequence[Row]) -> OwnTable:
-        """The table with these columns of names, `rows` (N,) of a name for each of `levels`, in
-        place of its own."""
+        """Return the table with other columns of names. `rows` (N,): the names of each row at these
+        `levels`."""
         table = self.table.drop_columns(
             [name for name in self.columns.levels if name in self.table.column_names]
         )
-        # a column of another meaning that is called like a new level makes room, too
+        # another column that is called like a new level is dropped, too
         table = table.drop_columns([level for level in levels if level in table.column_names])
         for place, level in enumerate(levels):
             table = table.append_column(level, pa.array([row[place] for row in rows], pa.string()))
         return replace(self, table=table, columns=replace(self.columns, levels=tuple(levels)))
 
     def of_rows(self, kept: NDArray[np.bool_]) -> OwnTable:
-        """The table of the rows where `kept` (N,) is true."""
+        """Return the table of the rows where `kept` (N,) is true."""
         return replace(self, table=self.table.filter(pa.array(kept)))
 
     @property
     def understood(self) -> Understood:
-        """The record of what the table was taken for, in words for people: its items, levels and
-        splits, which columns are left out, and what might not be as it was meant."""
+        """How the table was understood, in words for people: its items, levels and splits, which
+        columns are left out, and what the user may have meant differently."""
         columns = self.columns
-        sizes = self._nodes()  # how many nodes each level has
+        sizes = self._nodes()
         facts = [*self.facts, levels_in_words(columns, sizes)]
-        if columns.item != "item":  # another name was taken for it
+        if columns.item != "item":  # a guess or choice that the user should know
             facts.append(f"items by {columns.item}")
         facts += self._of_several()
         facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
@@ -167,7 +173,7 @@ class OwnTable:
                 "right for no query"
             )
 
-        # of names, not of items: they are matched one by one in Python
+        # unknown names are found among the different names, since Python looks at them one by one
         finest = pc.unique(self.text(columns.levels[-1])).to_pylist()
         unknown = pa.array([name for name in finest if is_unknown(name)], pa.string())
         if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
@@ -178,7 +184,7 @@ class OwnTable:
                 "(--policy unknown says that it is meant)"
             )
 
-        # only where columns were chosen among others may the choice be wrong
+        # the choice of levels can only be wrong if there were other columns
         hints = ("--levels A,B says otherwise",) if columns.left_out or columns.notes else ()
         facts += [*columns.notes, *remark_on_single_classes(columns.levels, sizes)]
         # an item of several paths has several rows
@@ -186,13 +192,13 @@ class OwnTable:
         return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
 
     def _of_validation(self, split: str) -> list[str]:
-        """What the truth values of a column of splits mean, where it has such; else what becomes of
-        the rows that it calls a validation, if any are."""
+        """Make a remark on the column `split`: what its truth values mean, if it has such;
+        otherwise what happens to rows that it calls validation. Empty if there is neither."""
         flagged = words.split_flags(split, set(texts(self.table, split)))
         if flagged is not None:
             said = {"test": "is tested", "train": "is for training"}
             return [", ".join(f"{word} {said[flagged[word]]}" for word in sorted(flagged))]
-        # {word of the column: what it means beside the others}
+        # {word of the column: its split, which depends on the other words}
         named = words.split_words(set(texts(self.table, split)))
         called = [word for word in named if word.strip().lower() in words.VALIDATIONS]
         if not called:
@@ -207,10 +213,9 @@ class OwnTable:
         return [f"{word} is the test, since nothing is called so"]
 
     def _nodes(self) -> list[int]:
-        """How many nodes each level has: a name below another parent is another node; an empty
-        name, and one that marks the unknown, is none.
-        """
-        # (N,): the node of each row, numbered within its level; all begin at the root
+        """Count the nodes of each level. A name under several parents is several nodes; empty names
+        and those that mark an unknown class are not counted."""
+        # (N,): the node of each row at the level above, as a number; first all are at the root
         path = np.zeros(len(self.table), np.int64)
         sizes = []
         for level in self.columns.levels:
@@ -219,23 +224,25 @@ class OwnTable:
             names = whole.dictionary.to_pylist()
             codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             is_name = np.array([bool(name) and not is_unknown(name) for name in names], bool)
-            # one of the nodes above each name is noted: with one alone, all rows have it
+            # `parent` gets one of the nodes above each name. If each name has only one node above,
+            # all rows agree with it, and the names are the nodes
             parent = np.zeros(len(names), np.int64)
             parent[codes] = path
-            if bool((parent[codes] == path).all()):  # each name has one parent: names are nodes
+            if bool((parent[codes] == path).all()):
                 path = codes
                 sizes.append(int(is_name.sum()))
                 continue
-            # the node above and the name, as one number, numbered anew
+            # each pair of the node above and the name gets a number
             path = distinct(path * len(names) + codes)[1]
             sizes.append(len(np.unique(path[is_name[codes]])))
         return sizes
 
     def _of_several(self) -> list[str]:
-        """How many items have several paths, of a table that has a row per path."""
+        """Make a remark on how many items have several paths, for a table with a row per path.
+        Empty if none has."""
         if pc.count_distinct(self.table[self.item]).as_py() == len(self.table):
             return []
-        # a row that is there twice is one path
+        # in a set, so that equal rows count as one path
         paths = Counter(item for item, _ in {*zip(self.items, self.rows, strict=True)})
         with_several = sum(number > 1 for number in paths.values())
         if not with_several:
