@@ -121,9 +121,9 @@ CLASSES = (
     "OwnSource", "Report", "SourceError", "SubmissionError", "TreeError", "UnknownName",
     "UsageError",
 )  # fmt: skip
-# Classes are public as well (hence "import X as X", which tells type checkers so). They are not in
-# this list because `help(hbench)` prints each of it with all that it inherits, 80 lines for an
-# error and 540 for a leaderboard, between which nobody found a function.
+# Classes are public, too (hence "import X as X", which tells type checkers so). They are not in
+# this list because `help(hbench)` prints each listed class with all that it inherits: 80 lines for
+# an error and 540 for a leaderboard, among which nobody found a function.
 __all__ = [
     "__version__", "audit", "browse", "build", "build_loss_for", "compare", "embed", "embed_names",
     "evaluate", "gather_batch", "leaderboard", "levels_of_pairs", "list_datasets",
@@ -208,7 +208,7 @@ def list_leaderboards(pattern: str = "*") -> list[str]:
 
 
 def _matching(names: Iterable[str], pattern: str) -> list[str]:
-    """The names that fit a pattern with * and ?, sorted; letters of either case differ on every
+    """The sorted names that match a pattern with * and ?. Upper and lower case differ on every
     system."""
     from fnmatch import fnmatchcase
 
@@ -216,10 +216,12 @@ def _matching(names: Iterable[str], pattern: str) -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    """Public names load their module when first used, so that `import hbench` stays instant.
+    """Load the module of a public name when the name is first used, so that `import hbench` is
+    fast.
 
-    Where packages of an extra are missing, a function stands in for what needs them, so that help,
-    completion and `hasattr` work; a wing, which is a module, has no stand-in: it is no attribute.
+    Where the packages of an extra are missing, a function that refuses every call takes the place
+    of what needs them, so that help, completion and `hasattr` work. A wing is a module and has no
+    such substitute: it is then no attribute.
     """
     if name in WINGS:
         try:
@@ -228,7 +230,7 @@ def __getattr__(name: str) -> object:
             raise AttributeError(f"hbench.{name} cannot be used here: {_refusal(error)}") from error
     if name not in HOME:
         raise AttributeError(f"module 'hbench' has no attribute {name!r}")
-    # "module", or "module:attribute" where the name is another one there
+    # "module", or "module:attribute" where the name differs in the module
     module, _, attribute = HOME[name].partition(":")
     try:
         return getattr(importlib.import_module(module), attribute or name)
@@ -237,7 +239,8 @@ def __getattr__(name: str) -> object:
 
 
 def _refusal(error: ModuleNotFoundError) -> UsageError:
-    """What to install for a module of an extra; raises the error again for any other module."""
+    """Return an error that says which extra to install for a missing module. For a module of no
+    extra, raise the import error again."""
     from hbench.core.extras import missing
 
     if (refusal := missing(error)) is None:
@@ -246,8 +249,8 @@ def _refusal(error: ModuleNotFoundError) -> UsageError:
 
 
 def _stand_in(name: str, refusal: UsageError) -> Callable[..., object]:
-    """A function that refuses every call, for one whose packages are not installed. `name`: of that
-    function; `refusal`: what a call raises."""
+    """Return a function `name` that raises `refusal` at every call, for a function whose packages
+    are not installed."""
 
     def refuse(*_: object, **__: object) -> object:
         raise refusal

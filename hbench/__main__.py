@@ -1,21 +1,20 @@
-"""Where `hbench` and `python -m hbench` start: with nothing imported yet, so that an interrupt is
-answered from here on.
-"""
+"""Starts `hbench` and `python -m hbench`. Nothing is imported before the start, so that an
+interrupt is handled from here on."""
 
 import atexit
 import gc
 import sys
 
-# How often cycles are searched for: among young objects as ever, for they may hold a batch; among
-# all objects, which are the libraries' million and stop every thread for a tenth of a second,
-# seldom.
+# Thresholds of the garbage collector. Young objects are searched for cycles as often as usual,
+# since a cycle may hold a whole batch. All objects are searched rarely: the libraries have a
+# million of them, and a search stops every thread for a tenth of a second.
 CYCLES = (700, 10, 1_000)
 
 
 def main() -> None:
-    """Run the command line, with garbage collection set so that it costs a short command little.
+    """Run the command line, with a garbage collector that costs a short command little.
 
-    Imported in here: an interrupt during the import, which takes a moment, gets a line and no
+    The import is in the function so that an interrupt during the import prints a line and no
     traceback.
     """
     gc.set_threshold(*CYCLES)
@@ -24,15 +23,15 @@ def main() -> None:
         from hbench.cli import main as run
     except KeyboardInterrupt:
         sys.stderr.write("hbench: interrupted\n")
-        sys.exit(130)  # as shells report it: 128 + the number of the signal
+        sys.exit(130)  # the status that shells report: 128 + the number of the signal
     run()
 
 
 def skip_final_gc() -> None:
     """Skip the interpreter's last garbage collection, which takes an eighth of a second.
 
-    Not where torch was loaded: its extensions take what is never freed for a leak, and list it on
-    stderr.
+    It is not skipped if torch was loaded: torch's extensions report objects that are never freed as
+    leaks, on stderr.
     """
     if "torch" not in sys.modules:
         gc.freeze()

@@ -1,8 +1,8 @@
 """Makes figures for print: one column wide, 8 pt, with embedded fonts, the conditions in small
 print, and reproducible bytes.
 
-matplotlib is loaded when a figure is made, and used through its object-oriented interface: without
-windows, without state after a call, and without the user's settings.
+matplotlib is imported only when a figure is made. It is used through its object-oriented interface,
+so that no windows open, no state remains after a call, and the user's settings have no influence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GREY = "#6b6b6b"
 FAINT = "#dddddd"
 SMALL_PRINT = 4.6  # points
 LEGEND = 7.0  # points
-MARK = 3.8  # ems of the mark of a line in a legend, with the space around it
+MARK = 3.8  # ems: a line's mark in a legend, with the space around it
 LETTERS = 96  # letters of small print in a line of one column
 STYLE: Any = {
     "font.family": "DejaVu Sans",  # shipped with matplotlib, so the same on all machines
@@ -57,14 +57,14 @@ STYLE: Any = {
     "lines.linewidth": 1.2,
     "text.color": INK,
     "axes.labelcolor": INK,
-    "text.parse_math": False,  # a $ in a name does not begin a formula
+    "text.parse_math": False,  # so that a $ in a name does not start a formula
     "pdf.fonttype": 42,  # embedded TrueType, since publishers refuse Type 3
     "svg.fonttype": "path",  # letters as outlines, so that viewers do not need the font
     "svg.hashsalt": "hbench",
     "savefig.dpi": DPI,
 }
 EPOCH = "SOURCE_DATE_EPOCH"
-# characters that no XML may hold, in UTF-8
+# characters that XML does not allow, as UTF-8
 NO_XML = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
 METADATA: dict[
     str, dict[str, Any]
@@ -77,15 +77,15 @@ METADATA: dict[
 
 @dataclass(frozen=True)
 class Drawing:
-    """A finished figure, which a notebook shows; `about`: the conditions in its small print."""
+    """A finished figure, which notebooks display. `about` holds the conditions in its small
+    print."""
 
     figure: Figure
     about: str
 
     def write(self, path: str | Path) -> None:
-        """Write .png, .svg or .pdf by the suffix, whole or not at all. Raises UsageError for
-        another suffix.
-        """
+        """Write the figure as .png, .svg or .pdf according to the suffix, whole or not at all.
+        Raises UsageError for another suffix."""
         path = Path(path)
         refuse_suffix(path)
         with replacing(path) as temporary:
@@ -103,15 +103,15 @@ class Drawing:
 def bytes_of(
     figure: Figure, kind: str, metadata: dict[str, Any], dpi: float | None = None
 ) -> bytes:
-    """Return a figure as a file of type png, svg or pdf; an SVG is XML whatever control characters
-    its texts have.
+    """Return a figure as the bytes of a png, svg or pdf file. In an SVG, control characters in
+    texts are replaced, so that it is valid XML.
 
-    `dpi`: by default that of the style. `metadata`: by key, as matplotlib writes it into that type
+    `dpi` defaults to that of the style. `metadata` are matplotlib's keys and values for this type
     of file.
     """
     file = io.BytesIO()
     with warnings.catch_warnings():
-        # matplotlib draws a box instead
+        # matplotlib shows a box for such a character
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(file, format=kind, metadata=metadata, dpi=dpi)
     if kind == "svg":
@@ -120,12 +120,12 @@ def bytes_of(
 
 
 def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Raise UsageError unless a picture can be written to this path, by its suffix."""
+    """Raise UsageError unless the suffix of the path is one that pictures can be written with."""
     if path.suffix.lower() not in suffixes:
         raise UsageError(
             f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}"
         )
-    epoch = os.environ.get(EPOCH, "0")  # which matplotlib reads as it writes
+    epoch = os.environ.get(EPOCH, "0")  # matplotlib reads this variable when it writes
     if not epoch.isdecimal():
         raise UsageError(
             f"the variable {EPOCH} is no time", expected="whole seconds since 1970", found=epoch
@@ -134,7 +134,7 @@ def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Set matplotlib's defaults with this style, until the block ends."""
+    """Set matplotlib's defaults to this style until the block ends."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -146,9 +146,8 @@ def styled() -> Iterator[None]:
 def draw_figure(
     paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN
 ) -> Drawing:
-    """Make a figure of this size in inches, let `paint` fill it, and set `about` in small print
-    below.
-    """
+    """Make a figure of this size in inches, let `paint` fill it, and add `about` in small print at
+    the bottom."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -164,7 +163,7 @@ def draw_figure(
 
 
 def small_print(text: str, most: int = LETTERS) -> str:
-    """Break a text into lines of at most this many letters, after the bars of a signature or at
+    """Break a text into lines of at most `most` letters, after the bars of a signature or at
     spaces.
 
     >>> small_print("sop@1|test|sim:cosine", 12)
@@ -181,7 +180,7 @@ def small_print(text: str, most: int = LETTERS) -> str:
 
 
 def percent_axis(axes: Axes, which: str = "y") -> None:
-    """Scale an axis in percent, from 0 to 100, with faint grid lines."""
+    """Scale an axis from 0 to 100 percent, with faint grid lines."""
     own = axes.yaxis if which == "y" else axes.xaxis
     axes.set(**{f"{which}lim": (0, 100)})
     own.set_ticks([0, 25, 50, 75, 100])
@@ -190,7 +189,7 @@ def percent_axis(axes: Axes, which: str = "y") -> None:
 
 
 def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -> int:
-    """Count the columns of these labels, with their marks, that fit into a figure.
+    """Count how many columns of these labels, with their marks, fit into the width of a figure.
 
     >>> legend_columns(["AP", "H-AP"]), legend_columns(["a rather long name of a variant"] * 2)
     (2, 1)
@@ -216,8 +215,8 @@ def legend_above(
 
 
 def short(text: str, most: int = 24, *, keep_end: bool = False) -> str:
-    """Shorten a text to at most this many letters, keeping its beginning, or its end, where ids of
-    images differ.
+    """Shorten a text to at most `most` letters. The beginning is kept or, with `keep_end`, the end,
+    where image ids differ.
 
     >>> short("hyperbolic proxies", 10), short("species/genus/img_00001.jpg", 12, keep_end=True)
     ('hyperboli…', '…g_00001.jpg')
@@ -232,12 +231,12 @@ WIDE_LETTERS = frozenset("mwMWŒœÆ@%")
 
 
 def text_width(text: str) -> float:
-    """Estimate the width of a text in ems, generously, for common sans-serif fonts."""
+    """Estimate the width of a text in ems, on the large side, for common sans-serif fonts."""
     return sum(map(_em, text))
 
 
 def _em(character: str) -> float:
-    """The width of a character in ems, roughly: no font is asked."""
+    """The rough width of a character in ems, estimated without a font."""
     if unicodedata.combining(character):
         return 0.0
     if unicodedata.east_asian_width(character) in "WF":

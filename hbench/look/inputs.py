@@ -1,6 +1,5 @@
 """Reads the inputs of pictures: reports with their values by query, and embedding files that are
-ranked on a test.
-"""
+ranked on a test of a dataset."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -32,9 +31,8 @@ Trace = Callable[[LevelSequence], NDArray[np.float64]]
 
 
 class Run(NamedTuple):
-    """A report with the name that a picture shows; `by_query`: the values of every query, if they
-    exist.
-    """
+    """A report with the name that a picture shows. `by_query` holds the values of every query, if
+    they exist."""
 
     name: str
     document: Document
@@ -58,12 +56,12 @@ class RankedTest(NamedTuple):
 
     @property
     def job(self) -> Job:
-        """The ranking of this test; raises UsageError for a test with a list of positive pairs."""
+        """The ranking of this test. Raises UsageError for a test with a list of positive pairs."""
         return self.examined.job(self.test)
 
 
 class TwoFiles(NamedTuple):
-    """A file of the embeddings of the queries, and one of those of the gallery."""
+    """A file with the embeddings of the queries, and one with those of the gallery."""
 
     query: Path
     gallery: Path
@@ -78,10 +76,10 @@ EmbeddingFile = Path | TwoFiles
 
 
 def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
-    """Read embeddings from one file, or two. `purpose`: what needs vectors, as the refusal of a
-    ranking says it, such as "the class map".
+    """Read embeddings from one file, or from two.
 
-    Raises SubmissionError, also for a report, or a folder that is no table.
+    `purpose` names what needs vectors, such as "the class map", for the error about a ranking.
+    Raises SubmissionError, also for a report and for a folder that is not a table.
     """
     if isinstance(file, TwoFiles):
         for path in file:
@@ -92,11 +90,12 @@ def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
-    """Read reports of one signature and dataset, with the values by query next to them
+    """Read reports that share a signature and a dataset, with the values by query next to them
     (FILE.by-query.parquet).
 
-    They get the `names`, or else those of their methods. Raises SubmissionError for a file that is
-    not a report, ComparisonError for reports of different conditions.
+    The runs are called by `names` or, without names, by the methods in the reports. Raises
+    SubmissionError for a file that is not a report, ComparisonError for reports with different
+    conditions.
     """
     paths = [Path(file) for file in files]
     documents = [reports.read(path) for path in paths]
@@ -116,7 +115,7 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
         reports.read_by_query(path, document) if path.is_file() else None
         for path, document in pairs
     ]
-    # what runs are called where no names are given
+    # the names of the runs where none are given
     shown = [document.method or path.stem for document, path in zip(documents, paths, strict=True)]
 
     return [
@@ -125,7 +124,8 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
 
 
 def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path]) -> list[str]:
-    """The names that are given, one per file; else the files' own, told apart by where they lie.
+    """Return the given names, one per file. Without given names, return the files' own names; equal
+    ones are told apart by the folders of their files.
 
     >>> shown_names([], ["a", "a", "b"], [Path("1/a.json"), Path("2/a.json"), Path("b.json")])
     ['1/a', '2/a', 'b']
@@ -144,14 +144,15 @@ def shown_names(given: Sequence[str], own: Sequence[str], paths: Sequence[Path])
 
 
 def dataset_of(name: str | Dataset | None, kind: str) -> Dataset:
-    """Load the dataset that --dataset names; raises UsageError without a name."""
+    """Load the dataset that --dataset names. Raises UsageError without a name."""
     if name is None:
         raise UsageError(f"{kind} of an embedding file needs its dataset", fix="add --dataset NAME")
     return name if isinstance(name, Dataset) else load(name)
 
 
 def test_of(data: Dataset, name: str | None) -> str:
-    """Return the name of a test, by default of the first one; raises UnknownName."""
+    """Return the name of a test, by default of the first one. Raises UnknownName for an unknown
+    test."""
     if name is not None and name not in data.tests:
         raise UnknownName("test", name, data.tests)
     return name or next(iter(data.tests))
@@ -165,19 +166,22 @@ def examined_embeddings(
     similarity: str | None = None,
     ties: str = "pessimistic",
 ) -> Examined:
-    """Read embeddings and check them against a dataset; raises SubmissionError, and UsageError for
-    rankings. `metric`: the only one that is asked for; `similarity`: None for the dataset's;
-    `ties`: which of equal scores come first."""
+    """Read embeddings and check them against a dataset.
+
+    `metric` is the only metric that will be computed. `similarity` is None for the dataset's own.
+    `ties` says which of several items with equal scores come first. Raises SubmissionError, and
+    UsageError for rankings.
+    """
     settings = Settings([metric], similarity=similarity, ties=ties)
-    # doubts about the vectors are for reports: a picture has no place for them
+    # remarks about the vectors are left to reports: a picture has no space for them
     return examine(read_embeddings(file, "a picture"), data, settings, doubted=False)
 
 
 def ranked_tests(
     files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()
 ) -> list[RankedTest]:
-    """Read embedding files for one test, by default the first one. `names`: what the files are
-    called, by default as they are."""
+    """Read embedding files for one test, by default the first one. `names` are the names of the
+    files in the picture; by default each file's own."""
     chosen = test_of(data, test)
     paths = [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
@@ -195,9 +199,12 @@ def examined_files(
     similarity: str | None = None,
     ties: str = "pessimistic",
 ) -> list[Examined]:
-    """Read embedding files and check them against a dataset, and each other; raises as
-    `examined_embeddings`, and ComparisonError for files that leave out other items: their queries
-    and galleries are not the same. `metric`, `similarity`, `ties`: as there."""
+    """Read embedding files and check them against a dataset and against each other.
+
+    `metric`, `similarity` and `ties` are as in `examined_embeddings`, and so are the errors. Raises
+    also ComparisonError for files that leave out different items, since their queries and galleries
+    differ.
+    """
     examined = [
         examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths
     ]
@@ -213,7 +220,7 @@ def examined_files(
 
 
 def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> RankedTest:
-    """Read the only embedding file, for one test; raises UsageError for several files."""
+    """Read a single embedding file for one test. Raises UsageError for several files."""
     if len(files) != 1:
         raise UsageError("this kind of plot takes one embedding file", found=f"{len(files)} files")
     (ranked,) = ranked_tests(files, data, test)
@@ -221,22 +228,22 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
 
 
 def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
-    """Apply `trace`, which gives `width` numbers or NaN, to the level sequence of every query in
-    one exact ranking pass; returns (Q, width), in input order.
+    """Apply `trace` to the level sequence of every query in one exact ranking pass. `trace` returns
+    `width` numbers or NaN; the result is (Q, width), in input order.
 
-    Under partial labels, items of unknown level are left out of the lists.
+    With partial labels, items of unknown level are left out of the lists.
     """
     rows = np.full((len(job.ranker.queries), width), np.nan)
     reading = None if job.ranker.known is None else known(job.ranker.depth)
 
     def keep(query: int, sequence: LevelSequence) -> float:
-        # threads write separate rows
-        """Write what `trace` gives of the sequence of a query, whose input position is `query`, to
-        its row."""
+        # no lock is needed: threads write to separate rows
+        """Write the result of `trace` for a query to the query's row. `query` is its input
+        position."""
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
-        return 0.0  # a scorer gives a number, which nobody reads here
+        return 0.0  # a scorer must return a number; this one is not used
 
-    # `conditions` are the key under which blocks of values are kept: this pass keeps none. And it
-    # measures nothing by name
+    # `conditions` is the key under which blocks of values are cached; this pass caches nothing and
+    # computes no named metric
     measure(replace(job, scorers=[keep], conditions="", by_name=None))
     return rows

@@ -1,6 +1,5 @@
-"""Writes the page of naming: the scores of the readers, what is named what at every level, how far
-the readers' agreement can be trusted, and the surest mistakes.
-"""
+"""Writes the page of naming: the scores of the readers, the names given at every level, how far the
+agreement of the readers can be trusted, and the surest mistakes."""
 
 from __future__ import annotations
 
@@ -26,16 +25,21 @@ from hbench.sheets.paths import JOINED
 from hbench.tree.partial import known_levels
 from hbench.trust.climbing import BELOW
 
-MATRIX = 24  # most classes in a readable confusion matrix
+MATRIX = 24  # the largest number of classes in a readable confusion matrix
 PAIRS = 12
 SUREST = 20
 SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
 
 
 class LevelConfusion(NamedTuple):
-    """What the items of each class of a level are named. `right`: the share named right; `matrix`:
-    (items, share of the row, shade 0 … 4), by class, empty for too many classes; `pairs`: (class,
-    its name by the reader, items, share of the class), the most frequent mistakes."""
+    """What the items of each class of a level are named.
+
+    Attributes:
+        right: the share of items that are named right.
+        matrix: (items, share of the row, shade 0 … 4) by class; empty if there are too many
+            classes.
+        pairs: (class, name given, items, share of the class) of the most frequent mistakes.
+    """
 
     level: str
     items: int
@@ -46,7 +50,7 @@ class LevelConfusion(NamedTuple):
 
 
 class SureMistake(NamedTuple):
-    """An item that is named wrong by a large share of the probability."""
+    """An item whose wrong name has a large share of the probability."""
 
     item: str
     picture: str | None
@@ -56,23 +60,24 @@ class SureMistake(NamedTuple):
 
 
 def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) -> None:
-    """Write the page as one file that loads nothing else, whole or not at all; `chosen`: the
-    answers whose point is shown on the line of risk against coverage."""
+    """Write the page as one self-contained file, whole or not at all. `chosen` are the answers
+    whose point is shown on the line of risk against coverage."""
     tree = named.manifest.tree
     readers = list(named.scores)
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
     values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
-    # without any truth there are no targets, and nothing that a line could be measured on
+    # without any known truth, no targets exist and the line cannot be computed
     by_target = answered_by_target(named)
-    # the line needs answers at some threshold: those asked for, else those of the first target
+    # the line needs the answers at some threshold: the chosen one or, without it, that of the first
+    # target
     measured = (chosen or by_target[0]) if by_target else None
     shared: dict[str, Any] = {
         "named": named,
         "readers": readers,
         "values": values,
         "confusions": [confusion_of(named, level) for level in levels],
-        "main": SUM if SUM in named.nodes else readers[0],  # the reader whose masses are shown
+        "main": SUM if SUM in named.nodes else readers[0],  # the masses shown are this reader's
         "agreement": agreement_of(named),
         "reliability": list(zip(*named.reliability().values(), strict=True)),
         "answered": [stack_of(each) for each in by_target],
@@ -86,29 +91,30 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
 
 
 def _main(named: NamedPictures) -> Nodes:
-    """The nodes of the reader whose masses are shown: `sum`, or the only one."""
+    """The nodes of the reader whose masses are shown: `sum` or, without it, the only reader."""
     return named.nodes[SUM] if SUM in named.nodes else next(iter(named.nodes.values()))
 
 
 def _of_readers(named: NamedPictures, value: str) -> list[Score]:
-    """A value's score by every reader."""
+    """The score `value` of every reader."""
     return [scores[value] for scores in named.scores.values()]
 
 
 def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
-    """Count what the items known to a level are named there by `sum`."""
+    """Count how the reader `sum` names the items whose truth is known down to a level."""
     manifest = named.manifest
     names = manifest.tree.names[level]
-    said_names = [*named.numbering.names[level], "nothing"]  # the last one is that of BELOW
-    # the numbering begins with the tree's own nodes: equal numbers are equal nodes
+    said_names = [*named.numbering.names[level], "nothing"]  # the last name is for BELOW
+    # the numbering starts with the tree's own nodes, so equal numbers mean equal nodes
     truth, said = _known_at(named, level)
-    # pairs (2, p): each different (truth, said), with its number of items
+    # pairs (2, p): each distinct combination (truth, name given) of a mistake, with its number of
+    # items
     pairs, counts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
     of_class = np.bincount(truth, minlength=len(names))
 
     wrong = pairs[0] != pairs[1]
     order = np.argsort(-counts[wrong], kind="stable")[:PAIRS]
-    # the class, its name by the reader, items, share of the class
+    # the class, the name given, items, share of the class
     frequent = [
         (names[own], said_names[other], int(number), float(number / of_class[own]))
         for own, other, number in zip(
@@ -123,8 +129,8 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
 def _known_at(
     named: NamedPictures, level: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """The true node and that of `sum` of every item that is known to a level. `level` counts from
-    0; (n,) each."""
+    """Return the true node and the node named by `sum`, (n,) each, of every item whose truth is
+    known at a level. Levels count from 0."""
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
     is_known = known_levels(manifest.tree)[labels[:, -1]] > level
@@ -134,14 +140,14 @@ def _known_at(
 def _matrix(
     pairs: NDArray[np.integer[Any]], counts: NDArray[np.int64], of_class: NDArray[np.int64]
 ) -> list[list[tuple[int, float, int]]]:
-    """The cells of a confusion matrix, by class: (items, share of the row's items, shade).
+    """Make the cells of a confusion matrix by class: (items, share of the row's items, shade).
 
-    `pairs` (2, P): true class and the class that is named; `counts` (P,): items of each pair;
-    `of_class` (C,): items of each true class.
+    `pairs` (2, P) are the true class and the class named; `counts` (P,) the items of each pair;
+    `of_class` (C,) the items of each true class.
     """
     number = len(of_class)
     whole = np.zeros((number, number), np.int64)
-    # what the tree does not have, or is not said, has no column
+    # a name outside the tree, or none, has no column
     has_column = (pairs[1] >= 0) & (pairs[1] < number)
     whole[tuple(pairs[:, has_column])] = counts[has_column]
     shares = whole / np.maximum(of_class, 1)[:, None]
@@ -151,22 +157,25 @@ def _matrix(
 
 
 def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
-    """By the level down to which the readers agree, coarse to fine ("" is none): the number of
-    items, and the share of them whose node is right there; of none, at the coarsest level. Empty
-    for one reader alone.
+    """Group the items by the level down to which the readers agree, coarse to fine; "" stands for
+    no level.
+
+    For each level, return the number of items and the share whose node is right at that level;
+    where the readers agree on none, the coarsest level counts. The result is empty if there is only
+    one reader.
     """
     if len(named.nodes) == 1:
         return []
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
     said = _main(named)
-    # (Q,): the name of that level, of each item
+    # (Q,): the name of this level for each item
     agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
     rows = []
     for depth, level in enumerate(("", *manifest.levels)):
         here = agreed == level
         if here.any():
-            # column of that level; of items on which no readers agree the first column
+            # the column of this level; the first column for items on which no readers agree
             at = max(depth - 1, 0)
             right = (labels[here, at] == said[here, at]).mean()
             rows.append((level, int(here.sum()), float(right)))
@@ -174,8 +183,9 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
 
 
 def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureMistake]:
-    """The items whose answer at the chosen threshold is wrong, with the largest masses, one for
-    each pair of label and answer; without a threshold, those whose whole path ends wrong."""
+    """Return the items whose answer at the chosen threshold is wrong, with the largest masses, one
+    per pair of label and answer. Without a threshold, return the items whose complete path ends at
+    a wrong node."""
     manifest = named.manifest
     asked = np.flatnonzero(manifest.query)
     truth = manifest.labels[asked, -1].tolist()
@@ -183,7 +193,7 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
         paths = named.table["path"].to_pylist()
         masses = named.table["mass"].to_numpy()
         ends = (_main(named) != BELOW).sum(axis=1)
-        # the last node of each path; of an empty one any will do, for it is not counted
+        # the last node of each path; any node will do for an empty path, which is not counted
         right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]
         wrong = np.flatnonzero((ends > 0) & (right == 0))
     else:
@@ -191,7 +201,7 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
         wrong = np.flatnonzero((chosen.levels > 0) & chosen.known & ~chosen.right)
 
     found: dict[tuple[int, str], int] = {}
-    # the largest masses first; of a pair of label and answer the first one stays
+    # the largest masses first; of each pair of label and answer, the first item is kept
     for row in wrong[np.argsort(-masses[wrong], kind="stable")].tolist():
         found.setdefault((truth[row], paths[row]), row)
     return [
@@ -207,7 +217,7 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
 
 
 def _embedded(named: NamedPictures, position: int) -> str | None:
-    """A small picture of an item, as an address that holds it; None where there is none."""
+    """A small picture of an item as a data URL; None where there is no picture."""
     image = thumbnail(named.manifest.picture, str(named.manifest.items[position]))
     if image is None:
         return None

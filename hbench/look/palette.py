@@ -1,6 +1,6 @@
 """Defines the colours and marks of levels, from unrelated to the same fine class.
 
-The colours are those of cividis, which the colour-blind can distinguish. Their lightness increases
+The colours come from cividis, which colour-blind people can distinguish. Their lightness increases
 from level to level, so that a picture printed in grey still shows which mistake is worse. A mark of
 filled circles shows the level without colour.
 
@@ -54,21 +54,21 @@ def text_color_on(color: str) -> str:
     ('#000000', '#ffffff')
     """
     parts = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    # from sRGB to the light that each gives, 0 … 1
+    # from sRGB values to linear light, 0 … 1
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )
-    # contrast by WCAG 2; at .179 both have 4.58 : 1
+    # contrast as defined by WCAG 2; at a luminance of .179 black and white both have 4.58 : 1
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#000000" if luminance > 0.179 else "#ffffff"
 
 
 def mark_of(level: int, depth: int) -> str:
-    """Return a circle per level, filled up to this level."""
+    """Return one circle per level; those up to this level are filled."""
     return "●" * level + "○" * (depth - level)
 
 
-SERIES = 0.72  # share of the scale that is used, since lighter colours are hard to see on white
+SERIES = 0.72  # the share of the scale in use: lighter colours are hard to see on white
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SIZES = (
     1.27,
@@ -79,31 +79,30 @@ SIZES = (
     1.8,
     1.6,
     3.56,
-)  # with which markers of matplotlib have about the same ink
+)  # sizes at which matplotlib's markers look equally large
 
 
 def series_color(number: int, of: int) -> str:
-    """Return the colour of one of several runs, lines or groups that are not levels, dark first,
-    also distinct in grey.
-    """
+    """Return the colour of one of several runs, lines or groups that are not levels. The first ones
+    are dark; the colours also differ in grey."""
     place = SERIES * number / (of - 1) if of > 1 else 0.0
     return color_at(place)
 
 
 def marker_of(number: int) -> str:
-    """Return the shape of a marker; the first eight differ, then they repeat."""
+    """Return the shape of a marker. The first eight differ, then the shapes repeat."""
     return MARKERS[number % len(MARKERS)]
 
 
-# The hues of Okabe and Ito, which the colour-blind can distinguish, with softer black and yellow;
-# the most distinct ones first.
+# The hues of Okabe and Ito, which colour-blind people can distinguish, with softer black and
+# yellow; the most distinct ones come first.
 GROUPS = ("#0072b2", "#c8bd3c", "#d55e00", "#1b2a49", "#cc79a7", "#009e73", "#56b4e9", "#e69f00")
 OTHER = "#8a8a8a"
 
 
 def group_color(number: int, of: int) -> str:
-    """Return the colour of one of up to eight unordered groups, dark to light, so that they differ
-    in grey; then grey.
+    """Return the colour of one of up to eight unordered groups; further groups are grey. The
+    colours range from dark to light, so that they differ in grey print, too.
 
     >>> group_color(0, 2), group_color(1, 2), group_color(8, 9)
     ('#0072b2', '#c8bd3c', '#8a8a8a')

@@ -1,6 +1,5 @@
-"""What the page of naming shows of trust: risk against coverage, what is answered by target, and
-the nodes at which most goes wrong.
-"""
+"""Prepares what the page of naming shows about trust: risk against coverage, the answers at each
+target, and the nodes with most mistakes."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from hbench.trust.outcomes import Outcome, RiskCoverage
 
 TARGETS = (0.8, 0.9, 0.95, 0.99)
 WIDTH, HEIGHT = 320, 180  # of the picture, in its own units
-MOST_NODES = 40  # of a level, that a table holds
+MOST_NODES = 40  # of a level, in a table
 STEPS = (0.05, 0.1, 0.2, 0.4, 1.0)  # ends of the axis of risk
 
 
 class Mark(NamedTuple):
-    """A point beside the line: what it is of, its coverage and risk, and where it is drawn."""
+    """A labelled point on the picture: its label, coverage and risk, and its position."""
 
     label: str
     coverage: float
@@ -35,7 +34,7 @@ class Mark(NamedTuple):
 
 class RiskCurve(NamedTuple):
     """Risk against coverage as a picture: its size, the `line` (points of a polyline), the end of
-    the axis of risk, the points beside the line, and the area under it."""
+    the axis of risk, the labelled points, and the area under the line."""
 
     width: int
     height: int
@@ -46,8 +45,9 @@ class RiskCurve(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What is answered at a target: what is promised, in words; the share of items answered at each
-    level, 0 (nothing is said) first; and what is right of what is said, None of nothing."""
+    """The answers at a target: what is promised, in words; the share of items answered at each
+    level, starting with level 0 (no answer); and the share of right ones among the answers, None
+    without answers."""
 
     target: float
     remark: str
@@ -56,9 +56,9 @@ class Answered(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """A node: how many items have it for their label, how many are named it or something below,
-    and how many of these rightly; and the same of what is answered at the chosen threshold, None
-    without one."""
+    """A node with three counts: the items that have it as their label, the items that are named it
+    or something below it, and how many of these are right. The last two are also given for the
+    answers at the chosen threshold, None without one."""
 
     name: str
     items: int
@@ -69,8 +69,8 @@ class NodeRow(NamedTuple):
 
 
 class NodeTable(NamedTuple):
-    """The nodes of a level, those that are named wrong most often first; `number`, how many nodes
-    any item has or is named."""
+    """The nodes of a level, those with most mistakes first. `number` counts the nodes that any item
+    has or is named."""
 
     level: str
     number: int
@@ -78,22 +78,25 @@ class NodeTable(NamedTuple):
 
 
 def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTable:
-    """Count, for each node of a level (from 0), how many items have it as their label, how many are
-    named so, and how many of these rightly; items whose truth is unknown are not counted. `chosen`:
-    the answers at a threshold, of which the last two are counted, too; None without a threshold:
-    these columns are empty."""
+    """Count, for each node of a level, the items that have it as their label, the items named so,
+    and how many of these are right. Levels count from 0. Items with an unknown truth are not
+    counted.
+
+    `chosen` are the answers at a threshold, of which the last two numbers are given, too; None
+    without a threshold, and then these columns are empty.
+    """
     manifest = named.manifest
     names = named.numbering.names[level]
-    # of each item at this level: 1 right, 0 wrong, NaN where nobody knows; and the node it is named
+    # for each item at this level: 1 right, 0 wrong, NaN unknown; and the node that it is named
     right = named.judged.right[:, level]
     nodes = named.climb.nodes[:, level]
     labels = manifest.labels[manifest.query]
-    # items whose label goes down to this level, counted from 0
+    # the items whose label is known down to this level, which counts from 0
     is_labelled = known_levels(manifest.tree)[labels[:, -1]] > level
     is_labelled &= named.has_truth
 
     def counts(of_nodes: Labels, some: NDArray[np.bool_]) -> list[int]:
-        """How many of some items each node has."""
+        """The number of the selected items (`some`) at each node."""
         found: list[int] = np.bincount(of_nodes[some], minlength=len(names)).tolist()
         return found
 
@@ -109,7 +112,7 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
         is_answered = chosen.levels > level
         columns += [counts(nodes, each & is_answered) for each in (is_named, is_right)]
     rows = [NodeRow(*row) for row in zip(names, *columns, strict=True)]
-    # most mistakes first, then most items
+    # the nodes with most mistakes come first, among equals those with most items
     rows = sorted(
         (row for row in rows if row.items or row.named),
         key=lambda row: (row.right - row.named, -row.items, row.name),
@@ -118,17 +121,17 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
 
 
 def answered_by_target(named: NamedPictures) -> list[Trusted]:
-    """The answers at each of the targets; none where no truth is known."""
+    """The answers at each of the targets; empty where no truth is known."""
     if np.isnan(named.judged.right).all():
         return []
     return [named.trust(target) for target in TARGETS]
 
 
 def stack_of(trusted: Trusted) -> Answered:
-    """How many of the items with a truth are answered at each level."""
+    """The number of items with a known truth that are answered at each level."""
     by_level = [each.items for each in trusted.outcome.by_level]
     said = sum(by_level)
-    # how many items were answered on, from a share and its number
+    # the number of items on which a share is based, from the share and its count
     tested = round(said / trusted.said) if trusted.said else 1
     shares = [1 - trusted.said, *(items / tested for items in by_level)]
     right = None if math.isnan(trusted.right_of_said) else trusted.right_of_said
@@ -136,10 +139,10 @@ def stack_of(trusted: Trusted) -> Answered:
 
 
 def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
-    """Lay out the curve of risk (the share of wrong answers) against coverage for the page, with
-    the point of the target, where somebody chose one, and that of the thresholds in use."""
+    """Lay out the curve of risk (the share of wrong answers) against coverage for the page. Points
+    mark the target, if somebody chose one, and the thresholds in use."""
     curve = trusted.curve
-    # the axis of risk ends at the first of a few round numbers that all of the curve is below
+    # the axis of risk ends at the first of a few round numbers above the whole curve
     end = next(step for step in STEPS if step >= min(float(curve.risk.max()), 1.0))
     outcomes: dict[str, Outcome] = {".8 / .6 / .4": trusted.fixed}
     if is_chosen:
@@ -152,13 +155,13 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
 
 
 def _line(curve: RiskCoverage, end: float) -> str:
-    """The points of the line, so many that an eye sees no fewer. Coverage and risk of at most
-    POINTS points, as SVG writes them: "x,y x,y". `end`: the risk at the top of the picture."""
+    """Return the line as an SVG polyline, "x,y x,y". At most POINTS points are kept, more than the
+    eye can tell apart. `end` is the risk at the top of the picture."""
     _, coverage, risk = curve.thinned(POINTS)
     points = zip(coverage.tolist(), risk.tolist(), strict=True)
     return " ".join("{:.1f},{:.1f}".format(*_place(*point, end)) for point in points)
 
 
 def _place(coverage: float, risk: float, end: float) -> tuple[float, float]:
-    """Where a point is drawn: coverage to the right, risk upwards."""
+    """The position of a point: coverage runs to the right, risk upwards."""
     return round(WIDTH * coverage, 1), round(HEIGHT * (1 - min(risk / end, 1.0)), 1)

@@ -1,5 +1,5 @@
-"""Words names for pages: long ones keep what tells them apart, and text between backticks is set as
-code.
+"""Prepares names for pages: long names keep the part that tells them apart, and text between
+backticks is set as code.
 
 >>> telling(["vit_large_patch14_dinov2_lvd142m", "vit_large_patch14_dinov2_reg4_lvd142m"])
 ['…lvd142m', '…reg4_lvd142m']
@@ -20,12 +20,12 @@ WORD_ENDS = re.compile(r"[\s_/.,:-]")
 
 
 def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
-    """Shorten names of more than this many letters, each without what all begin with, or else
-    without its middle; as they are where that would make two the same."""
+    """Shorten names of more than `most` letters. The words that all names begin with are left out
+    or, failing that, the middle of a name. Names that would become equal stay whole."""
     given = list(names)
     shared = _beginning(given) if len(given) > 1 else ""
     ends = [found.end() for found in WORD_ENDS.finditer(shared)]
-    begin = ends[-1] if ends else 0  # only whole words are left out
+    begin = ends[-1] if ends else 0  # leave out whole words only
     shown = []
     for name in given:
         rest = name
@@ -38,7 +38,7 @@ def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
 
 
 def _beginning(names: Sequence[str]) -> str:
-    """What all names begin with."""
+    """The beginning that all names share."""
     return "".join(
         letters[0]
         for letters in takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
@@ -46,12 +46,12 @@ def _beginning(names: Sequence[str]) -> str:
 
 
 def coded(text: object) -> Markup:
-    """A text for a page, escaped, with what stands between backticks as code."""
+    """Return a text for a page, escaped, with the parts between backticks as code."""
     return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def tail(name: str, most: int = 14) -> str:
-    """The end of a name of more than this many letters, since ids of images differ there.
+    """Return the end of a name of more than `most` letters, since image ids differ at their ends.
 
     >>> tail("folder/with/long/path/IMG_00118.jpg"), tail("a.jpg")
     ('…IMG_00118.jpg', 'a.jpg')
@@ -60,5 +60,5 @@ def tail(name: str, most: int = 14) -> str:
 
 
 def plain(text: object) -> str:
-    """A text without backticks, for where a page shows no code, as in a title."""
+    """Return a text without its backticks, for places that cannot show code, such as a title."""
     return str(text).replace("`", "")

@@ -1,10 +1,10 @@
-"""Writes a folder of pages under a temporary name, and renames it when it is complete. What else
-lies in the folder comes along.
+"""Writes a folder of pages under a temporary name, and renames it when it is complete. Other files
+of an existing folder are kept.
 
-Pages are in the folder itself; `assets/` holds styles and scripts, `data/` what scripts load on
-demand. Nothing is loaded from elsewhere, and a policy in every page forbids it. Data are scripts
-too, since a page opened from a disk may not fetch files: each passes one value to the page by name,
-as JSON without the characters with which a script could end early.
+The pages are in the folder itself; `assets/` holds styles and scripts, `data/` the data that
+scripts load on demand. Nothing is loaded from elsewhere, and a policy in every page forbids it.
+Data files are scripts, too, since a page opened from a disk may not fetch other files: each script
+passes one named value to the page as JSON, without characters that could end the script early.
 
 >>> script("items-0", ["</script>"])
 'hbench.put("items-0",["\\\\u003c/script>"]);\\n'
@@ -37,7 +37,7 @@ ESCAPED = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def refuse_folder(folder: Path, kind: str) -> None:
-    """Raise UsageError for a folder that is not empty and does not hold pages of this kind."""
+    """Raise UsageError for a folder that is not empty and does not contain pages of this kind."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark_of(kind)).exists():
         expected = f"a new folder, or one of a {kind}"
         raise UsageError(f"{folder} holds other files", expected=expected, fix="choose another -o")
@@ -46,17 +46,18 @@ def refuse_folder(folder: Path, kind: str) -> None:
 
 
 def mark_of(kind: str) -> str:
-    """Return the name of a file that marks folders written by hbench, so that no others are
-    replaced.
-    """
+    """Return the name of the file that marks folders written by hbench. Only folders with this mark
+    are replaced."""
     return f".hbench-{kind}"
 
 
 @contextmanager
 def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder that replaces `folder` when the block succeeds, and is removed otherwise.
-    Files that hbench did not write stay; raises UsageError for one in the way of a new one. `kind`:
-    of the pages, such as "report"."""
+
+    `kind` is the type of the pages, such as "report". Files that hbench did not write are kept.
+    Raises UsageError where such a file has the name of a new one.
+    """
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +71,7 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
         written = _files_of(temporary)
         if folder.exists():
             _take_along(folder, temporary, kind)
-        # the mark by which a later run knows the files that are its own
+        # the mark lists hbench's own files for a later run
         text = "\n".join([f"made by hbench {kind}; these files are replaced:", *written])
         (temporary / mark_of(kind)).write_text(text + "\n", encoding="utf-8")
         if folder.exists():
@@ -82,16 +83,17 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
 
 
 def _files_of(folder: Path) -> list[str]:
-    """The files below a folder, by their paths from there."""
+    """The files below a folder, by their relative paths."""
     found = (each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir())
     return sorted(each.relative_to(folder).as_posix() for each in found)
 
 
 def _take_along(folder: Path, temporary: Path, kind: str) -> None:
-    """Copy what hbench did not write; of a folder without a list of what it wrote, all that is not
-    replaced. Raises UsageError for a file of others in the way of a new one.
+    """Copy the files that hbench did not write into the new folder. If the old folder has no list
+    of hbench's files, copy every file that is not replaced.
 
-    `kind`: of the pages, such as "report", whose mark lists the files that were written.
+    `kind` is the type of the pages, such as "report"; its mark lists the files that were written.
+    Raises UsageError where somebody's file has the name of a new one.
     """
     mark = folder / mark_of(kind)
     # the first line is a heading
@@ -110,10 +112,10 @@ def _take_along(folder: Path, temporary: Path, kind: str) -> None:
 
 
 def _clear_leftovers(folder: Path) -> None:
-    """Remove what processes left that were killed as they made these pages; pages that they had
-    moved away come back.
-    """
-    # folders beside it, .NAME.PROCESS.KIND, of which "old" has pages that were moved away
+    """Clean up after processes that were killed while they made these pages: their temporary
+    folders are removed, and pages that they had moved away are moved back."""
+    # the folders next to it are called .NAME.PROCESS.KIND; KIND `old` holds pages that were moved
+    # away
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         process, _, kind = left.name.removeprefix(f".{folder.name}.").partition(".")
         if kind not in LEFTOVERS or not process.isdecimal() or _is_running(int(process)):
@@ -125,9 +127,9 @@ def _clear_leftovers(folder: Path) -> None:
 
 
 def _is_running(process: int) -> bool:
-    """Whether a process of this number runs: signal 0 only asks."""
+    """Whether a process with this number is running: signal 0 only checks."""
     if os.name != "posix":
-        return True  # there is no harmless question to a process elsewhere
+        return True  # other systems have no harmless way to check
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -138,8 +140,7 @@ def _is_running(process: int) -> bool:
 
 
 def copy_assets(folder: Path, package: str) -> None:
-    """Copy the styles and scripts that all pages share, and those of a package, into a new
-    folder."""
+    """Copy the shared styles and scripts, and those of a package, into a new folder."""
     folder.mkdir()
     for each in (SHARED, package):
         for file in resources.files(each).joinpath("static").iterdir():
@@ -148,14 +149,13 @@ def copy_assets(folder: Path, package: str) -> None:
 
 
 def shared_asset(name: str) -> str:
-    """Read a style or script that all pages share, for a page that is one document."""
+    """Read a shared style or script, for a page that consists of a single file."""
     return resources.files(SHARED).joinpath("static", name).read_text(encoding="utf-8")
 
 
 def script(name: str, value: Any) -> str:
-    """Write a script that passes a JSON value to the page; raises ValueError for NaN. Names from
-    outside are never keys.
-    """
+    """Return a script that passes a JSON value to the page. Raises ValueError for NaN. `name` is a
+    fixed name, never text from outside."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character, escaped in ESCAPED.items():
         text = text.replace(character, escaped)
@@ -163,19 +163,16 @@ def script(name: str, value: Any) -> str:
 
 
 def write_script(folder: Path, name: str, value: Any) -> None:
-    """Write the script of a value as NAME.js."""
+    """Write the script of a value to the file NAME.js."""
     (folder / f"{name}.js").write_text(script(name, value), encoding="utf-8")
 
 
 class Pages:
-    """Renders the templates of a package, and those that all pages share, with common variables and
-    filters.
-    """
+    """Renders the templates of a package and the shared ones, with common variables and filters."""
 
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
-        """`package`: whose templates are looked for first, then those that all pages share;
-        `shared`: the variables of every page, by name. A missing one is an error, and no blank.
-        """
+        """`package` is searched for templates before the shared ones. `shared` are the variables of
+        every page, by name. A missing variable is an error and does not become a blank."""
         loaders = [
             jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))
         ]
@@ -201,18 +198,19 @@ class Pages:
         }
 
     def text(self, template: str, **content: Any) -> str:
-        """Render a template by name; names from outside are escaped."""
+        """Render a template by name. Texts from outside are escaped."""
         return self.environment.get_template(f"{template}.html.jinja").render(**content) + "\n"
 
     def write(self, folder: Path, page: str, template: str | None = None, **content: Any) -> None:
-        """Render PAGE.html from the template with its name, or another one."""
+        """Render PAGE.html from the template of the same name, or from `template`."""
         (folder / f"{page}.html").write_text(
             self.text(template or page, page=page, **content), encoding="utf-8"
         )
 
 
 def level_styles(depth: int) -> str:
-    """Write the style rules of the levels 0 … depth: their colours, and those of text on them."""
+    """Return the style rules of the levels 0 … depth: their colours, and the colours of text on
+    them."""
     colors = [color_of(level, depth) for level in range(depth + 1)]
     pairs = [(color, text_color_on(color)) for color in colors]
     rules = [
@@ -223,12 +221,12 @@ def level_styles(depth: int) -> str:
 
 
 def page_value(value: float | None, metric: str, digits: int = 2) -> str:
-    """Write a value of a metric as people read it."""
+    """Return a metric's value as text for people."""
     return shown(metric, value, digits)
 
 
 def page_difference(difference: float, metric: str, digits: int = 2) -> str:
-    """Write a difference of values of a metric, with a typographic minus sign.
+    """Return a difference of a metric's values as text, with a typographic minus sign.
 
     >>> page_difference(0.0123, "AP"), page_difference(-0.5, "AP", 1)
     ('+1.23', '−50.0')
@@ -237,8 +235,8 @@ def page_difference(difference: float, metric: str, digits: int = 2) -> str:
 
 
 def headings_of_page(content: str) -> list[tuple[str, str]]:
-    """List the (id, text) of the headings of a page's content, for a table of contents; their small
-    print is left out.
+    """List the (id, text) of the headings of a page's content, for a table of contents. Small print
+    in headings, and quiet headings, are left out.
 
     >>> quiet = '<h2 id="in-short" class="quiet">In short</h2>'
     >>> headings_of_page(f'<h2 id="scores">Scores &amp; more <small>3</small></h2>{quiet}')
@@ -252,5 +250,5 @@ def headings_of_page(content: str) -> list[tuple[str, str]]:
 
 
 def exact(value: float | None) -> str:
-    """Write a fraction with all digits, for scripts and tests that read a page."""
+    """Return a fraction with all digits, for scripts and tests that read a page."""
     return "" if value is None or np.isnan(value) else repr(float(value))

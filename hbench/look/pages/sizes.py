@@ -1,6 +1,5 @@
 """Writes the page of smaller vectors: what every size loses at every level, in sentences, as a
-picture and in a table.
-"""
+picture and as a table."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ from hbench.records.shown import shown, shown_difference_range
 
 
 class SizeCell(NamedTuple):
-    """A score as it is printed, the 95 % interval of its difference from the whole vector ("" of
-    the whole itself), and whether that interval is wholly below or above 0: "worse", "better" or
-    ""."""
+    """A printed score with the 95 % interval of its difference from the whole vector ("" for the
+    whole vector itself). The verdict is "worse" or "better" where this interval is entirely below
+    or above 0, otherwise ""."""
 
     score: str
     difference: str
@@ -29,7 +28,7 @@ class SizeCell(NamedTuple):
 
 
 class SizeRow(NamedTuple):
-    """A size, its bytes and its cell for every metric."""
+    """A size, its number of bytes, and a cell for every metric."""
 
     size: str
     bytes: int
@@ -39,13 +38,13 @@ class SizeRow(NamedTuple):
 def write_sizes_page(
     scores: Sequence[SmallerScore], path: Path, *, file: str, dataset: str
 ) -> None:
-    """Write the page as one file that loads nothing else, whole or not at all.
+    """Write the page as one self-contained file, whole or not at all.
 
-    `scores`: those of the whole vectors first; `file` and `dataset`: what was scored, for the
+    `scores` starts with the whole vectors. `file` and `dataset` say what was scored, for the
     heading.
     """
     whole, *smaller = scores
-    # by the whole vectors: every size is scored by the same ones
+    # taken from the whole vectors, since all sizes have the same metrics
     metrics = list(whole.report.document.scores)
     drawing = draw_sizes(
         whole.report.signature, [size_of(score.record()) for score in scores], metrics
@@ -66,7 +65,7 @@ def write_sizes_page(
 
 
 def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
-    """The cells of one size. `metrics`: there is a cell for each; the whole vectors have no
+    """Make the cells of one size, one for each of the metrics. The whole vectors have no
     difference."""
     of_metric = {each.metric: each for each in score.differences}
     cells = []
@@ -82,7 +81,8 @@ def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
 
 
 def _verdict(ends: Difference) -> str:
-    """Whether the interval of a difference, in fractions, lies wholly below or above 0."""
+    """Return "worse" or "better" where the interval of a difference, in fractions, is entirely
+    below or above 0."""
     if ends.high < 0:
         return "worse"
     return "better" if ends.low > 0 else ""

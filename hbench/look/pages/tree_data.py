@@ -1,8 +1,8 @@
 """Prepares a label tree for its zoomable picture: the nodes of every level, their sizes, and the
 scale of colours.
 
-Since a tree's paths are sorted, the children of a node are adjacent in the page's lists: the
-numbers of children suffice to draw any part of the tree.
+A tree's paths are sorted, so the children of a node are adjacent in the page's lists. The numbers
+of children therefore suffice to draw any part of the tree.
 
 >>> tree, _ = LabelTree.from_names([("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine"))
 >>> found = tree_data(tree, np.array([5, 1, 2]))
@@ -26,19 +26,19 @@ Floats = NDArray[np.float64]
 
 
 def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
-    """Collect names, items and children of the nodes of every level, coarse to fine, in the order
-    in which they are drawn.
+    """Collect the names, items and children of the nodes of every level, coarse to fine, in drawing
+    order.
 
-    `nodes` are the ids of the nodes in that order. `items` (C,): the numbers of items of the fine
-    classes.
+    `nodes` in the result are the ids of the nodes in this order. `items` (C,) are the numbers of
+    items of the fine classes.
     """
     orders = []
     children = []
     for level in range(tree.depth):
         nodes, first = np.unique(tree.paths[:, level], return_index=True)
-        # by first occurrence in the sorted paths
+        # in the order of first occurrence in the sorted paths
         orders.append(nodes[np.argsort(first, kind="stable")])
-        # (parent, child) pairs; of the finest level single nodes, whose counts are not used
+        # (parent, child) pairs; at the finest level single nodes, whose counts are not used
         edges = np.unique(tree.paths[:, level : level + 2], axis=0)
         children.append(
             np.bincount(edges[:, 0], minlength=len(tree.names[level]))[orders[-1]].tolist()
