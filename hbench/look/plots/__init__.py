@@ -1,6 +1,6 @@
-"""Draws plots: every module in this folder registers a kind of plot, or a small family.
+"""Draws plots. Every module in this folder registers one kind of plot or a small family of kinds.
 
-A kind declares its files and options, and a function that draws them.
+A kind consists of its name, a description of its files and options, and a function that draws them.
 
 >>> kinds["h-pr"].about
 'the hierarchical precision–recall curve, whose area is H-AP'
@@ -21,9 +21,8 @@ from hbench.records.report import Report, document_of
 
 
 class PlotRequest(NamedTuple):
-    """A request to draw files or names, with options, of which every kind takes some. `dataset`:
-    its name, or itself.
-    """
+    """A request to draw files or names with options. Each kind of plot accepts some of the options.
+    `dataset` is a name or a dataset."""
 
     files: tuple[str, ...]
     dataset: str | Dataset | None = None
@@ -36,10 +35,14 @@ class PlotRequest(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of plot. `about`: what it shows; `files`: what it takes; `options`: the fields of a
-    request that it takes.
+    """A kind of plot.
 
-    `of_report`: draws a report in memory, by metrics, if a report alone suffices.
+    Attributes:
+        draw: draws a request.
+        about: what the plot shows.
+        files: which files the plot takes.
+        options: the fields of a request that the plot accepts.
+        of_report: draws a report in memory, by metrics; None if a report alone does not suffice.
     """
 
     about: str
@@ -62,9 +65,12 @@ def kind(
 ) -> Callable[[Draw], Draw]:
     """Register a function that draws requests as a kind of plot.
 
-    `name`, `about`, `files`: what help says of it: what it shows, of which files; `options`: the
-    fields of a request that it takes, with spaces between; `of_report`: draws a report in memory,
-    by metrics, if a report alone suffices.
+    Args:
+        name: the name of the kind.
+        about: what the plot shows, for the help.
+        files: which files it takes, for the help.
+        options: the fields of a request that it accepts, separated by spaces.
+        of_report: draws a report in memory, by metrics, if a report alone suffices.
     """
 
     def register(function: Draw) -> Draw:
@@ -75,13 +81,12 @@ def kind(
 
 
 def draw(kind: str, request: PlotRequest) -> Drawing:
-    """Draw a request; raises UnknownName for the kind, UsageError for options that it does not
-    take.
-    """
+    """Draw a request. Raises UnknownName for an unknown kind, UsageError for options that the kind
+    does not accept."""
     chosen = kinds[kind]
     if not request.files:
         raise UsageError(f"plot {kind} needs files", expected=chosen.files)
-    # all but the first field, the files, are options
+    # the first field holds the files; all others are options
     given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]
     if foreign := [_option(name) for name in given if name not in chosen.options]:
         taken = examples(sorted(map(_option, chosen.options)), most=9)
@@ -92,7 +97,7 @@ def draw(kind: str, request: PlotRequest) -> Drawing:
 
 
 def _option(field: str) -> str:
-    """The option of `hbench plot` that gives a field of a request, such as --metric for metrics."""
+    """Return the option of `hbench plot` for a field of a request, such as --metric for metrics."""
     return "--" + field.rstrip("s").replace("_", "-")
 
 
@@ -124,10 +129,12 @@ def plot(
         )
     if metrics and "metrics" not in chosen.options:
         raise UsageError(f"{kind} does not take metrics", fix="leave metrics out")
-    document_of(report)  # refuses what is no report
+    document_of(report)  # raises for anything that is not a report
     drawn = report if isinstance(report, Report) else Report.read(report)
     return chosen.of_report(drawn, metrics.split(",") if isinstance(metrics, str) else metrics)
 
 
-for _module in pkgutil.iter_modules(__path__):  # last, since they import from this module
+for _module in pkgutil.iter_modules(
+    __path__
+):  # imported last, since the kinds import from this module
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,4 +1,4 @@
-"""Draws leaderboards: one metric against another with the Pareto front, and the best score by
+"""Draws leaderboards: one metric against another with the Pareto front, or the best score by
 year."""
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ RUN = color_at(0.72)
 
 
 class BoardPoint(NamedTuple):
-    """A row as a point: x and y are scores in percent, or x is a year; of the `goodness` of both,
-    higher is better.
-    """
+    """A row as a point. x and y are scores in percent, or x is a year. `goodness` holds two numbers
+    for x and y, where higher is better."""
 
     x: float
     y: float
@@ -40,10 +39,11 @@ class BoardPoint(NamedTuple):
 
 
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
-    """Make points of the comparable rows with both metrics, one for the rows that print the same
-    result; raises UnknownName for a metric, UsageError without rows.
+    """Make points from the comparable rows with both metrics. Rows that print the same result share
+    one point.
 
-    `unranked` has the metrics of a row whose scores were made under other conditions.
+    A row's `unranked` lists the metrics whose scores were made under other conditions. Raises
+    UnknownName for a metric, UsageError if no row is left.
     """
     x, y = (board.key(metric) for metric in metrics)
     rows = [
@@ -62,20 +62,20 @@ def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
 
 
 def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points that no other beats in both metrics, by x; of equal points the first."""
+    """Select the Pareto front: the points that no other point beats in both metrics, sorted by x.
+    Of equal points, the first is selected."""
     return _rising(sorted(points, key=lambda point: point.goodness, reverse=True))[::-1]
 
 
 def records_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points that were better than all points of earlier years and of their year, by
-    year.
-    """
+    """Select the records by year: each is better than all points of earlier years and of its own
+    year."""
     return _rising(sorted(points, key=lambda point: (point.x, -point.goodness[1])))
 
 
 def _rising(points: Sequence[BoardPoint]) -> list[BoardPoint]:
-    """Select the points that are better in y than all before them. `goodness`: of x and y, higher
-    is better."""
+    """Select the points whose y is better than that of all points before them. `goodness` holds
+    numbers for x and y, where higher is better."""
     best = np.maximum.accumulate([-np.inf, *(point.goodness[1] for point in points)]).tolist()
     return [
         point for point, before in zip(points, best, strict=False) if point.goodness[1] > before
@@ -83,8 +83,8 @@ def _rising(points: Sequence[BoardPoint]) -> list[BoardPoint]:
 
 
 def lower_fence(values: Sequence[float]) -> float:
-    """Compute the fence below which values are far out: first quartile − 3 · interquartile range
-    (Tukey).
+    """Compute Tukey's outer fence, first quartile − 3 · interquartile range; values below it are
+    far out.
 
     >>> lower_fence([50, 51, 52, 53, 54, 0.1])
     42.75
@@ -94,20 +94,22 @@ def lower_fence(values: Sequence[float]) -> float:
 
 
 def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
-    """Draw every row by two metrics; the rows of the front are joined, numbered and named.
+    """Draw every row by two metrics. The rows of the Pareto front are connected, numbered and
+    named.
 
-    Rows far below the others, such as random vectors, are outside of the picture and only counted.
+    Rows far below the others, such as random vectors, are left out of the picture and only counted.
     """
     points = points_of(board, metrics)
     front = front_of(points)
-    # values below the fences are far out
+    # values below these fences are left out
     left = lower_fence([point.goodness[0] for point in points])
     low = lower_fence([point.goodness[1] for point in points])
     seen = [point for point in points if point.goodness[0] >= left and point.goodness[1] >= low]
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
-        """A mark for each row; the line of the front falls in steps, each up to the next point."""
+        """Draw a mark for each row. The line of the front falls in steps, each at the next
+        point."""
         panel = figure.subplots()
         _paint_points(panel, seen, front, line=front, where="pre")
         _label_axes_by_metrics(panel, board, x=metrics[0], y=metrics[1])
@@ -118,19 +120,18 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
 
 
 def draw_time(board: Leaderboard, metric: str) -> Drawing:
-    """Draw every row by its year, and a line of the best score so far; rows that set a record are
-    numbered and named.
-    """
+    """Draw every row by its year, with a line of the best score so far. Rows that set a record are
+    numbered and named."""
     key = board.key(metric)
-    # rows that print the same result are one point; rows that are not ranked by the metric cannot
-    # hold a record
+    # rows that print the same result share one point; rows that are not ranked by the metric cannot
+    # set a record
     rows = [
         row
         for row in map(as_one, joined(board.rows))
         if key in row.scores and key not in row.unranked
     ]
     scores = [(row, float(row.scores[key])) for row in rows]
-    # x is the year, of which nothing is better: only the goodness of the score counts
+    # x is the year, and no year is better than another: only the goodness of the score counts
     points = [
         BoardPoint(row.year, score, row, (0, goodness(key, score)))
         for row, score in scores
@@ -144,7 +145,8 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
     last = max(each.x for each in points)
 
     def paint(figure: Figure) -> None:
-        """A mark for each row, by year; a record holds until the next one, the last to the end."""
+        """Draw a mark for each row by year. A record lasts until the next one, the last record
+        until the right edge."""
         panel = figure.subplots()
         _paint_points(panel, points, best, line=[*best, best[-1]._replace(x=last)], where="post")
         years = range(int(min(each.x for each in points)), int(last) + 1)
@@ -162,8 +164,11 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
 def _label_axes_by_metrics(
     panel: Axes, board: Leaderboard, *, y: str, x: str | None = None
 ) -> None:
-    """Name the axes of metrics; invert an axis whose lower values are better, so that better is
-    right and up. `x`, `y`: their metrics; None where the axis has something else."""
+    """Label the axes that show metrics. If lower values of a metric are better, its axis is
+    inverted, so that better is always right and up.
+
+    `x` and `y` are the metrics; `x` is None where the axis shows something else.
+    """
     for name, axis in ((x, panel.xaxis), (y, panel.yaxis)):
         if name is not None:
             lower = lower_is_better(board.key(name))
@@ -180,10 +185,11 @@ def _paint_points(
     line: Sequence[BoardPoint],
     where: Literal["pre", "post"],
 ) -> None:
-    """Draw a line of steps, and the rows of papers and of runs, the best in another colour.
+    """Draw a line of steps through `line`, and the rows of papers and of runs as points; the best
+    ones have their own colour.
 
-    `line`: the points that it joins; `where` it steps: "pre", at once to the height of the next
-    point, or "post", when that is reached.
+    `where` says where the line steps to the height of the next point: "pre" right after a point,
+    "post" only at the next point.
     """
     places = [each.x for each in line], [each.y for each in line]
     panel.step(*places, where=where, color=FRONT, linewidth=0.8, zorder=1)
@@ -212,13 +218,15 @@ def _paint_points(
     panel.margins(0.06, 0.08)
     panel.grid(color=FAINT, linewidth=0.5)
     panel.set_axisbelow(True)
-    if len({each.row.run is None for each in points}) > 1:  # of one kind there is nothing to tell
+    if (
+        len({each.row.run is None for each in points}) > 1
+    ):  # a legend is needed only if there are both papers and runs
         panel.legend(fontsize=6, loc="lower right", handletextpad=0.1, borderaxespad=0.1)
 
 
 def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
-    """Write numbers next to the best points, and their names above the picture; of many only the
-    last ones, which lie furthest right."""
+    """Write numbers next to the best points, and the points' names above the picture. If there are
+    many points, only the last ones, furthest to the right, get a name."""
     from matplotlib.lines import Line2D
 
     words = []
@@ -233,7 +241,7 @@ def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) ->
             color=GREY,
         )
         words.append(f"{number}  {_words(point.row)}")
-    # a legend of texts alone, without marks, as the list of names
+    # the list of names is a legend without marks
     figure.legend(
         [Line2D([], [], linestyle="none") for _ in words],
         words,
@@ -247,19 +255,20 @@ def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) ->
 
 
 def _words(row: Row) -> str:
-    """A row in the names above the picture: method, backbone and dimension."""
+    """The text for a row in the list of names: method, backbone and dimension."""
     setup = ", ".join(filter(None, (row.backbone, str(row.dim or ""))))
     return short(row.method + (f" ({setup})" if setup else ""), 36)
 
 
 def _height(best: Sequence[BoardPoint]) -> float:
-    """The height of the picture in inches: the panel, and the names above it in two columns."""
+    """The height of the picture in inches: the panel, and the list of names above it in two
+    columns."""
     return 2.35 + 0.105 * (-(-min(len(best), MAX_NAMED) // 2))
 
 
 def _about(board: Leaderboard, results: int) -> str:
-    """The small print: of which leaderboard how many results are drawn, and what lists their
-    sources."""
+    """The small print: the leaderboard, the number of results drawn, and the command that lists
+    their sources."""
     where = f"hbench leaderboard show {board.dataset}"
     return (
         f"{board.dataset}@{board.version} · protocol {board.protocol} · {results} results; "
@@ -268,8 +277,8 @@ def _about(board: Leaderboard, results: int) -> str:
 
 
 def _board(request: PlotRequest, name: str) -> Leaderboard:
-    """The one leaderboard of a request; raises UsageError for several. `name`: of the kind of
-    picture."""
+    """Load the single leaderboard of a request. Raises UsageError for several. `name` is the kind
+    of picture."""
     if len(request.files) != 1:
         raise UsageError(f"plot {name} takes one leaderboard", found=", ".join(request.files))
     return leaderboard.read_board(request.files[0])
@@ -279,7 +288,7 @@ def _board(request: PlotRequest, name: str) -> Leaderboard:
     "pareto", "a leaderboard by two metrics, fine AP against H-AP, with its front", BOARD, "metrics"
 )
 def _draw_pareto(request: PlotRequest) -> Drawing:
-    """The picture of a leaderboard by the two metrics asked for, else by PARETO."""
+    """Draw a leaderboard by the two requested metrics, by default those of PARETO."""
     metrics = request.metrics or PARETO
     if len(metrics) != 2:
         raise UsageError(
@@ -290,7 +299,7 @@ def _draw_pareto(request: PlotRequest) -> Drawing:
 
 @kind("time", "a leaderboard by year, with the best so far", BOARD, "metrics")
 def _draw_time(request: PlotRequest) -> Drawing:
-    """The picture of a leaderboard by year, by the metric asked for, else its own."""
+    """Draw a leaderboard by year and the requested metric, by default the leaderboard's own."""
     board = _board(request, "time")
     if len(request.metrics) > 1:
         raise UsageError("plot time takes one metric", found=", ".join(request.metrics))

@@ -1,5 +1,5 @@
-"""Draws a map of classes: the mean vectors of fine classes, laid out by t-SNE or UMAP, coloured by
-a coarser level, like Fig. 5 of HAPPIER."""
+"""Draws a map of classes: the mean vectors of the fine classes, laid out in the plane by t-SNE or
+UMAP and coloured by a coarser level, like Fig. 5 of HAPPIER."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ from hbench.tree import distinct
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MAX_GROUPS = (
-    8  # groups with a colour and a shape of their own; the smaller ones are small grey points
-)
-LEAST = 4  # classes that a map needs
+MAX_GROUPS = 8  # groups with their own colour and shape; smaller groups are small grey points
+LEAST = 4  # the smallest number of classes for a map
 PERPLEXITY = 30.0
 SEED = 0
 CLASSES_AT_ONCE = 256
@@ -34,9 +32,8 @@ Floats = NDArray[np.float64]
 
 
 class ClassPlaces(NamedTuple):
-    """The places (C, 2) of the means of some fine classes in the plane, and their nodes (C,), out
-    of `number` classes.
-    """
+    """The positions (C, 2) in the plane of the means of some fine classes, and the nodes (C,) of
+    these classes, which are a part of `number` classes."""
 
     nodes: NDArray[np.int64]
     places: Floats
@@ -51,11 +48,11 @@ def map_of(
     method: str = LAYOUTS[0],
     most: int | None = None,
 ) -> ClassPlaces | None:
-    """Lay out the means of the fine classes, or of `most` of them, chosen at random; None for fewer
-    than four classes.
+    """Lay out the means of all fine classes, or of `most` classes chosen at random. Returns None
+    for fewer than four classes.
 
-    The places are reproducible on one machine. Raises UsageError if UMAP is not installed.
-    `cosine`: whether only directions count; `method`: one of LAYOUTS.
+    `cosine` says whether only directions count; `method` is one of LAYOUTS. The positions are
+    reproducible on one machine. Raises UsageError if UMAP is not installed.
     """
     means, nodes = mean_vectors(manifest, vectors_of(manifest, submission), cosine=cosine)
     if len(nodes) < LEAST:
@@ -65,14 +62,14 @@ def map_of(
 
 
 def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[np.floating]:
-    """The vectors of all items (N, D); of queries and gallery in two files each item's own, the
-    gallery's where both have it.
-    """
+    """Return the vectors of all items (N, D). Where queries and gallery come from two files, an
+    item that both files contain gets the gallery's vector."""
     whole = submission.parts[0]
     gallery = submission.gallery
     if len(submission.parts) == 1:
         return np.asarray(whole.vectors[align(whole, manifest.items)])
-    # items that are neither asked nor ranked have no vector in either: zeros
+    # items that are neither queries nor in the gallery have no vector in either file: they get
+    # zeros
     vectors = np.zeros((len(manifest), whole.dim), np.result_type(whole.vectors, gallery.vectors))
     for part, has in ((whole, manifest.query), (gallery, manifest.gallery)):
         vectors[has] = part.vectors[align(part, manifest.items[has])]
@@ -82,21 +79,21 @@ def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[n
 def mean_vectors(
     manifest: Manifest, vectors: NDArray[np.floating], *, cosine: bool
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Compute the mean vector of every fine class with items, from vectors (N, D); returns means
-    (C, D) and classes (C,).
+    """Compute the mean vector of every fine class with items from vectors (N, D). Returns the means
+    (C, D) and their classes (C,).
 
     With `cosine`, the vectors and the means are normalised.
     """
-    # items by class: those of a class lie side by side, and end at `ends`
+    # items sorted by class: the items of a class are adjacent, and its last one is before `ends`
     classes, place = distinct(manifest.labels[:, -1])
     order = np.argsort(place, kind="stable")
     ends = np.cumsum(np.bincount(place))
     means = np.empty((len(classes), vectors.shape[1]))
 
-    # by blocks, so that the vectors are not copied all at once
+    # in blocks, so that the vectors are not all copied at once
     for some in range(0, len(classes), CLASSES_AT_ONCE):
         last = ends[some : some + CLASSES_AT_ONCE]
-        # where the items of each of these classes begin in `order`
+        # the position in `order` at which the items of each of these classes start
         first = np.append(ends[some - 1] if some else 0, last[:-1])
         own = vectors[order[first[0] : last[-1]]].astype(np.float64)
         if cosine:
@@ -109,8 +106,8 @@ def mean_vectors(
 
 
 def _lay_out(means: Floats, method: str) -> Floats:
-    """Places of class means (classes, D) in the plane, (classes, 2), the same ones in every run.
-    `method`: "umap", else t-SNE."""
+    """Lay out class means (classes, D) in the plane; returns (classes, 2), the same positions in
+    every run. `method` is "umap"; anything else means t-SNE."""
     if method == "umap":
         try:
             from umap import UMAP
@@ -118,14 +115,15 @@ def _lay_out(means: Floats, method: str) -> Floats:
             raise UsageError(
                 "umap is not installed", fix="pip install umap-learn, or --method t-sne"
             ) from None
-        # one thread: several would make other places in every run
+        # one thread: with several, the positions would differ between runs
         return np.asarray(UMAP(random_state=SEED, n_jobs=1).fit_transform(means), np.float64)
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    # about the neighbours of a class: a third of the others at most, where there are few
+    # the perplexity is roughly the number of neighbours that a class has; with few classes it is at
+    # most a third of them
     perplexity = min(PERPLEXITY, (len(means) - 1) / 3)
-    # t-SNE's loops are so short that threads would mostly wait for each other
+    # one thread: t-SNE's loops are so short that threads would mostly wait for each other
     with threadpool_limits(1):
         places = TSNE(2, perplexity=perplexity, init="pca", random_state=SEED).fit_transform(means)
     return np.asarray(places, np.float64)
@@ -134,16 +132,20 @@ def _lay_out(means: Floats, method: str) -> Floats:
 def draw_map(
     places: Floats, group_of: NDArray[np.int64], groups: Sequence[str], *, level: str, about: str
 ) -> Drawing:
-    """Draw a point for each class at its place (C, 2); the largest groups get colours and shapes,
-    by `group_of` (C,). `groups`: their names, by number; `level`: what they are; `about`: the small
-    print."""
+    """Draw a point for each class at its position (C, 2). The largest groups get their own colours
+    and shapes.
+
+    `group_of` (C,) is the number of each class's group, and `groups` are the groups' names. `level`
+    says what the groups are; `about` is the small print.
+    """
     sizes = np.bincount(group_of, minlength=len(groups))
-    # in the order of the tree, so that neighbours in it get neighbouring colours
+    # in tree order, so that neighbouring groups get neighbouring colours
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MAX_GROUPS])
     rest = ~np.isin(group_of, largest)
 
     def paint(figure: Figure) -> None:
-        """The classes as points: the largest groups in colours, all others grey and below them."""
+        """Draw the classes as points: the largest groups in colours, all others in grey beneath
+        them."""
         panel = figure.subplots()
         if rest.any():
             others = f"{len(groups) - len(largest)} smaller"
@@ -178,7 +180,7 @@ def draw_map(
     "dataset test level method",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The map of a file's classes, by the test and level that are asked for."""
+    """Draw the map of a file's classes for the requested test and level."""
     method = request.method or LAYOUTS[0]
     if method not in LAYOUTS:
         raise UnknownName("method of a map", method, LAYOUTS)
@@ -187,7 +189,7 @@ def _draw(request: PlotRequest) -> Drawing:
     manifest = ranked.manifest
     examined = ranked.examined
     level = request.level or manifest.levels[0]
-    column = manifest.tree.level(level) - 1  # levels are counted from 1, columns of paths from 0
+    column = manifest.tree.level(level) - 1  # levels count from 1, columns of paths from 0
     submission = examined.submission.embeddings("a map")
     found = map_of(
         manifest, submission, cosine=examined.conditions.words.similarity == "cosine", method=method
@@ -197,6 +199,6 @@ def _draw(request: PlotRequest) -> Drawing:
 
     classes = f"{found.number:,} classes ({manifest.levels[-1]})"
     about = f"{ranked.signature}\nmeans of {classes}, laid out by {method}"
-    # the node at that level above each class that is drawn
+    # the node at this level above each class drawn
     group_of = manifest.tree.paths[found.nodes, column].astype(np.int64)
     return draw_map(found.places, group_of, manifest.tree.names[column], level=level, about=about)

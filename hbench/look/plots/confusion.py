@@ -1,6 +1,5 @@
-"""Draws the confusion of classes at one level of the tree: the query's class against that of its
-first result.
-"""
+"""Draws the confusion of classes at one level of the tree: the class of a query against the class
+of its first result."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MAX_ROWS = 14  # rows; with more classes, the smaller ones share the last
-NUMBERED = 14  # most classes for which shares are printed
+MAX_ROWS = 14  # with more classes, the smaller ones share the last row
+NUMBERED = 14  # the largest number of classes for which shares are printed
 REST = "other"
 SHADES = ("#ffffff", "#7d8fb3", "#35456c", "#00224e")  # 0 … 100 percent
 
 
 def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
-    """Count queries by their class and the class of their first result (C, C), at a level, 0 the
+    """Count queries by their class and the class of their first result: (C, C). Level 0 is the
     coarsest.
 
     Queries without results are left out.
@@ -48,15 +47,14 @@ def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.i
 def largest_classes(
     names: Sequence[str], counts: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return names and counts (C, C) of the classes that occur; of many, the MAX_ROWS - 1 largest,
-    and the rest as one.
-    """
+    """Return the names and counts (C, C) of the classes that occur. If there are many, the MAX_ROWS
+    − 1 largest remain, and the others are joined into one."""
     shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
     if len(shown) <= MAX_ROWS:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
-    # the largest by their queries, in the order of the tree
+    # the classes with most queries, in tree order
     kept = np.sort(shown[np.argsort(-counts.sum(axis=1)[shown], kind="stable")][: MAX_ROWS - 1])
-    place = np.full(len(names), MAX_ROWS - 1)  # the rest is the last row and column
+    place = np.full(len(names), MAX_ROWS - 1)  # all other classes share the last row and column
     place[kept] = np.arange(MAX_ROWS - 1)
     merged = np.zeros((MAX_ROWS, MAX_ROWS), np.int64)
     np.add.at(merged, (place[:, None], place[None, :]), counts)
@@ -66,18 +64,21 @@ def largest_classes(
 def draw_confusion(
     names: Sequence[str], counts: NDArray[np.int64], level: str, about: str
 ) -> Drawing:
-    """Draw a cell per pair of classes, darker for larger shares; the scale distinguishes small
-    shares best. `names`: of the classes; `counts` (C, C): queries by their class and by that of the
-    result; `level`: what the classes are; `about`: the small print."""
+    """Draw a cell for every pair of classes, darker for larger shares. The colour scale resolves
+    small shares best.
+
+    `names` are the classes; `counts` (C, C) the queries by their class and the class of their first
+    result; `level` says what the classes are; `about` is the small print.
+    """
     shares = 100 * counts / np.maximum(counts.sum(axis=1), 1)[:, None]
     words = [short(name, 16) for name in names]
 
     def paint(figure: Figure) -> None:
-        """A square of cells: a row for the class of the query, a column for that of the result."""
+        """Draw a square of cells. Rows are the classes of queries, columns those of results."""
         panel = figure.subplots()
         _paint_cells(panel, shares)
         places = range(len(names))
-        # points: many names have less room each
+        # in points: many names have less space each
         size = 7 if len(names) <= 8 else 5.5
         panel.set_xticks(
             places, words, rotation=40, ha="right", rotation_mode="anchor", fontsize=size
@@ -91,12 +92,12 @@ def draw_confusion(
 
 
 def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
-    """Shade a square of shares in percent (from, to), and write them in as long as they can be
-    read."""
+    """Shade a square of shares in percent (query class, result class). The shares are printed if
+    there are few enough classes to read them."""
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_hex
 
     shade = LinearSegmentedColormap.from_list("shares", SHADES)
-    scale = PowerNorm(0.5, 0, 100)  # by the root, so that small shares differ more
+    scale = PowerNorm(0.5, 0, 100)  # the square root makes small shares differ more
     edges = np.arange(len(shares) + 1) - 0.5
     panel.pcolormesh(
         edges, edges, shares, cmap=shade, norm=scale, edgecolors="white", linewidth=0.8
@@ -104,7 +105,7 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
     panel.invert_yaxis()  # row 0 on top
     if len(shares) > NUMBERED:
         return
-    size = 7 if len(shares) <= 8 else 4.6  # points: more cells are smaller ones
+    size = 7 if len(shares) <= 8 else 4.6  # points; more cells are smaller
     for (row, column), share in np.ndenumerate(shares):
         if share > 0:
             color = text_color_on(to_hex(shade(scale(share))))
@@ -120,7 +121,7 @@ def _paint_cells(panel: Axes, shares: NDArray[np.float64]) -> None:
 
 
 def _in_cell(share: float) -> str:
-    """A share in percent as it fits into a cell, with a digit behind the point below 10."""
+    """A share in percent, short enough for a cell: with one decimal below 10."""
     if share >= 9.95:
         return f"{share:.0f}"
     return f"{share:.1f}" if share >= 0.05 else "<.1"
@@ -133,12 +134,12 @@ def _in_cell(share: float) -> str:
     "dataset test level",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The confusion of a file's first results, at the level that is asked for."""
+    """Draw the confusion of a file's first results at the requested level."""
     ranked = ranked_test(request.files, dataset_of(request.dataset, "confusion"), request.test)
     manifest = ranked.manifest
     examined = ranked.examined
     level = request.level or manifest.levels[0]
-    column = manifest.tree.level(level) - 1  # levels are counted from 1, columns of paths from 0
+    column = manifest.tree.level(level) - 1  # levels count from 1, columns of paths from 0
     queries = np.arange(int(manifest.query.sum()))
     top = first_results(
         manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1

@@ -1,9 +1,9 @@
 """Draws the hierarchical precision–recall curve, whose area is H-AP (rank losses, Eq. 30–32).
 
-The curve of a query has a step for each of its positives, as wide as the positive adds to H-R and
-as high as H-P there. The curve of a run is the mean of its queries' curves over the recall, here in
-bins: the height of a bin is the mean precision in it, so that the area of the bins is exactly the
-mean H-AP.
+The curve of a query has a step for each of its positives, as wide as the positive's contribution to
+H-R and as high as H-P at that positive. The curve of a run is the mean of its queries' curves, here
+in bins of recall. The height of a bin is the mean precision in it, so the total area of the bins is
+exactly the mean H-AP.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ DASHES = ("-", (0, (4, 1.2)), (0, (1.2, 1.2)), (0, (5, 1, 1, 1)))
 
 
 class Curve(NamedTuple):
-    """The mean precision of a run in every bin of recall, (BINS,), its 95 % interval, (BINS, 2),
-    and the number of queries.
-    """
+    """The curve of a run: its mean precision in every bin of recall (BINS,), the 95 % intervals
+    (BINS, 2), and the number of queries."""
 
     name: str
     precision: NDArray[np.float64]
@@ -56,13 +55,12 @@ class Curve(NamedTuple):
 
 def precision_by_recall(sequence: LevelSequence, relevance: Relevance) -> NDArray[np.float64]:
     """Compute the mean precision of one query in every bin of recall, (BINS,); NaN for a query
-    without positives.
-    """
+    without positives."""
     recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
     if not len(recall):
         return np.full(BINS, np.nan)
-    # the area under the curve up to each recall, then up to each edge of a bin: the mean height in
-    # a bin is its area over its width
+    # the area under the curve up to each recall, then up to each edge of a bin; the mean height in
+    # a bin is the area in it divided by its width
     from_zero = np.append(0, recall)
     area = np.append(0, np.cumsum(np.diff(from_zero) * precision))
     edges = np.interp(np.linspace(0, 1, BINS + 1), from_zero, area)
@@ -71,8 +69,9 @@ def precision_by_recall(sequence: LevelSequence, relevance: Relevance) -> NDArra
 
 
 def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64]) -> Curve:
-    """Average the curves of a run's queries, (Q, BINS), with intervals over their units (Q,)."""
-    # queries without positives have no curve: NaN in all bins
+    """Average the curves of a run's queries, (Q, BINS). The intervals are over the queries' units
+    (Q,)."""
+    # a query without positives has no curve: its bins are NaN
     queries = int((~np.isnan(by_query[:, 0])).sum())
     return Curve(
         name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries
@@ -80,17 +79,18 @@ def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64
 
 
 def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
-    """Draw a line per run with its interval; the legend states the area. `about`: small print."""
+    """Draw a line per run with its interval; the legend gives the area. `about` is the small
+    print."""
     labels = [f"{short(curve.name, 30)}   H-AP {100 * curve.area:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
-        """A curve of steps for every run, within its interval: precision over classes of recall."""
+        """Draw a step curve with its interval for every run: precision over bins of recall."""
         panel = figure.subplots()
-        # of the BINS equal classes of recall, in percent
+        # the edges of the BINS equal bins of recall, in percent
         edges = np.linspace(0, 100, BINS + 1)
         for number, curve in enumerate(curves):
             color = series_color(number, len(curves))
-            # steps go on to the right: the last edge needs a height, too
+            # a step extends to the right, so the last edge needs a height, too
             low, high = (100 * np.append(side, side[-1]) for side in curve.interval.T)
             panel.fill_between(edges, low, high, step="post", color=color, alpha=0.2, linewidth=0)
             panel.stairs(
@@ -119,14 +119,14 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
     "dataset test names",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The curves of the files that are asked for, over the queries of one test."""
+    """Draw the curves of the requested files over the queries of one test."""
     ranked = ranked_tests(
         request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names
     )
     relevance = ranked[0].examined.conditions.relevance
-    # the unit of each query, by which the interval of the mean curve is drawn
+    # the unit of each query, for the interval of the mean curve
     units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]
-    # (Q, BINS) of each file: the precision of each query by classes of recall
+    # (Q, BINS) for each file: the precision of every query in every bin of recall
     rows = [
         trace_queries(test.job, lambda sequence: precision_by_recall(sequence, relevance), BINS)
         for test in ranked

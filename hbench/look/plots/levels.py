@@ -1,6 +1,5 @@
-"""Draws AP and R@k at every level, of several runs side by side, each with its 95 % interval below
-its mark.
-"""
+"""Draws AP and R@k at every level for several runs side by side. Each mark has its 95 % interval
+below it."""
 
 from __future__ import annotations
 
@@ -31,20 +30,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-METRICS = ("AP", "R@1", "R@10")  # the default, as far as the reports have them
-ROW = 0.16  # inches of a run at a level
-NUMBERED = 3  # most runs for which values are printed next to their points
+METRICS = ("AP", "R@1", "R@10")  # by default, those of them that the reports have
+ROW = 0.16  # inches per run and level
+NUMBERED = 3  # the largest number of runs for which values are printed next to the marks
 
 
 def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
-    """Draw a panel per metric with a row per level and a point per run; raises UsageError for a
-    metric without levels.
-    """
+    """Draw a panel per metric with a row per level and a mark per run. Raises UsageError for a
+    metric without levels."""
     shown = list(metrics) or [name for name in METRICS if _is_there(runs, name)]
     for name in shown:
         if "level" not in MetricName.parse(name).definition.takes:
             raise UnknownName("metric of levels", name, METRICS)
-    # nothing was asked for, and none of the usual ones is there: all of these are missing
+    # no metric was requested and no report has any of the default ones: report all of these as
+    # missing
     missing = [name for name in shown if not _is_there(runs, name)] if shown else list(METRICS)
     if missing:
         raise UsageError(
@@ -57,27 +56,29 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
     several = len(runs) > 1
 
     def paint(figure: Figure) -> None:
-        """The panels side by side, with one axis of levels, the coarsest at the top."""
+        """Draw the panels side by side with a common axis of levels, the coarsest on top."""
         panels = figure.subplots(1, len(shown), sharey=True, squeeze=False)[0]
         for panel, metric in zip(panels, shown, strict=True):
             _paint_panel(panel, runs, metric)
         panels[0].set_yticks(range(len(levels)), [short(level, 18) for level in levels])
-        panels[0].set_ylim(len(levels) - 0.5, -0.5)  # reversed: row 0, the coarsest, is on top
+        panels[0].set_ylim(
+            len(levels) - 0.5, -0.5
+        )  # reversed, so that row 0, the coarsest level, is on top
         if several:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
-    # inches: title and axis, a row for each level as high as the marks of all runs, the legend
+    # in inches: title and axis, a row per level with space for the marks of all runs, the legend
     height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + legend_height(names) * several
     return draw_figure(paint, height=height, about=runs[0].document.signature)
 
 
 def _is_there(runs: Sequence[Run], metric: str) -> bool:
-    """Whether some run has a metric at some level."""
+    """Whether any run has the metric at some level."""
     return any(_ends(run, metric, level) for run in runs for level in run.document.levels)
 
 
 def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
-    """One metric at every level: a mark for each run and its interval below."""
+    """Draw one metric at every level: a mark for each run, with its interval below it."""
     panel.set_title(metric)
     if factor_of(metric) == 100:
         percent_axis(panel, "x")
@@ -86,21 +87,22 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
     panel.tick_params(axis="y", length=0)
     for row in range(1, len(runs[0].document.levels)):
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
-    # rows are 1 apart: the marks of the runs lie around the row's middle, a little above it
+    # rows are 1 apart; the marks of the runs are spread around the middle of the row, slightly
+    # above it
     spread = np.linspace(-0.28, 0.22, len(runs)) if len(runs) > 1 else np.full(1, -0.05)
-    # an interval is below its mark, which is often wider
+    # the interval is drawn below the mark, because the mark is often wider
     beside = min(0.18, 0.22 / max(1, len(runs) - 1))
     for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
         levels = enumerate(run.document.levels)
         ends = {row + offset: ends for row, level in levels if (ends := _ends(run, metric, level))}
-        # ends: value, low and high of each level that has them, by its row
+        # row -> (value, low, high), for the levels that have a score
         value, low, high = np.array(list(ends.values())).reshape(-1, 3).T
         rows = np.array(list(ends))
         color = series_color(number, len(runs))
         panel.plot(
             value, rows, marker_of(number), color=color, label=run.name, markersize=3, clip_on=False
         )
-        # rounding may put equal values just outside
+        # widened where needed: after rounding, the value may be just outside its interval
         low = np.minimum(low, value)
         high = np.maximum(high, value)
         panel.hlines(rows + beside, low, high, color=color, linewidth=1.1, clip_on=False)
@@ -110,8 +112,8 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
-    """Return a score and the ends of its interval as they are printed; None for a run without this
-    score. `level`: its name. Without an interval both ends are the score."""
+    """Return a score and the ends of its interval as printed; None for a run without this score.
+    `level` is the name of the level. A score without an interval is both ends."""
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
     if score is None or score.value is None:
@@ -122,12 +124,12 @@ def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | Non
 
 
 def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> None:
-    """Write the value and half its interval next to the mark, on the side with more space. `row`:
-    the mark's place in height; `ends`: the value, and the low and high end of its interval, as
-    printed."""
+    """Write the value and half the width of its interval next to the mark, on the side with more
+    space. `row` is the vertical position of the mark; `ends` are the value and the ends of its
+    interval, as printed."""
     value, low, high = ends
     text = f"{value:.1f}"
-    if low < value == high == 100:  # nothing lies beyond
+    if low < value == high == 100:  # no value can be above 100
         text += f" (≥ {low:.1f})"
     elif high > low:
         text += f" ±{(high - low) / 2:.1f}"
@@ -145,7 +147,7 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
 
 
 def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
-    """The levels of one report in memory, without its values by query."""
+    """Draw the levels of one report in memory, without its values by query."""
     return draw_levels([Run(report.document.method or "", report.document, None)], metrics)
 
 
@@ -157,5 +159,5 @@ def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The levels of reports, by the metrics asked for, else by the usual ones."""
+    """Draw the levels of reports by the requested metrics, by default METRICS."""
     return draw_levels(runs_of(request.files, request.names), request.metrics)

@@ -1,6 +1,5 @@
-"""Draws the severity of mistakes: the level of the first wrong result, and of the results at ranks
-1, 5 and 10.
-"""
+"""Draws the severity of mistakes: the level of the first wrong result, and the levels of the
+results at ranks 1, 5 and 10."""
 
 from __future__ import annotations
 
@@ -35,16 +34,17 @@ if TYPE_CHECKING:
 
 RANKS = (1, 5, 10)
 FIRST_WRONG = "first wrong"
-FIRST_MISTAKE = "HD-first-mistake"  # its values determine the level of the first wrong result
+FIRST_MISTAKE = "HD-first-mistake"  # its values give the level of the first wrong result
 HEADING = 0.85
 LEGEND_POINTS = 6.5  # points of the legend
-PRINTED = 7.5  # percent of a bar from which a number fits into it
+PRINTED = 7.5  # the smallest part of a bar, in percent, that has space for a number
 Counts = NDArray[np.int64]  # (L+1,): queries whose result has the level 0 … L
-Rows = Mapping[str, Counts]  # by the result: "rank 1", …, "first wrong"
+Rows = Mapping[str, Counts]  # result ("rank 1", …, "first wrong") -> counts
 
 
 class MistakeBar(NamedTuple):
-    """A bar: its place from the top, the result whose levels it counts, and the name of the run."""
+    """A bar: its position from the top, the result whose levels it counts, and the name of the
+    run."""
 
     place: float
     result: str
@@ -53,33 +53,35 @@ class MistakeBar(NamedTuple):
 
 
 def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
-    """Return the levels of the items at the RANKS, then of the first wrong item; NaN if there is
-    none; (4,).
-    """
+    """Return the levels of the items at the RANKS and then of the first wrong item, (4,); NaN where
+    there is no such item."""
     depth = len(sequence.counts) - 1
     items = int(sequence.counts.sum())
-    # {rank: level} of the positives; an item at another rank shares no level
+    # rank -> level, for the positives; an item at any other rank has level 0
     listed = (
         dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True))
         if len(sequence.ranks)
         else {}
     )
     at_ranks = [float(listed.get(rank, 0)) if rank <= items else np.nan for rank in RANKS]
-    # a distance is 1 − level/depth
+    # the hierarchical distance is 1 − level/depth
     return np.array([*at_ranks, depth * (1 - distance_of_the_first_mistake(sequence))])
 
 
 def count_levels(levels: NDArray[np.float64], depth: int) -> Counts:
-    """Count the values of each level 0 … L, (L+1,), without NaN."""
-    # levels that were made of distances are whole numbers but for rounding
+    """Count the values of each level 0 … L: (L+1,). NaN is not counted."""
+    # levels computed from distances are whole numbers up to rounding
     defined = np.rint(levels[~np.isnan(levels)]).astype(np.int64)
     return np.bincount(defined, minlength=depth + 1)
 
 
 def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Rows:
-    """Count levels in a report: at rank 1, and for the first wrong result, by values of
-    HD-first-mistake (Q,), if given. `name`: of the report, for the error. By row of the picture:
-    counts (L + 1,) by level, from 0."""
+    """Count the levels of the results of a report: at rank 1 and, if `distances` (Q,) are given, of
+    the first wrong result. The distances are the values of HD-first-mistake.
+
+    `name` is the report's name, for the error. Returns, for each row of the picture, the counts (L
+    + 1,) by level, from 0.
+    """
     depth = len(document.levels)
     known = all(len(own) == depth + 1 for own in document.mistakes.values())
     if not (document.mistakes and known):
@@ -87,7 +89,7 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
             f"the report of {name} does not say of what level the first results are",
             fix="evaluate again",
         )
-    # a report has the finest level first, counts (L + 1,) here begin with level 0
+    # a report starts with the finest level, the counts (L + 1,) here with level 0
     first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
     rows = {"rank 1": np.asarray(first)}
     return (
@@ -101,18 +103,20 @@ def draw_mistakes(
     names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str
 ) -> Drawing:
     """Draw a stacked bar per run and row: the shares of queries whose result has each level.
-    `names`: of the runs; `found`: for each, counts (L + 1,) by level of every row; `levels`: coarse
-    to fine; `about`: the small print."""
+
+    `names` are the runs; `found` holds, for each run, the counts (L + 1,) by level of every row;
+    `levels` are the names of the levels, coarse to fine; `about` is the small print.
+    """
     several = len(found) > 1
-    heading = HEADING * several  # of a group of runs, in heights of a bar
-    # grouped by result: one bar for each run, below each other
+    heading = HEADING * several  # the height of a group's heading, in heights of a bar
+    # grouped by result: the bars of all runs are below each other
     bars = _bars(names, found, heading)
     legend = legend_of(levels)
     words = [_in_legend(level, mark, name) for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
-        """A bar for every run and rank, in parts by the level that the result shares with its
-        query."""
+        """Draw a bar for every run and rank. Its parts are the levels that the result shares with
+        the query."""
         from matplotlib.patches import Patch
 
         panel = figure.subplots()
@@ -129,7 +133,7 @@ def draw_mistakes(
         patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
         legend_above(figure, words, patches, LEGEND_POINTS)
 
-    # inches: axis, legend, and .2 for each bar and each heading in a group
+    # in inches: axis, legend, and .2 for each bar and each heading of a group
     height = (
         0.62 + legend_height(words, LEGEND_POINTS) + 0.2 * len(found[0]) * (len(found) + heading)
     )
@@ -137,8 +141,8 @@ def draw_mistakes(
 
 
 def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[MistakeBar]:
-    """The bars of all runs, grouped by the result, with a heading above each group. `heading`: its
-    height, in heights of a bar; places count from the top."""
+    """List the bars of all runs, grouped by result, with a heading above each group. Positions
+    count from the top; `heading` is the height of a heading in heights of a bar."""
     bars = []
     for group, result in enumerate(found[0]):
         for row, (name, rows) in enumerate(zip(names, found, strict=True)):
@@ -148,12 +152,12 @@ def _bars(names: Sequence[str], found: Sequence[Rows], heading: float) -> list[M
 
 
 def _in_legend(level: int, mark: str, name: str) -> str:
-    """What the legend says of a level; "same" of all but unrelated results."""
+    """The text of a level in the legend: "same …" for every level but the unrelated results."""
     return f"{mark} same {short(name, 20)}" if level else f"{mark} {short(name, 20)}"
 
 
 def _name_groups(panel: Axes, tops: Sequence[MistakeBar]) -> None:
-    """Write above the top bar of each group which result its bars are of."""
+    """Write above the top bar of each group which result its bars describe."""
     for bar in tops:
         panel.annotate(
             bar.result,
@@ -166,8 +170,11 @@ def _name_groups(panel: Axes, tops: Sequence[MistakeBar]) -> None:
 
 
 def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
-    """Draw one bar, with the finest level on the left and unrelated results on the right. `place`:
-    the bar's, in height; `counts` (L + 1,): queries by level; `depth`: L."""
+    """Draw one bar with the finest level on the left and unrelated results on the right.
+
+    `place` is the vertical position of the bar; `counts` (L + 1,) are the queries by level; `depth`
+    is L.
+    """
     total = max(1, int(counts.sum()))
     left = 0.0
     for level in range(depth, -1, -1):
@@ -194,7 +201,7 @@ def _paint_bar(panel: Axes, place: float, counts: Counts, depth: int) -> None:
 
 
 def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
-    """The mistakes of one report in memory, as far as its results and values tell them."""
+    """Draw the mistakes of one report in memory, as far as its results and values contain them."""
     document = report.document
     name = report.document.method or ""
     rows = of_document(name, document, report.values.get(FIRST_MISTAKE))
@@ -210,9 +217,9 @@ def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The mistakes of reports, as far as their results were kept, or of files that are ranked
-    now."""
-    # reports hold counts by level already; embeddings are ranked here
+    """Draw the mistakes of reports, as far as their results were kept, or of embedding files, which
+    are ranked here."""
+    # reports already hold counts by level; embeddings have to be ranked
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
@@ -227,7 +234,7 @@ def _draw(request: PlotRequest) -> Drawing:
 
     found = []
     for test in ranked:
-        # (keys, Q): the level of the item at each rank, then of the first wrong one
+        # (keys, Q): the level of the item at each of the ranks, and of the first wrong item
         columns = trace_queries(test.job, levels_at, len(keys)).T
         depth = test.manifest.tree.depth
         found.append(
@@ -240,8 +247,8 @@ def _draw(request: PlotRequest) -> Drawing:
 
 
 def _of_common_results(found: Sequence[Rows]) -> list[Rows]:
-    """The counts of the results that every run has. Of reports some may have kept fewer results;
-    bars stand side by side only where all runs have one."""
+    """Keep the counts of the results that every run has. Some reports may contain fewer results
+    than others, and bars are only drawn side by side where every run has one."""
     shared = set(found[0]).intersection(*found)
     common = [result for result in found[0] if result in shared]
     kept: list[Rows] = []
@@ -251,8 +258,8 @@ def _of_common_results(found: Sequence[Rows]) -> list[Rows]:
 
 
 def _distances(by_query: pa.Table | None) -> NDArray[np.float64] | None:
-    """The distance of the first mistake of every query, (Q,), from a per-query table; None without
-    the table, or without that metric."""
+    """The distance of every query's first mistake, (Q,), from a table of values by query; None
+    without the table or without this metric."""
     if by_query is None or FIRST_MISTAKE not in by_query.column_names:
         return None
     return np.asarray(by_query[FIRST_MISTAKE].to_numpy(), np.float64)

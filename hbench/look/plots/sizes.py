@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MADE_BY = "hbench evaluate FILE -d DATASET --dims 64,128 --bits 1,8 -o sizes.json"
-MARKS = {  # of matplotlib, and in words, by the bits of a coordinate
+MARKS = {  # bits of a coordinate -> matplotlib's mark, and its description
     64: ("p", "64 bits pentagon"),
     32: ("o", "32 bits circle"),
     16: ("s", "16 bits square"),
@@ -35,8 +35,8 @@ MARKS = {  # of matplotlib, and in words, by the bits of a coordinate
 
 
 class SizeScores(NamedTuple):
-    """The scores at one size: bytes of a vector, bits of a coordinate, and scores by metric, as
-    they are printed."""
+    """The scores at one size: the bytes of a vector, the bits of a coordinate, and the scores by
+    metric, as printed."""
 
     bytes: int
     bits: int
@@ -44,9 +44,8 @@ class SizeScores(NamedTuple):
 
 
 def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
-    """The signature and the sizes that `hbench evaluate --dims … -o` wrote. Raises SubmissionError
-    for a file without them.
-    """
+    """Read the signature and the sizes that `hbench evaluate --dims … -o` wrote. Raises
+    SubmissionError for a file without them."""
     try:
         content: Any = read_json(path)
         sizes = [size_of(size) for size in content["sizes"]]
@@ -61,8 +60,8 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
 
 
 def size_of(size: Any) -> SizeScores:
-    """One size of the document; undefined scores are left out. Scores are as they are printed, in
-    percent where they are fractions."""
+    """Read one size of the document. Scores are as printed: fractions become percent. Undefined
+    scores are left out."""
     scores = {
         metric: factor_of(metric) * float(score["value"])
         for metric, score in size["scores"].items()
@@ -72,18 +71,22 @@ def size_of(size: Any) -> SizeScores:
 
 
 def _known_bits(bits: Any) -> int:
-    """The bits of a coordinate that have a mark; ValueError for others."""
+    """Return the bits of a coordinate if there is a mark for them; raise ValueError for others."""
     if bits not in MARKS:
         raise ValueError(f"{bits!r} bits")
     return int(bits)
 
 
 def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[str]) -> Drawing:
-    """Draw a mark for every size, and a line of the best score that so many bytes give.
-    `signature`: of the evaluation, for the small print; `metrics`: each has a line."""
+    """Draw a mark for every size, and a line of the best score that is possible with this number of
+    bytes.
+
+    `signature` is that of the evaluation, for the small print. There is one line for each of the
+    `metrics`.
+    """
 
     def paint(figure: Figure) -> None:
-        """Bytes to the right, doubled from tick to tick; scores upwards."""
+        """Draw the bytes horizontally, doubling from tick to tick, and the scores vertically."""
         panel = figure.subplots()
         for number, metric in enumerate(metrics):
             draw_metric(panel, metric, sizes, series_color(number, len(metrics)))
@@ -102,11 +105,12 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
 
 
 def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: str) -> None:
-    """Draw the marks of one metric, and its line: the best value with so many bytes or fewer."""
+    """Draw the marks of one metric and its line: the best value with this number of bytes or
+    fewer."""
     scored = sorted(
         (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
     )
-    # the largest so far, or of a distance the smallest: twice negated
+    # the largest value so far; for a distance the smallest, hence the two negations
     goods = accumulate((goodness(metric, value) for _, value, _ in scored), max)
     best = [goodness(metric, good) for good in goods]
     panel.plot(
@@ -129,7 +133,7 @@ def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: st
     "metrics",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The picture of one file of sizes, by the metrics that are asked for, or all."""
+    """Draw one file of sizes by the requested metrics, by default all of them."""
     if len(request.files) != 1:
         raise UsageError("plot sizes draws one file", found=f"{len(request.files)}")
     signature, sizes = read_sizes(Path(request.files[0]))

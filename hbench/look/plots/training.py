@@ -26,14 +26,17 @@ RECIPE = "recipe.toml"  # beside it
 METRICS = ("H-AP", "AP", "R@1")
 HELD_OUT = "held-out classes"
 TESTS = "tests"
-WIDE = 5  # times the smallest loss, from which the axis of losses is logarithmic
+WIDE = 5  # the ratio of largest to smallest loss from which the axis is logarithmic
 Floats = NDArray[np.float64]
 
 
 class TrainingLog(NamedTuple):
-    """The log of a run: (epoch, loss) of every logged step, also by term, and (epoch, score) of
-    every validation, or of the tests without validation; each (n, 2). `scored`: what they are
-    scores of; `dataset`: of the run, "" where it is not known."""
+    """The log of a run: (epoch, loss) of every logged step, in total and by term, and (epoch,
+    score) of every validation or, without validation, of every test; each (n, 2).
+
+    `scored` says what the scores are scores of. `dataset` is the dataset of the run, "" where it is
+    unknown.
+    """
 
     name: str
     loss: Floats
@@ -43,23 +46,24 @@ class TrainingLog(NamedTuple):
     dataset: str
 
     def scored_of(self, others: Sequence[TrainingLog]) -> str:
-        """What the scores are of, with the dataset where that of `others` is another."""
+        """What the scores are scores of; the dataset is added where another run has a different
+        one."""
         if not self.dataset or {other.dataset for other in others} == {self.dataset}:
             return self.scored
         return f"{self.scored} of {self.dataset}"
 
 
 def read_log(path: Path, name: str) -> TrainingLog:
-    """Read the log of a run, without an incomplete last line; raises DataError. `name`: what the
-    run is called."""
+    """Read the log of a run, which errors and the picture call `name`. An incomplete last line is
+    ignored. Raises DataError."""
     path = path / LOG if path.is_dir() else path
     try:
         text = read_text(path, most=MAX_LIST_BYTES)
         lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
-        steps = [line for line in lines if "loss" in line]  # others have scores, or remarks
+        steps = [line for line in lines if "loss" in line]  # other lines have scores or remarks
         if not steps:
             raise ValueError("no step is logged there")
-        # steps of an epoch: points are drawn by epochs
+        # the number of steps in an epoch, since points are drawn by epoch
         per_epoch = steps[0]["steps_per_epoch"]
         loss = _points(steps, per_epoch, lambda line: line["loss"])
         named = steps[0]["terms"]
@@ -67,7 +71,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
             term: _points(steps, per_epoch, lambda line, term=term: line["terms"][term])
             for term in named
         }
-        # a run that holds classes out is validated on these, and tested only at its end
+        # a run with held-out classes is validated on them and tested only at its end
         of = "validation" if any("validation" in line for line in lines) else "scores"
         tested = [line for line in lines if of in line]
         names = tested[-1][of] if tested else ()
@@ -83,8 +87,8 @@ def read_log(path: Path, name: str) -> TrainingLog:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    """The refusal of a log, and what to draw where its folder holds runs, as that of the trials of
-    a sweep does. `error`: what was met while it was read."""
+    """Return the refusal of a log. If its folder contains runs, as the trials of a sweep do, the
+    advice is to draw these. `error` was raised when the log was read."""
     holds_runs = any(path.parent.glob(f"*/{LOG}"))
     return DataError(
         f"{path} cannot be drawn",
@@ -95,7 +99,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def _dataset_of(folder: Path) -> str:
-    """The dataset of the run in a folder, as its recipe says; "" where that is not there."""
+    """The dataset in the recipe of the run in a folder; "" without a recipe."""
     try:
         return str(parse_toml(read_text(folder / RECIPE)).get("dataset", ""))
     except (OSError, ValueError):
@@ -103,33 +107,35 @@ def _dataset_of(folder: Path) -> str:
 
 
 def _points(lines: Sequence[Any], per_epoch: int, value: Any) -> Floats:
-    """(n, 2): the epoch of each line of a log, and its `value`, a function of the line."""
+    """Return (n, 2): the epoch of each line of a log, and the number that the function `value`
+    reads from the line."""
     return np.array(
         [(line["step"] / per_epoch, value(line)) for line in lines], np.float64
     ).reshape(-1, 2)
 
 
 def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawing:
-    """Draw the loss over epochs and, below, the scores, if there are any: several of one run, or
-    one of several runs.
+    """Draw the loss over epochs and, below it, the scores, if there are any: several scores of one
+    run, or one score of several runs.
 
-    Losses of different terms cannot be compared, so each kind has its own panel. `metrics`: of the
-    scores; none for the usual ones.
+    Losses with different terms cannot be compared, so each combination of terms has its own panel.
+    `metrics` are the scores to draw; empty means the usual ones.
     """
-    # runs that have not been scored yet, or that ended before, have a loss alone
+    # runs that have not been scored yet, or were stopped before that, have only a loss
     scored = [log for log in logs if log.scores]
     common = set.intersection(*(set(log.scores) for log in scored)) if scored else set()
-    for name in metrics:  # what was asked for is in all of them
+    for name in metrics:  # every log must have the requested metrics
         if name not in common:
             raise UnknownName("metric of these logs", name, sorted(common))
     usual = [name for name in METRICS if name in common] or sorted(common)[:1]
     shown = list(metrics or (usual if len(logs) == 1 else usual[:1]))
     tested = bool(shown)
-    # the terms of each kind, such as those of a loss of two parts
+    # the combinations of terms, such as those of a loss with two parts
     kinds_of_loss = list(dict.fromkeys(tuple(log.terms) for log in logs))
 
     def paint(figure: Figure) -> None:
-        """A panel for each kind of loss, and below them one of the scores, over the same epochs."""
+        """Draw a panel for each combination of terms and, below, one of the scores, over the same
+        epochs."""
         panels = figure.subplots(len(kinds_of_loss) + tested, 1, sharex=True, squeeze=False)[:, 0]
         for panel, terms in zip(panels, kinds_of_loss, strict=False):
             _paint_losses(panel, logs, terms)
@@ -150,11 +156,10 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
 
 
 def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]) -> None:
-    """Draw the losses of the runs with these terms, or all terms of one run, in the colours that
-    the scores have.
-    """
-    # one run shows its terms, too, thinner than their sum; of several runs only the losses are
-    # drawn, those with the terms of this panel
+    """Draw the losses of the runs with these terms or, for a single run, all its terms. A run has
+    the same colour as in the panel of scores."""
+    # a single run shows its terms, too, in thinner lines than their sum; for several runs, only the
+    # total losses are drawn, of the runs with the terms of this panel
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]
@@ -170,12 +175,12 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
             *points.T,
             color=series_color(number, len(lines)),
             linewidth=width,
-            marker="o" if len(points) == 1 else "",  # a line needs two points
+            marker="o" if len(points) == 1 else "",  # a single point makes no line
             markersize=3,
             label=short(name, 26),
         )
-    # Losses fall fast at first. A logarithm needs numbers above 0, and within a factor of 5 its
-    # axis would have a single number
+    # Losses fall fast at first, so a logarithmic axis shows more. It needs numbers above 0, and
+    # within a factor of 5 it would have a single tick.
     values = np.concatenate([lines[number][1][:, 1] for number in drawn_here])
     if values.min() > 0 and values.max() > WIDE * values.min():
         panel.set_yscale("log")
@@ -188,18 +193,18 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
-    """The scores of validations and tests over the steps, a line for each log and metric."""
+    """Draw the scores of validations and tests over the epochs, one line per log and metric."""
     scored_sets = list(dict.fromkeys(log.scored_of(logs) for log in logs if log.scores))
-    # (name in the legend, points) of each
+    # (name in the legend, points) of each line
     lines = []
     for metric in metrics:
         for log in logs:
             if not log.scores:
                 continue
-            # (n, 2): the epoch as it is, the score as it is printed
+            # (n, 2): the epoch unchanged, the score as printed
             points = log.scores[metric] * (1, factor_of(metric))
             name = metric if len(logs) == 1 else short(log.name, 26)
-            # scores of other classes are no worse or better, so they are told apart
+            # scores on different classes cannot be compared, so the legend tells them apart
             if len(scored_sets) > 1:
                 name += f" ({log.scored_of(logs)})"
             lines.append((name, points))
@@ -230,8 +235,8 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
     "names metrics",
 )
 def _draw_curves(request: PlotRequest) -> Drawing:
-    """The curves of training runs, each given as its folder or a file in it, by the name of the
-    folder unless another is asked for."""
+    """Draw the curves of training runs. Each is given as its folder or a file in it, and is called
+    by the folder's name unless another name is given."""
     paths = [Path(file) for file in request.files]
     folders = [path if path.is_dir() else path.parent for path in paths]
     names = shown_names(request.names, [folder.resolve().name for folder in folders], folders)

@@ -1,7 +1,7 @@
-"""Draws a label tree as an icicle: a column per level, coarse on the left, with heights in
-proportion to the items of nodes.
+"""Draws a label tree as an icicle: one column per level, the coarsest on the left, in which the
+height of a node is proportional to its items.
 
-The colour shows the coarse branch of a node, or the mean of a metric over its queries.
+The colour of a node shows its coarsest branch, or the mean of a metric over its queries.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 HEIGHT = 3.6  # inches of the columns
 LETTER = 5.5  # points of a name
-HEAD = 8.0  # least ems of a column, for its head
-MOST_BRANCHES = 8  # the largest branches get colours
+HEAD = 8.0  # the smallest width of a column in ems, for its head
+MOST_BRANCHES = 8  # the number of branches with their own colours
 MAX_OUTLINED = (
     2000  # a level with more nodes is drawn as pixels, since outlines would take megabytes
 )
@@ -50,13 +50,12 @@ def means_of_metric(manifest: Manifest, by_query: pa.Table, metric: str) -> list
     """Average a metric over the queries of each node, for every level, coarse to fine; NaN for
     nodes without queries.
 
-    Raises UnknownName for a metric that is not in the values, SubmissionError for values of other
-    queries.
+    Raises UnknownName for a metric without values, SubmissionError for values of other queries.
     """
     named = metric_columns(by_query)
     if metric not in named:
         raise UnknownName("metric of these values", metric, named)
-    # {item: its row in the manifest}
+    # item -> its row in the manifest
     row = {item: number for number, item in enumerate(manifest.items.tolist())}
     queries = by_query["query"].to_pylist()
     if foreign := [query for query in queries if query not in row]:
@@ -77,24 +76,24 @@ def draw_tree(
     means: Sequence[Floats] | None = None,
     metric: str = "",
 ) -> Drawing:
-    """Draw a tree by the numbers of items (C,) of its fine classes, with names where they fit.
+    """Draw a tree by the number of items (C,) of each fine class, with names where they fit.
 
-    `means`: for every level, the mean of a metric in each node, which colours it; a bar below
-    explains the colours. `about`: the small print.
+    `means` holds, for every level, the mean of a metric in each node. It determines the colours,
+    and a bar below the tree explains them. `about` is the small print.
     """
-    # items of every node, by level
+    # the items of every node, level by level
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
     fills = _fills_of_branches(tree, sizes[0])
     scale = None
     if means is not None:
-        # one scale for all levels; nodes without a value have NaN
+        # one colour scale for all levels; a node without a value is NaN
         known = np.concatenate(means)
         scale = (float(np.nanmin(known)), float(np.nanmax(known)))
         fills = [_fills_of_means(level, *scale) for level in means]
 
     def paint(figure: Figure) -> None:
-        """Draw all levels side by side, coarse to fine from left to right; boxes follow one another
-        downwards, so the vertical axis counts items from the top."""
+        """Draw all levels side by side, coarse to fine from left to right. The boxes of a level are
+        stacked downwards, so the vertical axis counts items from the top."""
         panel = figure.subplots()
         borders = _borders(tree, sizes)
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
@@ -110,12 +109,12 @@ def draw_tree(
         if scale is not None:
             _explain(figure, panel, scale, metric)
 
-    # inches: the boxes, the heads above them, and the bar of colours
+    # in inches: the boxes, the heads above them, and the colour bar
     return draw_figure(paint, height=HEIGHT + 0.5 + 0.4 * (scale is not None), about=about)
 
 
 def _heads(tree: LabelTree) -> list[str]:
-    """The heads of the columns: the name of each level, and its number of nodes below."""
+    """The heads of the columns: the name of each level above its number of nodes."""
     levels = zip(tree.levels, tree.names, strict=True)
     return [f"{short(level, 12)}\n{len(nodes):,}" for level, nodes in levels]
 
@@ -127,17 +126,20 @@ def _fills_of_means(means: Floats, low: float, high: float) -> list[str]:
 
 
 def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[str]]:
-    """Choose a colour per coarsest branch, paler from level to level, with alternating shades of
-    neighbours. `sizes` (n,): the items of each coarsest branch, of which the largest get colours of
-    their own. Colours by level and node."""
+    """Choose a colour for each coarsest branch. The colour gets paler from level to level, and
+    neighbours alternate in shade. Returns the colours by level and node.
+
+    `sizes` (n,) are the items of each coarsest branch; the largest branches get their own colours.
+    """
     largest = np.sort(np.argsort(-sizes, kind="stable")[:MOST_BRANCHES]).tolist()
     hues = {branch: group_color(number, len(largest)) for number, branch in enumerate(largest)}
     fills = []
     for level in range(tree.depth):
         nodes = np.arange(len(tree.names[level]))
-        # a node's numbers ascend along the paths: the first path of each node tells its branch
+        # node numbers ascend along the sorted paths, so the first path of each node gives its
+        # branch
         branches = tree.paths[np.searchsorted(tree.paths[:, level], nodes), 0].tolist()
-        # paler from level to level; of two neighbours the one with an even number is a little
+        # paler from level to level; of two neighbours, the one with the even number is slightly
         # darker
         pale = 0.62 * level / max(tree.depth - 1, 1)
         fills.append(
@@ -150,13 +152,14 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
 
 
 def _borders(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
-    """Return the borders of the L columns (L + 1,), as shares of the width: a column is as wide as
-    most of the names that fit by height. `sizes`: for every level, the items (n,) of its nodes."""
+    """Return the borders of the L columns (L + 1,) as shares of the width. A column is wide enough
+    for most of the names that fit into their boxes by height. `sizes` holds, for every level, the
+    items (n,) of its nodes."""
     wishes = []
     for names, items in zip(tree.names, sizes, strict=True):
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
         widths = [text_width(short(names[node], 18)) for node in readable]
-        # a level of which hardly a name can be read needs no more width than its head
+        # a level with hardly any readable name needs only the width of its head
         seen = items[readable].sum() >= 0.1 * items.sum()
         wishes.append(max(HEAD, float(np.quantile(widths, 0.9)) + 1.5 if seen else HEAD))
     ends: Floats = np.concatenate([[0.0], np.cumsum(wishes)]) / sum(wishes)
@@ -172,9 +175,12 @@ def _heights(sizes: NDArray[np.int64]) -> Floats:
 def _paint_level(
     panel: Axes, names: Sequence[str], sizes: NDArray[np.int64], fills: Sequence[str], x: Floats
 ) -> None:
-    """One level of the tree as a column of boxes, as tall as they have items, with the names that
-    fit. `names`, `sizes` (n,) in items, `fills` (colours): of its nodes; `x` (2,): the borders of
-    the column, as shares of the width."""
+    """Draw one level of the tree as a column of boxes whose heights are proportional to their
+    items, with the names that fit.
+
+    `names`, `sizes` (n,) in items, and `fills` (colours) belong to the level's nodes. `x` (2,) are
+    the borders of the column as shares of the width.
+    """
     from matplotlib.collections import PolyCollection
 
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
@@ -183,18 +189,18 @@ def _paint_level(
         for top, low in itertools.pairwise(ends)
     ]
     tall = _heights(sizes)  # (n,) points
-    lines = np.clip(tall / 8, 0, 0.4)  # a thin box would be all outline
+    lines = np.clip(tall / 8, 0, 0.4)  # otherwise a thin box would consist of its outline only
     panel.add_collection(
         PolyCollection(
             boxes,
             facecolors=fills,
             edgecolors="white",
             linewidths=lines,
-            rasterized=len(names) > MAX_OUTLINED,  # as pixels: so many outlines make large files
+            rasterized=len(names) > MAX_OUTLINED,  # as pixels, since many outlines make large files
         )
     )
-    # points of text that fit into the column: of COLUMN inches in all, 72 points each, less the
-    # margins of the picture (0.15 inches) and of the box (3 points)
+    # the width of the column's text in points: its share of COLUMN inches, at 72 points per inch,
+    # minus the margins of the picture (0.15 inches) and of the box (3 points)
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:
@@ -210,7 +216,7 @@ def _paint_level(
 
 
 def _shortened_to(name: str, ems: float) -> str:
-    """Shorten a name to this many ems; "" where less than two of its letters fit."""
+    """Shorten a name to this many ems; "" if fewer than two of its letters fit."""
     if text_width(name) <= ems:
         return name
     shown = next(
@@ -220,8 +226,8 @@ def _shortened_to(name: str, ems: float) -> str:
 
 
 def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: str) -> None:
-    """Draw the bar that says which value a colour stands for. `scale`: the lowest and the highest
-    mean that a node has, as fractions."""
+    """Draw the colour bar, which gives the value that a colour stands for. `scale` is the lowest
+    and the highest mean of any node, as fractions."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
@@ -244,15 +250,15 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
     "test metrics by_query",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The picture of a tree, from a file or a dataset; where values of queries are given, coloured
-    by their means."""
+    """Draw a tree from a file or a dataset. Where values of queries are given, their means
+    determine the colours."""
     if len(request.files) != 1:
         raise UsageError("plot tree takes one tree", found=", ".join(request.files))
     if bool(request.metrics) != bool(request.by_query) or len(request.metrics) > 1:
         reason = "a metric colours a tree by the values of its queries"
         raise UsageError(reason, expected="one --metric with --by-query FILE", fix=VALUES)
     (source,) = request.files
-    # a file of a tree knows of no items; a dataset does
+    # a file with a tree has no items; a dataset has
     if Path(source).suffix in tree_files.GRAPH_READERS:
         if request.by_query:
             raise UsageError("a tree without items has no queries", fix="name the dataset")
@@ -262,10 +268,10 @@ def _draw(request: PlotRequest) -> Drawing:
 
 
 def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
-    """The picture of a test's tree; boxes are as tall as they have items there."""
+    """Draw the tree of a test, by the number of its items."""
     test = test_of(data, request.test)
     manifest = data.tests[test]
-    items = manifest.tree.counts(manifest.labels)[-1]  # (C,): of each class, the finest level
+    items = manifest.tree.counts(manifest.labels)[-1]  # (C,): the items of each fine class
     about = f"{data.name}@{data.version}|{test}"
     if request.by_query is None:
         return draw_tree(manifest.tree, items, f"{about} · {len(manifest):,} items")
@@ -283,6 +289,6 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
     if "test" in values.column_names:
         values = values.filter(pa.compute.equal(values["test"], test))
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
-    (metric,) = request.metrics  # there is one, as with every file of values
+    (metric,) = request.metrics  # exactly one metric is given with a file of values
     means = means_of_metric(manifest, values, metric)
     return draw_tree(manifest.tree, items, signature, means=means, metric=metric)

@@ -1,6 +1,5 @@
-"""Draws risk against coverage: how much is said of how many items, and how often that is wrong, at
-every threshold (hierarchical selective classification).
-"""
+"""Draws risk against coverage (hierarchical selective classification): at every threshold, the
+share of the items and levels that is answered, and how often the answers are wrong."""
 
 from __future__ import annotations
 
@@ -32,9 +31,17 @@ MADE_BY = "hbench name FILE -d DATASET … --trust .95 --json > answers.json"
 
 
 class TrustCurve(NamedTuple):
-    """One naming: its name and signature, the line (P, 2) of coverage and risk, the area under it,
-    the `target`, the share of what is said that is to be right, and the points (2,), coverage and
-    risk, `chosen` for it, None where nothing is said, and of the `fixed` thresholds."""
+    """The curve of one naming.
+
+    Attributes:
+        name, signature: the name in the legend, and the naming's conditions.
+        line: coverage and risk at every threshold (P, 2).
+        haurc: the area under the line (HAURC).
+        target: the share of answers that is to be right.
+        chosen: coverage and risk (2,) at the threshold chosen for the target; None if nothing is
+            answered there.
+        fixed: coverage and risk (2,) at the fixed thresholds.
+    """
 
     name: str
     signature: str
@@ -46,9 +53,8 @@ class TrustCurve(NamedTuple):
 
 
 def read_curve(path: Path, name: str) -> TrustCurve:
-    """The curve that `hbench name --trust … --json` printed. Raises SubmissionError for a file
-    without one.
-    """
+    """Read the curve that `hbench name --trust … --json` printed. Raises SubmissionError for a file
+    without one."""
     try:
         content: Any = read_json(path)
         trust = content["trust"]
@@ -58,7 +64,7 @@ def read_curve(path: Path, name: str) -> TrustCurve:
             np.asarray(trust["curve"], np.float64).reshape(-1, 2),
             float(trust["haurc"]),
             float(trust["target"]),
-            _point(trust) if trust["said"] else None,  # where nothing is said, there is no point
+            _point(trust) if trust["said"] else None,  # no point where nothing is answered
             _point(trust["fixed"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -71,21 +77,20 @@ def read_curve(path: Path, name: str) -> TrustCurve:
 
 
 def _point(outcome: Any) -> NDArray[np.float64]:
-    """Coverage and risk of an outcome in JSON, (2,)."""
+    """Read the coverage and risk (2,) of an outcome in JSON."""
     return np.array([outcome["coverage"], outcome["risk"]], np.float64)
 
 
 def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
     """Draw a line per naming, with a dot at its target and a cross at the fixed thresholds.
 
-    All numbers of a curve are shares, 0 … 1: `line` (P, 2), coverage and risk; `chosen` and `fixed`
-    (2,), one point each, the latter of .8, .6 and .4 used together, one for each level; `target`,
-    the share of what is said that was to be right.
+    All numbers of a curve are shares in [0, 1]. The fixed thresholds are .8, .6 and .4, used
+    together, one for each level.
     """
     labels = [f"{short(curve.name, 30)}   hAURC {100 * curve.haurc:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
-        """Coverage to the right, risk upwards, both from nothing said to all said."""
+        """Draw coverage horizontally and risk vertically, from no answer to all answers."""
         panel = figure.subplots()
         for number, curve in enumerate(curves):
             color = series_color(number, len(curves))
@@ -116,7 +121,8 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
     "names",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """The curves of files of answers, each under the name asked for, else that of its file."""
+    """Draw the curves of files of answers. Each is called by its requested name or, without one, by
+    the name of its file."""
     paths = list(map(Path, request.files))
     names = shown_names(request.names, [path.stem for path in paths], paths)
     return draw_trust([read_curve(path, name) for path, name in zip(paths, names, strict=True)])
