@@ -19,9 +19,15 @@ from hbench.metrics.names import MetricName, lower_is_better
 
 
 class BoardMetric(NamedTuple):
-    """A metric of a leaderboard: its key in rows, its name without the level, its level ("" for
-    none), its definition, if hbench does not compute it, and the difference of two rows that may be
-    chance, in points, None if it is not known."""
+    """A metric of a leaderboard, as its page shows it.
+
+    Attributes:
+        key: the metric's key in rows, such as R@1/genus.
+        family: the name without the level.
+        level: the level, "" for a metric without one.
+        definition: says what the metric is if hbench does not compute it; else "".
+        chance: a difference of two rows, in points, that may be chance; None if it is not known.
+    """
 
     key: str
     family: str
@@ -32,10 +38,18 @@ class BoardMetric(NamedTuple):
 
 
 class BoardRow(NamedTuple):
-    """A result as its page shows it: its `row`, of all rows that print it. `sources`: each with the
-    number of its citation, None for a run; `cells`: every printed score, and whether it is compared
-    with others; `facts`: (name, text) of the rows; `doubts`: doubts about the scores; `filters`:
-    the values that the page's filters choose by."""
+    """A result as its page shows it.
+
+    Attributes:
+        number: the line on the page, from 0.
+        row: the result, merged from all rows that print it.
+        sources: papers, each with the number of its citation, and runs, each with None.
+        cells: for each metric of the leaderboard, the score's text and whether the row is ranked by
+            this score; None without the score.
+        facts: pairs (name, text) that the rows state.
+        doubts: doubts about the scores.
+        filters: by the name of a filter, the values that the rows state.
+    """
 
     number: int
     row: Row
@@ -47,9 +61,8 @@ class BoardRow(NamedTuple):
 
 
 class BoardView(NamedTuple):
-    """A leaderboard as its page shows it. `choices`: the filters of rows, name → (value, number of
-    rows).
-    """
+    """A leaderboard as its page shows it. `choices` maps the name of each filter to pairs (value,
+    number of rows that have the value)."""
 
     board: Leaderboard
     metrics: list[BoardMetric]
@@ -64,8 +77,9 @@ class BoardView(NamedTuple):
 
 
 def view_of(board: Leaderboard) -> BoardView:
-    """Prepare a leaderboard with its rows in the order of its metric; raises UsageError without
-    rows.
+    """Prepare the page of a leaderboard, with the rows ranked by the leaderboard's metric.
+
+    Raises UsageError if the leaderboard has no rows.
     """
     if not board.rows:
         raise UsageError(
@@ -74,7 +88,7 @@ def view_of(board: Leaderboard) -> BoardView:
         )
     standings = rank(board, board.metric)
     citations = [*cited_by(standings, board.citations).items()]
-    # citations are numbered in the order of the page
+    # number the citations in the order of the page
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
     metrics = [_metric_of_board(board, key) for key in board.metrics]
     rows = [
@@ -85,18 +99,21 @@ def view_of(board: Leaderboard) -> BoardView:
 
 
 def script_of(view: BoardView) -> dict[str, Any]:
-    """Collect the data of the page's scripts: metrics by level with the difference that may be
-    chance, the first axes, what the rows are filtered by, and the standings by every metric, best
-    first: the place, none for rows that are not ranked by it, and the number of the page's row."""
+    """Collect the data that the page's scripts read.
+
+    The data are the metrics, the first axes of the plot, the values that each row is filtered by,
+    and the standings by every metric.
+    """
     keys = [metric.key for metric in view.metrics]
-    # `rank` groups the same row objects by any metric, so a result is known by its first row; its
-    # number is that of its line on the page
+    # the standings name a result by its line on the page. For every metric, `rank` groups the same
+    # row objects into results, so the identity of the first row identifies the result
     number = {
         id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))
     }
 
     def standings_by(key: str) -> list[tuple[int | None, int]]:
-        """The place and the number of every row by a metric, best first."""
+        """Return the place of every result by a metric, and the line on the page; best first. The
+        place is None for a result that is not ranked by the metric."""
         return [(each.place, number[id(each.rows[0])]) for each in rank(view.board, key)]
 
     return {
@@ -108,18 +125,20 @@ def script_of(view: BoardView) -> dict[str, Any]:
 
 
 def _first_axes(keys: Sequence[str]) -> list[str]:
-    """The two metrics that the page plots at first: AP and H-AP, or else the first two."""
+    """Return the two metrics that the page plots first: AP and H-AP if the leaderboard has both,
+    else the first two metrics."""
     if set(PARETO) <= set(keys):
         return list(PARETO)
     return [keys[1] if len(keys) > 1 else keys[0], keys[0]]
 
 
 def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
-    """A metric of a board by its key: R@1/genus is of the family R@1 at the level genus.
-    `foreign_metrics`: what metrics are that hbench does not compute, in words."""
+    """Describe the metric of a leaderboard with this key. For example, R@1/genus belongs to the
+    family R@1 and to the level genus."""
     family = key
     level = ""
-    with suppress(UnknownName):  # a metric that hbench does not compute has no level
+    # a metric that hbench does not compute cannot be parsed; it has no level
+    with suppress(UnknownName):
         parsed = MetricName.parse(key)
         if "level" in parsed.definition.takes and board.levels:
             family = str(replace(parsed, level=None))
@@ -133,11 +152,17 @@ def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
 def _row_of_board(
     board: Leaderboard, number: int, result: tuple[Row, ...], number_of: dict[str, int]
 ) -> BoardRow:
-    """A row as the site shows it. Several rows of one result are one here, and all of their facts
-    and doubts stay. `number`: its place; `number_of`: the number of each citation, by its key."""
+    """Prepare a result for the page. Several rows of one result are merged into one, which keeps
+    the facts and doubts of all of them.
+
+    Args:
+        number: the line on the page, from 0.
+        result: the rows that print the result.
+        number_of: by the key of a citation, its number on the page.
+    """
     row = as_one(result)
     ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
-    # the text, and whether the row is ranked by it; None without the score
+    # by metric: the score's text, and whether the row is ranked by it; None without the score
     cells = [
         (str(row.scores[key]), key in ranked) if key in row.scores else None
         for key in board.metrics
@@ -160,8 +185,10 @@ def _row_of_board(
 
 
 def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[str, int | None]]:
-    """List the papers of a result with their tables, each with the number of its citation, and its
-    run, which has None. A key of a citation is "AUTHOR, VENUE YEAR": the author is shown.
+    """List the papers of a result with their tables, each with the number of its citation, then its
+    runs, each with None.
+
+    The key of a citation is "AUTHOR, VENUE YEAR"; only the author is shown.
     """
     tables: dict[str, list[str]] = {}
     for row in result:
@@ -175,8 +202,8 @@ def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[s
 
 
 def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
-    """List what a result can be filtered by: the values that its rows state, each once."""
-    # of each row: {name of a filter: its value, None where the row does not say}
+    """Return, by the name of each filter, the distinct values that the rows of a result state."""
+    # for each row: {name of a filter: the value, None where the row does not state one}
     of_rows = [
         {
             "backbone": row.backbone,
@@ -192,7 +219,7 @@ def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
     ]
 
     def stated(name: str) -> list[str]:
-        """The values that the rows state under a name."""
+        """Return the distinct values that the rows state for a filter, in the rows' order."""
         values = [str(row[name]) for row in of_rows if row[name] is not None]
         return list(dict.fromkeys(values))
 
@@ -200,10 +227,9 @@ def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
-    """List what the source of a row states in addition to scores, and what is needed to score a run
-    again.
-    """
-    # a setup yields its fields with their values, of which those that nobody stated are empty
+    """List what a row states in addition to its scores: the setup, the source, and, for a run, what
+    is needed to score it again."""
+    # a setup iterates over (field, value); fields that nobody stated are empty
     stated = [
         (name, f"{value:,}" if name == "parameters" else str(value))
         for name, value in row.setup
@@ -225,10 +251,10 @@ def _facts(row: Row) -> list[tuple[str, str]]:
 
 
 def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
-    """What the filters of a page offer: by the name of a filter, its values in natural order, each
-    with the number of rows that have it. All rows have the same filters."""
+    """Return what the filters of a page offer: by the name of a filter, its values in natural
+    order, each with the number of rows that have it."""
     choices = {}
-    for name in rows[0].filters:
+    for name in rows[0].filters:  # all rows have the same filters
         values = [value for row in rows for value in row.filters[name]]
         choices[name] = [
             (value, values.count(value)) for value in sorted(set(values), key=_natural)

@@ -1,6 +1,5 @@
-"""Prepares what a page shows of a dataset: its card, the published counts, and its tree, if it is
-on this disk.
-"""
+"""Prepares what a page shows of a dataset: the card, the published counts, and, if the dataset is
+on this disk, the label tree."""
 
 from typing import Any, NamedTuple
 
@@ -24,9 +23,16 @@ TEXTS = {
 
 
 class DatasetCard(NamedTuple):
-    """The card of a dataset. `facts`: (name, text); `counts`: the published (split, what, number);
-    `levels`: statistics of its tree; `tree`: the data of the tree, None if the dataset is not on
-    this disk; `why`: why the tree, or a part, is missing."""
+    """The card of a dataset.
+
+    Attributes:
+        facts: pairs (name, text).
+        counts: the published counts as (split, what is counted, number).
+        levels: statistics of the levels of the label tree.
+        tree: the data of the label tree for the page's script; None if the dataset is not on this
+            disk.
+        why: why the tree, or a part of it, is not shown; "" if all is shown.
+    """
 
     title: str
     homepage: str
@@ -38,9 +44,8 @@ class DatasetCard(NamedTuple):
 
 
 def card_of(name: str) -> DatasetCard:
-    """Make the card of a dataset that a leaderboard names, even if it is unknown or not on this
-    disk.
-    """
+    """Make the card of a dataset that a leaderboard names. The dataset may be unknown or not on
+    this disk; the card then has no tree and says why."""
     spec = specs[name] if name in specs else None  # noqa: SIM401 - a registry has no get
     about: dict[str, Any] = dict(card(spec)) if spec else {}
     facts = [(label, str(about[key])) for key, label in TEXTS.items() if key in about]
@@ -54,7 +59,7 @@ def card_of(name: str) -> DatasetCard:
     if not homepage.startswith(("https://", "http://")):  # other addresses are not safe to link to
         homepage = ""
     made = DatasetCard(str(about.get("title", name)), homepage, facts, counts, [], None, "")
-    # the tree is drawn where the dataset is on this disk
+    # the label tree can only be read from the dataset itself, which may not be on this disk
     try:
         data = load(name)
     except HBenchError as error:
@@ -65,15 +70,15 @@ def card_of(name: str) -> DatasetCard:
 
 
 def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
-    """Add the tree of the first test to a card."""
+    """Add the label tree of the dataset's first test to a card."""
     test = next(iter(data.tests.values()))
     items = np.bincount(test.labels[:, -1], minlength=len(test.tree.paths))
     levels = statistics(test.tree, items)
-    # the coarsest levels that have so few nodes together
+    # keep as many of the coarsest levels as have at most MOST_NODES nodes together
     tree, items_of_nodes = cut_to(test.tree, items, MOST_NODES)
     left_out = test.tree.levels[tree.depth :]
     why = f"Its finest levels are left out here: {', '.join(left_out)}." if left_out else ""
-    # the page of a dataset does not look nodes up by their ids
+    # the ids of nodes are for scripts that look nodes up, which this page does not
     shown = {
         name: part for name, part in tree_data(tree, items_of_nodes).items() if name != "nodes"
     }
@@ -83,8 +88,14 @@ def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
 def cut_to(
     tree: LabelTree, items: NDArray[np.int64], most: int
 ) -> tuple[LabelTree, NDArray[np.int64]]:
-    """Remove the finest levels of a tree, with items (C,) by class, until it has at most this many
-    nodes.
+    """Remove the finest levels of a tree until it has at most `most` nodes, or one level.
+
+    Args:
+        tree: the label tree.
+        items: (C,) number of items of each class.
+        most: the largest number of nodes.
+
+    Returns the smaller tree, and the number of items of each of its classes.
 
     >>> tree, _ = LabelTree.from_names(
     ...     [("a", "x"), ("a", "y"), ("b", "z")], levels=("coarse", "fine")

@@ -1,6 +1,5 @@
-"""Writes the site: a page of all leaderboards, a page for each, and files in the formats that
-papers and programs use.
-"""
+"""Writes the site: a page that lists all leaderboards, a page for each leaderboard, and downloads
+in the formats that papers and programs use."""
 
 import json
 import re
@@ -29,7 +28,8 @@ FORMATS = (
 def write_site(names: Sequence[str], folder: Path) -> Path:
     """Write the pages of these leaderboards and return the path of the first page.
 
-    Raises UsageError for a folder with other files, UnknownName or ConfigError for a leaderboard.
+    Raises UsageError if the folder has other files, and UnknownName or ConfigError if a leaderboard
+    cannot be read.
     """
     slugs = [slug_of(name) for name in names]
     if twice := sorted({slug for slug in slugs if slugs.count(slug) > 1}):
@@ -38,7 +38,8 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
         )
 
     boards = map(leaderboard.read_board, names)
-    # all are read before anything is written: a broken one leaves the old site as it was
+    # read all leaderboards before anything is written, so that a broken one leaves the old site
+    # untouched
     site_pages = [
         (slug, view_of(board), card_of(board.dataset))
         for slug, board in zip(slugs, boards, strict=True)
@@ -48,7 +49,7 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
         copy_assets(temporary / "assets", PACKAGE)
         for place in ("data", "downloads"):
             (temporary / place).mkdir()
-        # what the bar of links at the top of every page leads to: names of files, and their titles
+        # the links in the bar at the top of every page: names of files, and their titles
         present = [("index", "Leaderboards")]
         pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
         listed = [{"slug": slug, "view": view, "card": card} for slug, view, card in site_pages]
@@ -65,8 +66,8 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
 
 
 def slug_of(name: str) -> str:
-    """Name the files of a leaderboard like its dataset or file, in characters that are safe on
-    disks and in addresses.
+    """Return the name of a leaderboard's files: the name of its dataset or file, in characters that
+    are safe on disks and in addresses.
 
     >>> slug_of("inat18-base"), slug_of("mine/My rows#1.toml")
     ('inat18-base', 'My-rows-1')
@@ -75,8 +76,8 @@ def slug_of(name: str) -> str:
 
 
 def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: DatasetCard) -> None:
-    """Write the page of a leaderboard, the data that its scripts read, and its downloads. `slug`:
-    its name as part of file names; `card`: what is known of its dataset."""
+    """Write the page of a leaderboard, the data that the page's scripts read, and the downloads.
+    `slug` is the leaderboard's part of the file names; `card` describes the dataset."""
     pages.write(folder, f"board-{slug}", "board", slug=slug, view=view, board=view.board, card=card)
     write_script(folder / "data", f"board-{slug}", script_of(view))
     if card.tree is not None:
@@ -86,7 +87,7 @@ def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: D
 
 
 def downloads_of(board: Leaderboard) -> dict[str, str]:
-    """Write a leaderboard in every format, as suffix -> text."""
+    """Return the text of a leaderboard in every format, by the suffix of the file."""
     standings = rank(board, board.metric)
     content = export.table(standings, board.metrics, board.citations, board.levels_of_one_test)
     title = export.title(board)
