@@ -1,3 +1,3 @@
-"""The room where everything that people bring is read: bytes become a `Sheet`, its columns get
-their parts by one table of words, and one record, `Understood`, says what a file was taken for.
+"""Reads all files that users bring. Bytes become a `Sheet`, the roles of its columns are found by
+one table of words, and a record, `Understood`, says how the file was understood.
 """

@@ -1,5 +1,5 @@
-"""Reads what stands in one cell of a column although it is several labels: lists as text, as
-pandas, JSON and programs for annotation write them, and labels joined by a letter.
+"""Reads cells that hold several labels or names: lists, also as text, as pandas, JSON and
+annotation programs write them, and labels joined by a separator.
 
 >>> as_list("['Owls', 'Night']"), as_list('[["Birds", "Owls"]]'), as_list("Owls")
 (['Owls', 'Night'], [['Birds', 'Owls']], None)
@@ -22,13 +22,13 @@ from hbench.sheets.paths import JOINED, are_nested
 LISTS = pa.list_(pa.string())
 PATH_LISTS = pa.list_(LISTS)
 BRACKETS = re.compile(r"\s*[\[(].*[\])]\s*", re.DOTALL)
-SAMPLE = 1000
-MOST_LETTERS = 100_000  # of one cell that is parsed as a list
+SAMPLE = 1000  # the rows at which the first cell that is not empty is looked for
+MOST_LETTERS = 100_000  # of a cell that is parsed as a list
 
 
 def as_list(text: str) -> list[Any] | None:
-    """The list that a text is in JSON, or as Python prints a list or a tuple; None for any other
-    text, and for one so long that parsing it would take long."""
+    """Parse a text as a list in JSON, or as Python prints a list or a tuple. Return None for any
+    other text, and for a text that is too long to be parsed quickly."""
     if not BRACKETS.fullmatch(text) or len(text) > MOST_LETTERS:
         return None
     try:
@@ -42,8 +42,8 @@ def as_list(text: str) -> list[Any] | None:
 
 
 def _type_of_lists(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
-    """The Arrow type of some lists: LISTS where they hold texts, PATH_LISTS where they hold lists
-    of texts; None where they hold anything else, or nothing."""
+    """Return the Arrow type of some lists: LISTS if they hold texts, PATH_LISTS if they hold lists
+    of texts, None if they hold anything else, or nothing."""
     parts = [part for held in lists for part in held]
     if parts and all(isinstance(part, str) for part in parts):
         return LISTS
@@ -53,15 +53,14 @@ def _type_of_lists(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
 
 
 def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
-    """Read the cells of `columns` as lists, such as "['a', 'b']", where all of a column are so;
-    return the table, and in words which columns these were.
-    """
+    """Parse each of the `columns` whose cells are all lists written as text, such as "['a', 'b']".
+    Return the table, and a sentence for each parsed column."""
     facts = []
     for name in columns:
         column = table[name]
         if not pa.types.is_string(column.type) or not _begins_with_bracket(column):
             continue
-        # each different text is read once
+        # dictionary-encoded, so that each different text is parsed only once
         encoded = column.combine_chunks().dictionary_encode()
         whole = encoded if isinstance(encoded, pa.Array) else encoded.combine_chunks()
         parsed = _parse_cells(whole.dictionary.to_pylist())
@@ -70,7 +69,7 @@ def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[
         )
         if parsed is None or kind is None:
             continue
-        # from the different lists back to a list in every row
+        # the indices put a list into each row again
         cells = pa.array(parsed, kind).take(whole.indices)
         table = table.set_column(table.column_names.index(name), name, cells)
         facts.append(f"{name} holds lists as text")
@@ -78,14 +77,14 @@ def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[
 
 
 def _begins_with_bracket(column: pa.ChunkedArray) -> bool:
-    """Whether the first cell that is not empty may be a list."""
+    """Whether the first cell that is not empty begins like a list."""
     first = next((text for text in column[:SAMPLE].to_pylist() if text), "")
     return first.lstrip()[:1] in ("[", "(")
 
 
 def _parse_cells(values: Sequence[str | None]) -> list[list[Any] | None] | None:
-    """The distinct cells of a column as lists, None for an empty one; None in place of all where
-    some cell is no list, or none holds anything."""
+    """Parse the different cells of a column as lists; an empty cell becomes None. Return None for
+    the whole column if a cell is not a list, or if all lists are empty."""
     parsed: list[list[Any] | None] = []
     for value in values:
         held = as_list(value) if value else []
@@ -96,18 +95,19 @@ def _parse_cells(values: Sequence[str | None]) -> list[list[Any] | None] | None:
 
 
 def are_paths(column: pa.ChunkedArray) -> bool:
-    """Whether lists of texts are paths, and not labels side by side: those of some items would be
-    one alone.
-    """
+    """Whether the lists of texts in a column are paths, not several labels of an item. Lists of
+    labels would not nest, or some would have a single label."""
     paths = {tuple(held) for held in column.to_pylist() if held}
     return all(len(path) > 1 for path in paths) and are_nested(paths)
 
 
 def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
-    """The table with paths as texts in place of columns of lists of names: one list is a path where
-    it nests and no other column has lists; a list of lists holds the paths of an item.
+    """Replace columns of lists that are paths by columns of texts such as "Birds > Owls". Return
+    the table, and a sentence for each replaced column.
 
-    Raises DataError for an item of several paths, unless there may be `several`.
+    Lists of lists hold the paths of an item. A column of simple lists holds paths if these nest, if
+    no other column has lists, and if items have one path. Raises DataError for an item with several
+    paths, unless `several` is true.
     """
     facts: list[str] = []
     listed = [field.name for field in table.schema if field.type in (LISTS, PATH_LISTS)]
@@ -123,12 +123,11 @@ def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
 
 
 def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table:
-    """The table with a row for each path of an item, in place of a column `name` whose cells hold
-    lists of paths, lists of names; a path becomes a text. Raises DataError for an item of several
-    paths, unless there may be `several`."""
+    """Unfold a table to a row per path. In the column `name`, whose cells are lists of paths, which
+    are lists of names, each path becomes a text. Raises DataError for an item with several paths,
+    unless `several` is true."""
     column = table[name].combine_chunks()
-    # how many paths each row has
-    numbers = pc.list_value_length(column).fill_null(0)
+    numbers = pc.list_value_length(column).fill_null(0)  # of paths in each row
     most = pc.max(numbers).as_py()
     if most > 1 and not several:
         raise DataError(
@@ -137,7 +136,7 @@ def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table
             found=f"up to {most:,}",
             fix="--several takes them all, or keep one path of each of these items",
         )
-    # an empty list is an item without labels, which keeps its row
+    # an item with an empty list has no labels: it keeps its row, with an empty text
     texts: list[str] = []
     rows: list[int] = []
     for row, paths in enumerate(column.to_pylist()):
@@ -148,19 +147,19 @@ def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table
 
 
 def _with_texts(table: pa.Table, name: str, texts: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The table with these texts, "" for missing ones, in place of the column of this name."""
+    """Return the table with these texts in the column `name`; missing texts become ""."""
     return table.set_column(table.column_names.index(name), name, pc.fill_null(texts, ""))
 
 
 def several_labels(
     values: Sequence[str], separators: Sequence[str] = ("|", ";")
 ) -> tuple[str, str] | None:
-    """The first of a column's `values` that holds several labels (`dog|cat`), and its separator,
-    where all its parts are labels of other rows; None where there is none."""
+    """Find a value of a column that holds several labels (`dog|cat`): each of its parts is the
+    whole of another value. Return it with its separator; None if there is none."""
     different = {*values}
     for separator in separators:
         joined = [value for value in different if separator in value]
-        # where all values have it, it is part of every name
+        # a separator in all values is part of the names, or of paths
         if not joined or len(joined) == len(different):
             continue
         for value in joined:
@@ -171,7 +170,7 @@ def several_labels(
 
 
 def refuse_several(name: str, values: Sequence[str]) -> None:
-    """Raise DataError if some of the `values` of the column `name` hold several labels."""
+    """Raise DataError if one of the `values` of the column `name` holds several labels."""
     found = several_labels(values)
     if found is not None:
         raise DataError(

@@ -1,5 +1,5 @@
-"""Tells what the values of one column have in common: whether they are numbers, count the rows, or
-lie within other classes; and which names two columns share.
+"""Tells what the values of a column have in common: whether they are numbers, number the rows, or
+are nested in the classes of another column. Also finds names that two columns share.
 
 >>> order = ColumnValues("order", pa.chunked_array([["o", "o", "p", ""]]))
 >>> species = ColumnValues("species", pa.chunked_array([["1", "2", "3", "3"]]))
@@ -24,18 +24,22 @@ from numpy.typing import NDArray
 from hbench.sheets.words import PICTURES
 
 INTEGER = re.compile(r"[+-]?\d+(\.0*)?")
-SAMPLE = 1000  # values that tell most columns apart, before all are looked at
-FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # what pandas makes of ids beside a missing one
+SAMPLE = 1000  # a test first looks at so many values, which is enough for most columns
+FLOAT_OF_WHOLE = re.compile(r"([+-]?\d+)\.0+")  # pandas writes "12.0" if some ids are missing
 
 
 class ColumnValues:
-    """The values of a column of texts, as codes (N,) of its different ones; −1 where a cell is
-    empty.
+    """The N values of a column of texts.
+
+    Attributes:
+        name: of the column.
+        dictionary: the different values, as an Arrow array; one may be "".
+        codes: int64 (N,), the place of each cell's value in `dictionary`; −1 for an empty cell.
+        size: the number of different values that are not empty.
     """
 
     def __init__(self, name: str, column: pa.ChunkedArray) -> None:
-        """`dictionary`: the different values; `codes` (N,): of every cell its place there, −1 where
-        the cell is empty or missing; `size`: how many different values are not empty."""
+        """Encode a column, whose missing cells count as empty."""
         self.name = name
         text = column if pa.types.is_string(column.type) else column.cast(pa.string())
         whole = text.combine_chunks()
@@ -43,7 +47,7 @@ class ColumnValues:
             whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
         ).dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        empty = pc.index(encoded.dictionary, "").as_py()  # its place, −1 where no cell is empty
+        empty = pc.index(encoded.dictionary, "").as_py()  # the code of "", −1 if no cell has it
         self.codes: NDArray[np.int64] = np.where(codes == empty, -1, codes) if empty >= 0 else codes
         self.dictionary = encoded.dictionary
         self.size = len(encoded.dictionary) - (empty >= 0)
@@ -55,12 +59,12 @@ class ColumnValues:
 
     @cached_property
     def is_unique(self) -> bool:
-        """Whether every row has a value of its own."""
+        """Whether each row has another value, and none is empty."""
         return bool(self.size == len(self.codes))
 
     @cached_property
     def is_numeric(self) -> bool:
-        """Whether all values are numbers, of which there is one at least."""
+        """Whether all values are numbers, and there is at least one value."""
         return self._all(_is_number)
 
     @cached_property
@@ -70,31 +74,32 @@ class ColumnValues:
 
     @cached_property
     def names_pictures(self) -> bool:
-        """Whether all values end as files of pictures do."""
+        """Whether all values end like the names of picture files."""
         return self._all(lambda value: value.lower().endswith(PICTURES))
 
     def _all(self, holds: Callable[[str], object]) -> bool:
-        """Whether `holds` is true of every different value, and there is one. The first SAMPLE are
-        asked before the others are even read: they tell most columns apart. `dictionary`: the
-        different values, "" among them; `filled`: those that are not empty."""
+        """Whether `holds` is true for all different values that are not empty, and there is one.
+        The first SAMPLE values are tested before the others are even converted, since they decide
+        for most columns."""
         first = [value for value in self.dictionary[:SAMPLE].to_pylist() if value]
         return self.size > 0 and all(map(holds, first)) and all(map(holds, self.filled))
 
     @property
     def counts_rows(self) -> bool:
-        """Whether the rows are numbered: n, n + 1, …"""
+        """Whether the values number the rows: n, n + 1, …"""
         if not (self.is_unique and self.is_whole):
             return False
         numbers = [int(float(value)) for value in self.filled]  # "3" and "3.0" alike
         return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
     def is_within(self, coarse: ColumnValues) -> bool:
-        """Whether every class of this column lies in one class of the `coarse` one, in the rows
-        where both have a class. A code is the number of a row's class, −1 for an empty cell."""
+        """Whether each class of this column occurs with only one class of the column `coarse`. Rows
+        with an empty cell in either column are ignored."""
         both = (coarse.codes >= 0) & (self.codes >= 0)
         fine = self.codes[both]
         above = coarse.codes[both]
-        # one of the parents of each class is noted: with one alone, all rows have it
+        # `parent` gets one of the coarse classes of each fine class; if it is the only one, all
+        # rows agree with it
         parent = np.zeros(len(self.dictionary), np.int64)
         parent[fine] = above
         return bool((parent[fine] == above).all())
@@ -109,7 +114,7 @@ def _is_number(text: str) -> bool:
 
 
 def plain_id(text: str) -> str:
-    """An id without the decimals that pandas gave it.
+    """Return an id without surrounding blanks and the decimals that pandas may have added.
 
     >>> plain_id("12.0"), plain_id(" a1 ")
     ('12', 'a1')
@@ -120,9 +125,13 @@ def plain_id(text: str) -> str:
 
 
 def sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
-    """The pairs of levels that have a name in common, by their numbers, in order: of thousands of
-    columns, as in a table that is transposed, comparing all pairs would take minutes."""
-    holders = defaultdict(list)
+    """Find the pairs of levels that have a name in common. A level is given by its index; the pairs
+    are sorted.
+
+    It does not compare all pairs, which would take minutes for thousands of columns, as in a
+    transposed table.
+    """
+    holders = defaultdict(list)  # {name: the levels that have it}
     for number, level in enumerate(levels):
         for name in {*level.filled}:
             holders[name].append(number)
@@ -131,21 +140,21 @@ def sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
 
 
 def names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
-    """The names that stand at two levels, a coarse and a fine one, though they are most likely
-    other classes there: without those that are repeated below themselves on purpose, and without
-    numbers. A code is the number of a row's class, −1 for an empty cell.
+    """Find the names that occur at a coarse and at a fine level, but most likely mean different
+    classes there. Names that are repeated below themselves on purpose do not count; columns of
+    numbers have none.
     """
     if coarse.is_numeric or fine.is_numeric:
         return []
     shared = {*coarse.filled} & {*fine.filled}
     if not shared:
         return []
-    # a leaf that is repeated down to the finest level stands at both in its row
+    # a leaf that is repeated down to the finest level is at the two levels in the same row
     repeated = set()
     names = fine.dictionary.to_pylist()
     for code in np.unique(fine.codes[fine.codes >= 0]):
         if names[code] in shared:
-            # the classes of the coarser level in whose rows this name stands
+            # the coarse classes of the rows that have this name at the fine level
             above = np.unique(coarse.codes[fine.codes == code])
             parents = {coarse.dictionary[int(one)].as_py() for one in above if one >= 0}
             if names[code] in parents:

@@ -1,8 +1,8 @@
 """Tells what the columns of a table of items are: the items, the levels from coarse to fine, the
-split, and what is none of these.
+split, and those that are not used.
 
-Whatever a caller names is taken as it is. The rest is guessed once, from the whole table, and every
-guess is said.
+Columns that the user names are accepted unchanged. The others are guessed, from the whole table,
+and users are told of each guess.
 
 >>> names = {"species": ["w", "x", "y", "z"], "order": ["o", "o", "p", "p"]}
 >>> table = pa.table({"": ["0", "1", "2", "3"], "file": ["a", "b", "c", "d"], **names})
@@ -40,21 +40,17 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?")
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a user said about a file: the column of `item`, the `levels`, coarse to fine, the
-    `separator` in a cell that holds a path, the two columns of `edges` (parent, child); None or
-    empty where nothing was said. `several`: items may have several paths. `level_names`: what the
-    levels of paths in one column are called; `taxon`: the column of ids of the `taxonomy`; `split`:
-    the column of splits, whatever its words."""
+    """What a user said about a file. A field is None or empty if the user said nothing."""
 
-    item: str | None = None
-    levels: tuple[str, ...] = ()
-    separator: str | None = None
-    edges: tuple[str, ...] = ()
-    taxonomy: Path | None = None
-    several: bool = False
-    level_names: tuple[str, ...] = ()
-    taxon: str | None = None
-    split: str | None = None
+    item: str | None = None  # the column of the items' ids
+    levels: tuple[str, ...] = ()  # the columns of names, coarse to fine
+    separator: str | None = None  # the text between the names of a path in a cell
+    edges: tuple[str, ...] = ()  # the columns of a list of edges, parent and child
+    taxonomy: Path | None = None  # the file of a taxonomy
+    several: bool = False  # whether items may have several paths
+    level_names: tuple[str, ...] = ()  # of the levels, if one column holds paths
+    taxon: str | None = None  # the column that has ids of the taxonomy
+    split: str | None = None  # the column of splits, whatever its words
 
 
 NOTHING = Chosen()
@@ -62,24 +58,22 @@ NOTHING = Chosen()
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The columns of a table by their part; `item` None: there is none. `masks`: the column of
-    `query` and that of `gallery`, where there are such. `left_out`: the others, and why; `notes`:
-    what users might not expect."""
+    """The columns of a table, by their role. A role is None or missing if no column has it."""
 
-    item: str | None
-    levels: tuple[str, ...]
-    split: str | None = None
-    masks: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    item: str | None  # the column of the items' ids
+    levels: tuple[str, ...]  # the columns of names, coarse to fine
+    split: str | None = None  # the column of splits
+    masks: dict[str, str] = field(default_factory=dict)  # the columns of "query" and "gallery"
+    left_out: dict[str, str] = field(default_factory=dict)  # {column that is not used: why}
+    notes: tuple[str, ...] = ()  # remarks on what users might not expect
 
 
 def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> TableColumns:
-    """Return what the columns of a table are. A table that is not `of_items` has a row per class,
-    and needs no item.
+    """Return what the columns of a table are. `chosen`: what the user said about them; `of_items`:
+    whether a row is an item. Otherwise a row is a class, and no column of items is needed.
 
-    Raises UnknownName for a chosen column that is not there, DataError where no column, or more
-    than one, could be the item's.
+    Raises UnknownName for a chosen column that the table lacks; DataError if no column, or more
+    than one, could be that of the items.
     """
     names = table.column_names
     _refuse_absent(chosen, names)
@@ -87,20 +81,20 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     left_out = _columns_without_names(table, named)
     values = {name: ColumnValues(name, table[name]) for name in names if name not in left_out}
 
-    # a column that a program wrote, such as 0, 1, 2 …, unless the user named it
+    # columns that a program wrote, such as 0, 1, 2 …, unless the user named them
     index = {name: "an index" for name in values if name not in named and _is_index(values[name])}
     levels = frozenset(chosen.levels)
     free = [each for name, each in values.items() if name not in levels]
-    # in which the column of items is looked for first
+    # the column of items is first looked for among columns that are not an index
     fitting = [each for each in free if each.name not in index]
     item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=chosen.several)
-    if item is None and of_items:  # a column 0, 1, 2 … is that of ids only if no other can be
+    if item is None and of_items:  # an index 0, 1, 2 … has the ids only if no other column can
         item = _item_of(free, of_items=True, may_repeat=chosen.several)
         index.pop(item or "", None)
     left_out |= index
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
 
-    # what is asked and what is ranked, a column of truth values each
+    # columns of truth values: which items are queries, and which are in the gallery
     masks = {
         words.MASKS[words.folded(name)]: name
         for name in rest
@@ -119,8 +113,8 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
 
 
 def has_items(table: pa.Table) -> bool:
-    """Whether a table that may have a row per class has one per item: a column called item, or one
-    called like ids that names a picture in every row."""
+    """Whether a table has a row per item, not per class: it has a column called item, or a column
+    called like ids with another picture in each row."""
     titles = table.column_names
     if "item" in map(str.lower, titles):
         return True
@@ -129,7 +123,7 @@ def has_items(table: pa.Table) -> bool:
 
 
 def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
-    """Raise UnknownName for a chosen column that is not among the table's (`names`)."""
+    """Raise UnknownName if a chosen column is not among `names`, those of the table."""
     there = frozenset(names)
     for name in [*chosen.levels, *([chosen.item] if chosen.item else [])]:
         if name not in there:
@@ -137,14 +131,14 @@ def _refuse_absent(chosen: Chosen, names: Sequence[str]) -> None:
 
 
 def _columns_named_by_user(chosen: Chosen) -> tuple[str, ...]:
-    """The columns that a user named for some part: about these nothing is guessed."""
+    """Return the columns that the user named for some role, about which nothing is guessed."""
     return (*chosen.levels, *([chosen.item] if chosen.item else []), *chosen.edges)
 
 
 def _columns_without_names(table: pa.Table, named: Collection[str]) -> dict[str, str]:
-    """The columns that hold no names, such as images and vectors, each with what it holds; those
-    that were `named` by a user are not looked at. Raises DataError for a list of labels.
-    """
+    """Find the columns that hold no names, such as images and vectors: {column: what it holds}.
+    Columns in `named`, which the user named, are not looked at. Raises DataError for a column of
+    lists of labels."""
     left_out = {}
     for field_ in table.schema:
         kind = field_.type
@@ -168,8 +162,8 @@ def _columns_without_names(table: pa.Table, named: Collection[str]) -> dict[str,
 
 
 def _is_index(values: ColumnValues) -> bool:
-    """Whether a column is what a program wrote to number its rows: by a name that only programs
-    give, or by one such as "index" above values that count the rows."""
+    """Whether a program wrote this column to number the rows: its name is one that only programs
+    give, or it has a name such as "index" and its values number the rows."""
     if words.is_index(values.name, counts_rows=False):
         return (values.is_unique and values.is_whole) or not values.name
     return values.counts_rows and words.is_index(values.name, counts_rows=True)
@@ -178,18 +172,20 @@ def _is_index(values: ColumnValues) -> bool:
 def _item_of(
     values: Sequence[ColumnValues], *, of_items: bool, may_repeat: bool = False
 ) -> str | None:
-    """The column of items, by its name: the one called `item`, or the only one called like ids
-    whose values differ in every row (if an item `may_repeat`, they need not); None where there is
-    none. A table that is not `of_items` has a row per class. Raises DataError for several.
+    """Find the column of items: the one called `item`, or the only one that is called like ids and
+    has another value in each row. None if there is none; DataError if there are several.
+
+    `of_items`: whether a row is an item, not a class; `may_repeat`: whether an item may have
+    several rows, so that values may repeat.
     """
     by_title = {each.name.lower(): each.name for each in values}
     if "item" in by_title:
         return by_title["item"]
 
     fitting = [each for each in values if words.is_id(each.name) and (each.is_unique or may_repeat)]
-    if not of_items:  # of a table with a row per class, only a number that stands for it
+    if not of_items:  # with a row per class, ids of classes are numbers, next to other columns
         fitting = [each for each in fitting if each.is_whole and len(values) > 1]
-    if len(fitting) > 1:  # a number beside a file's name only counts the rows
+    if len(fitting) > 1:  # next to ids such as file names, a running number only numbers the rows
         texts = [each for each in fitting if not each.counts_rows]
         fitting = texts or fitting
 
@@ -205,9 +201,9 @@ def _item_of(
 
 
 def _refuse_item(names: Sequence[str], rest: Mapping[str, ColumnValues]) -> None:
-    """Raise DataError for a table of items without a column of ids, with advice on how to name one;
-    `names`: of all its columns; `rest`: those that have no other part."""
-    # columns that could be ids, but for their names; numbers of rows are none
+    """Raise DataError for a table of items without a column of ids, with advice. `names`: all
+    columns; `rest`: the columns without another role."""
+    # columns that could have the ids, if only they were called so; running numbers could not
     unique = [name for name, each in rest.items() if each.is_unique and not each.counts_rows]
     if _are_values(names):
         raise DataError(
@@ -235,17 +231,17 @@ def _refuse_item(names: Sequence[str], rest: Mapping[str, ColumnValues]) -> None
 
 
 def _are_values(names: Sequence[str]) -> bool:
-    """Whether the cells of a first line are no names of columns: some are numbers, and none is a
-    word that people call a column.
-    """
+    """Whether the cells of the first line are values, not names of columns: some are numbers, and
+    none is a known name for ids."""
     numbers = [name for name in names if NUMBER.fullmatch(name.strip())]
-    is_counted = [*map(str, range(len(numbers)))] == numbers  # pandas' names of columns without any
+    # 0, 1, 2 … are the names that pandas gives to columns without a name
+    is_counted = [*map(str, range(len(numbers)))] == numbers
     return bool(numbers) and not is_counted and not any(map(words.is_id, names))
 
 
 def _is_split(values: ColumnValues) -> bool:
-    """Whether a column tells of which split each item is: by its name, or since its values are
-    several of train, test, query and gallery, and no others."""
+    """Whether a column has the splits: by its name, or because its values are at least two words
+    for splits, such as train and test, and no others."""
     if words.folded(values.name) == words.SPLIT:
         return True
     if words.split_flags(values.name, set(values.filled)) is not None:
@@ -259,14 +255,15 @@ def _is_split(values: ColumnValues) -> bool:
 def _with_levels(
     columns: TableColumns, rest: dict[str, ColumnValues], *, of_items: bool
 ) -> TableColumns:
-    """Add the levels to the columns that were told apart so far: those of the `rest`, the other
-    columns by name, that hold classes, in an order in which the names nest.
+    """Add the levels to the columns whose roles are known: the columns that hold classes, in an
+    order in which their names nest.
 
-    `of_items`: a row is an item; the columns of a table with a row per class are all meant.
+    `rest`: the columns without a role so far; `of_items`: whether a row is an item. In a table with
+    a row per class, all columns are assumed to be there on purpose.
     """
     notes: list[str] = []
     left_out = dict(columns.left_out)
-    # columns that are called by ranks beside an id of a taxon: what else is there is no level
+    # in a table of taxa, the levels are the columns called like ranks, and no others
     if by_rank := _rank_columns_of_taxa([*rest, *left_out, columns.item or ""], rest):
         left_out |= {name: "not a rank" for name in rest if name not in by_rank}
         rest = {name: rest[name] for name in by_rank}
@@ -276,14 +273,14 @@ def _with_levels(
         rest = {other: each for other, each in rest.items() if other != name}
 
     order = _in_nesting_order(list(rest.values()))
-    if of_items:  # a table with a row per class has no such numbers but on purpose
+    if of_items:  # in a table with a row per class, such numbers are there on purpose
         for each in _numbers_that_do_not_nest(order):
             left_out[each.name] = "numbers that are no classes of the other columns"
             order = _in_nesting_order([other for other in order if other is not each])
     if [each.name for each in order] != list(rest) and {each.name for each in order} == set(rest):
         notes.append("its columns stand otherwise: they are ordered by how their names nest")
     same: dict[str, str] = {}
-    if of_items:  # a table with a row per class says what it means
+    if of_items:  # in a table with a row per class, equal columns are there on purpose
         order, same, more = _without_same_classes(order)
         notes += more
     notes += _remarks_on_header(order)
@@ -294,23 +291,22 @@ def _with_levels(
 
 
 def _rank_columns_of_taxa(names: Sequence[str], rest: dict[str, ColumnValues]) -> list[str]:
-    """The columns of a table of taxa that are ranks (kingdom … species), coarse to fine; none of a
-    table without a column that such tables alone have, of all its `names`. `rest`: the columns that
-    may be levels.
-    """
+    """Find the columns that are ranks (kingdom … species) in a table of taxa, coarse to fine. Empty
+    if the table has none of the columns that only tables of taxa have. `names`: all columns of the
+    table; `rest`: those that may be levels."""
     by_rank = {words.rank_of(name): name for name in rest}
     there = [by_rank[rank] for rank in words.RANKS if rank in by_rank]
     ranks = [name for name in there if rest[name].size]
-    # such columns as scientificName or gbifID, among all columns of the table
+    # only tables of taxa have columns such as scientificName or gbifID
     is_of_taxa = bool(words.OF_TAXA & set(map(words.folded, names)))
     return ranks if is_of_taxa and len(ranks) > 1 else []
 
 
 def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, str]:
-    """The columns of the `rest`, by name, that hold no classes, and why: measurements, dates, and,
-    where rows are items (`of_items`), running numbers and what differs in every row, unless the
-    table is small, where classes of one item may be meant.
-    """
+    """Find the columns of `rest` that hold no classes, such as measurements and dates: {column:
+    why}. If rows are items (`of_items`), running numbers and columns with another value in each row
+    are no classes, either; but in a small table, classes of one item may be meant. If no column
+    would be left, all are kept."""
     reasons: dict[str, str] = {}
     for name, values in rest.items():
         sample = [value for value in values.dictionary[: SAMPLE + 1].to_pylist() if value]
@@ -324,15 +320,17 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
             of_items and len(rest) > 1 and len(values.codes) > MAX_SMALL_TABLE and values.is_unique
         ):
             reasons[name] = "differs in every row"
-    # where this would leave no level at all, it is wrong: then all columns stay
     some_left = len(reasons) < len(rest)
     return reasons if some_left else {}
 
 
 def _in_nesting_order(columns: list[ColumnValues]) -> list[ColumnValues]:
-    """The columns in an order in which each lies within the one before: their own, if it does, else
-    by their numbers of classes, if that does, each has more than the one before, and most classes
-    contradict their own: a few names under two parents are no other order."""
+    """Return the columns in an order in which each is nested in the one before.
+
+    Their order in the table is kept if they nest so. Otherwise they are sorted by their numbers of
+    classes, if they nest then, all numbers differ, and most classes of some column contradict the
+    table's order: a few names with two parents are mistakes, not a sign of another order.
+    """
     if _nests(columns):
         return columns
     by_size = sorted(columns, key=lambda each: each.size)
@@ -344,11 +342,11 @@ def _in_nesting_order(columns: list[ColumnValues]) -> list[ColumnValues]:
 
 
 def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
-    """Whether most classes of some column lie in several classes of the one before it: the columns
-    may stand in the order fine to coarse."""
+    """Whether in some column most classes occur with several classes of the column before it. Then
+    the columns may be in the order fine to coarse."""
     for coarse, fine in itertools.pairwise(columns):
         both = (coarse.codes >= 0) & (fine.codes >= 0)
-        # each different pair of a class and the class before it; then how many of the latter
+        # the different pairs of classes; counting them by fine class gives its number of parents
         pairs = np.unique(np.stack([fine.codes[both], coarse.codes[both]]), axis=1)
         parents = np.unique(pairs[0], return_counts=True)[1]
         if 2 * int((parents > 1).sum()) > len(parents):
@@ -357,13 +355,13 @@ def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
 
 
 def _nests(columns: Sequence[ColumnValues]) -> bool:
-    """Whether each class of a column lies in one class of the column before it."""
+    """Whether each column is nested in the one before."""
     return all(fine.is_within(coarse) for coarse, fine in itertools.pairwise(columns))
 
 
 def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
-    """The columns of whole numbers, where the levels nest without them but not with them: they are
-    then no classes. None of them where the levels nest anyway, or do so in neither case."""
+    """Find the columns of whole numbers that are no classes: the levels nest without them, but not
+    with them. Empty if the levels nest with them, or do not nest in either case."""
     if _nests(order):
         return []
     numbers = [each for each in order if each.is_whole]
@@ -374,9 +372,12 @@ def _numbers_that_do_not_nest(order: list[ColumnValues]) -> list[ColumnValues]:
 def _without_same_classes(
     order: list[ColumnValues],
 ) -> tuple[list[ColumnValues], dict[str, str], list[str]]:
-    """Return the levels without numbers or codes that name the classes of a neighbour once more;
-    what is left out so, with the reason; and remarks on names that do the same, which stay. Names
-    are kept rather than numbers, which tell people nothing. `order`: coarse to fine."""
+    """Leave out levels of numbers with the same classes as a neighbouring level. Of a column of
+    names and one of numbers, the names are kept, since numbers tell people nothing.
+
+    Returns the levels that are kept, the columns that are left out with the reason, and remarks on
+    columns of names with the same classes, which are kept. `order`: the levels, coarse to fine.
+    """
     kept: list[ColumnValues] = []
     same: dict[str, str] = {}
     notes: list[str] = []
@@ -400,13 +401,14 @@ def _without_same_classes(
 
 
 def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
-    """Whether two columns part the rows into the same classes, two at least, by other names."""
+    """Whether two columns divide the rows into the same classes, of which there are at least two,
+    under different names."""
     return one.size == other.size > 1 and one.is_within(other) and other.is_within(one)
 
 
 def _remarks_on_header(levels: Sequence[ColumnValues]) -> list[str]:
-    """Remarks where the header seems to miss, since a level is called like one of its classes, or
-    columns to be swapped in some rows, since names stand at two levels."""
+    """Make remarks on likely mistakes: the header line may be missing if a level is called like one
+    of its classes; columns may be swapped in some rows if names occur at two levels."""
     like_rows = [each.name for each in levels if pc.index(each.dictionary, each.name).as_py() >= 0]
     notes = [
         f"the level {name} is called like one of its classes: does the header line miss?"
@@ -423,7 +425,8 @@ def _remarks_on_header(levels: Sequence[ColumnValues]) -> list[str]:
 
 
 def remark_on_single_classes(levels: Sequence[str], sizes: Sequence[int]) -> list[str]:
-    """A remark on levels of one class, beside others of more; `sizes`: each level's classes."""
+    """Make a remark on levels with one class, if other levels have more. `sizes`: the number of
+    classes of each level."""
     alone = [level for level, size in zip(levels, sizes, strict=True) if size == 1]
     if not alone or len(alone) == len(levels):
         return []
@@ -434,7 +437,7 @@ def remark_on_single_classes(levels: Sequence[str], sizes: Sequence[int]) -> lis
 
 
 def levels_in_words(columns: TableColumns, sizes: Sequence[int]) -> str:
-    """The levels with their numbers of classes, the `sizes`, in words.
+    """Write the levels with their numbers of classes (`sizes`) in words.
 
     >>> levels_in_words(TableColumns("item", ("order", "species")), [2, 5])
     'levels order (2) › species (5)'

@@ -1,8 +1,8 @@
-"""Tells from the first lines of a file how its table is written: what stands between its cells, and
-whether quotes are marks or letters.
+"""Tells from the first lines of a file how its table is written: the delimiter between cells, and
+whether quotes enclose cells or are plain characters.
 
-The suffix is only a hint: GBIF's .csv has tabs, a European spreadsheet's has semicolons, and Darwin
-Core knows no quotes.
+The suffix is only a hint: GBIF's .csv files have tabs, those of European spreadsheets have
+semicolons, and Darwin Core does not quote cells.
 
 >>> dialect_of(Head(['"item";"species"', '"a";"Owl, barn"']), ".csv").words
 'semicolons between its cells'
@@ -25,50 +25,44 @@ CALLED = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", 
 DELIMITERS = (",", "\t", ";", "|")
 HEAD_BYTES = 1 << 20
 MOST_ROWS = 1000
-MOST_CELLS = 200_000  # of the first rows; a row of a vector may have thousands
-MOSTLY = 0.5  # of the rows that a delimiter has to fit
-# what Excel writes, and reads, before the header
+MOST_CELLS = 200_000  # in the first rows; a row with a vector may have thousands
+MOSTLY = 0.5  # the share of rows that a delimiter must fit
+# a line that Excel writes, and reads, before the header
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
 class Head:
-    """The first whole lines of a text that are not blank, and how many lines stand before the first
-    of them.
-    """
+    """The first lines of a text."""
 
-    lines: list[str]
-    blank: int = 0
+    lines: list[str]  # those that are not blank
+    blank: int = 0  # the number of blank lines before the first of `lines`
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The `delimiter` between cells; whether `quotes` enclose cells; how many lines stand before
-    the first row (`skipped`), whose cells are among the first `rows`.
+    """How a table of text is written."""
 
-    `words`: what differs from the suffix's usual dialect, "" where nothing does.
-    """
-
-    delimiter: str
-    quotes: bool = True
-    skipped: int = 0
-    rows: list[list[str]] = field(default_factory=list, repr=False)
-    words: str = ""
+    delimiter: str  # between cells
+    quotes: bool = True  # whether quotes enclose cells
+    skipped: int = 0  # the number of lines before the first row
+    rows: list[list[str]] = field(default_factory=list, repr=False)  # the cells of the first rows
+    words: str = ""  # how it differs from the usual dialect of the suffix; "" if it does not
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether a file's name says that it is compressed by gzip."""
+    """Whether a file is compressed by gzip, by its name."""
     return path.suffix.lower() == ".gz"
 
 
 def is_zip(path: Path) -> bool:
-    """Whether a file's name says that it is a table in a zip, as pandas writes `labels.csv.zip`."""
+    """Whether a file is a table in a zip, by its name. Pandas writes such a `labels.csv.zip`."""
     return path.suffix.lower() == ".zip"
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that tells a file's format, in small letters and without .gz or .zip.
+    """Return the suffix that tells a file's format, in lower case and without .gz or .zip.
 
     >>> suffix_of(Path("classes.CSV.gz")), suffix_of(Path("labels.tsv.zip"))
     ('.csv', '.tsv')
@@ -77,14 +71,14 @@ def suffix_of(path: Path) -> str:
 
 
 def head_of(path: Path) -> Head | None:
-    """The first lines of a file of UTF-8 text, also of a compressed one, up to a byte that is none;
-    None for a file whose first line is no text."""
+    """Read the first lines of a file of UTF-8 text, which may be compressed by gzip, up to the line
+    of the first byte that is not UTF-8. None if the file does not begin with text."""
     with path.open("rb") as file:
         first = file.read(HEAD_BYTES)
     is_whole = len(first) < HEAD_BYTES
     try:
         if is_compressed(path):
-            unpacking = zlib.decompressobj(wbits=31)  # gzip's form, and any size of its window
+            unpacking = zlib.decompressobj(wbits=31)  # gzip's format, with the largest window
             first = unpacking.decompress(first, HEAD_BYTES)
             is_whole = unpacking.eof
     except zlib.error:
@@ -93,18 +87,19 @@ def head_of(path: Path) -> Head | None:
 
 
 def head_in(content: bytes, *, is_whole: bool) -> Head | None:
-    """The first lines in bytes that are all of a file (`is_whole`), or its beginning, whose last
-    line may be cut off; None where the bytes are no text."""
+    """Return the first lines in the bytes of a file; None if the bytes are not text. `is_whole`:
+    whether they are the whole file. If they are only its beginning, the last line is left out,
+    since it may be cut off."""
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(content, final=is_whole)
-    except UnicodeDecodeError as error:  # the reader of the whole file names it
+    except UnicodeDecodeError as error:  # whole lines before the bad byte; readers report it
         text = content[: content.rfind(b"\n", 0, error.start) + 1].decode("utf-8-sig")
 
-    if "\0" in text or not text:  # a zero byte is in no text; an empty file is a text
+    if "\0" in text or not text:  # text has no zero bytes; an empty file counts as text
         return Head([]) if is_whole and not content else None
 
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    # the last line may be cut off; if it is the only one, a part of it is better than nothing
+    # the last line may be cut off; if there is no other, a part of it is better than nothing
     lines = lines if is_whole or len(lines) == 1 else lines[:-1]
     blank = next((place for place, line in enumerate(lines) if line.strip()), len(lines))
     filled = [line for line in lines[blank : blank + MOST_ROWS] if line.strip()]
@@ -112,9 +107,8 @@ def head_in(content: bytes, *, is_whole: bool) -> Head | None:
 
 
 def dialect_of(head: Head, suffix: str) -> Dialect:
-    """Return the dialect of a file by its first lines; `suffix` (.csv, .tsv) decides between
-    delimiters that fit equally well.
-    """
+    """Return the dialect of a file by its first lines. The `suffix` (.csv, .tsv) decides between
+    delimiters that fit equally well."""
     # a first line such as "sep=;", as spreadsheets write it
     stated = SEPARATOR_LINE.fullmatch(head.lines[0].strip(" \r")) if head.lines else None
     lines = head.lines[1:] if stated else head.lines
@@ -128,17 +122,19 @@ def dialect_of(head: Head, suffix: str) -> Dialect:
 
 
 def without_quotes(dialect: Dialect) -> Dialect:
-    """The dialect in which a quote is a letter."""
+    """Return the same dialect with quotes as plain characters."""
     words = [dialect.words] if dialect.words else []
     return replace(dialect, quotes=False, words=", ".join([*words, "quotes are letters"]))
 
 
 def _best_delimiter(lines: Sequence[str], usual: str) -> str:
-    """The delimiter by which the rows, the first lines of a table, have the header's width; of
-    several, the one that makes most numbers, the usual one, then the one that makes most cells; the
-    usual one where none does.
+    """Return the delimiter that fits the first lines of a table best; the `usual` one if none fits.
+
+    A delimiter fits if most rows have as many cells as the header. The best one fits the largest
+    share of rows; then it gives the most cells that are numbers; then it is the usual one; then it
+    gives the most cells.
     """
-    fits = {}  # by delimiter, what speaks for it, the strongest reason first
+    fits = {}  # {delimiter: the criteria, the strongest first}
     for delimiter in DELIMITERS:
         header, *rows = list(_rows(lines, delimiter)) or [[]]
         width = len(header)
@@ -149,18 +145,19 @@ def _best_delimiter(lines: Sequence[str], usual: str) -> str:
         if share >= MOSTLY or delimiter == usual:
             numbers = _numbers_in([header, *rows], delimiter)
             fits[delimiter] = (share, numbers, delimiter == usual, width)
-    # tuples are compared part by part: the order of the reasons
+    # tuples are compared part by part, so in the order of the criteria
     return max(fits, key=fits.__getitem__, default=usual)
 
 
 def _are_closed(cell: str) -> bool:
-    """Whether the brackets that a cell opens are closed in it: a vector, [1,2], is one cell."""
+    """Whether a cell closes all brackets that it opens. If not, a vector such as [1,2] was cut."""
     return cell.count("[") == cell.count("]") and cell.count("{") == cell.count("}")
 
 
 def _numbers_in(rows: Sequence[Sequence[str]], delimiter: str) -> int:
-    """How many cells are numbers, split by this delimiter. By commas only those without a comma:
-    a quoted "0,5" was not split, and does not speak for them."""
+    """Count the cells that are numbers, in rows that were split by this delimiter. If that is a
+    comma, numbers with a comma do not count: a quoted "0,5" is no evidence for commas between
+    cells."""
     return sum(
         bool(NUMBER.fullmatch(cell)) and (delimiter != "," or "," not in cell)
         for row in rows
@@ -169,8 +166,8 @@ def _numbers_in(rows: Sequence[Sequence[str]], delimiter: str) -> int:
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
-    """Yield the cells of the first rows, split by this delimiter, without the blanks around them,
-    until MOST_CELLS were seen."""
+    """Yield the cells of each row, split by this delimiter and stripped, until MOST_CELLS were
+    read."""
     left = MOST_CELLS
     try:
         for row in csv.reader([f"{line}\n" for line in lines], delimiter=delimiter):
@@ -180,16 +177,16 @@ def _rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
             if left < 0:
                 return
     except csv.Error:
-        # a field of more than 128 kB: an open quote, most likely, which is looked for elsewhere
+        # a cell of more than 128 kB: most likely a quote is not closed, which readers report
         return
 
 
 def line_of_open_quote(content: bytes, delimiter: str) -> int:
-    """The line in which a quote opens a cell that ends otherwise than by a quote; 0 where there is
-    none.
+    """Return the number of the first line in which a quote opens a cell and no quote closes it; 0
+    if there is none.
 
-    Within quotes, two of them are one letter. A quote inside of a cell that has none at its head is
-    a letter, too.
+    In a quoted cell, two quotes stand for one. In a cell that does not begin with a quote, quotes
+    are plain characters.
     """
     mark = delimiter.encode()
     opening = re.compile(rb"(?:^|[\n\r]|" + re.escape(mark) + rb')"')
@@ -197,7 +194,7 @@ def line_of_open_quote(content: bytes, delimiter: str) -> int:
     while found := opening.search(content, place):
         first = found.end()
         close = _closing_quote(content, first)
-        # behind a closing quote stands the delimiter, the end of the line, or that of the file
+        # after a closing quote comes the delimiter, a line end, or the end of the file
         follows = content[close + 1 : close + 2]
         if close < 0 or follows not in (mark, b"\n", b"\r", b""):
             return len(re.findall(rb"\r\n|\r|\n", content[:first])) + 1
@@ -206,9 +203,8 @@ def line_of_open_quote(content: bytes, delimiter: str) -> int:
 
 
 def _closing_quote(content: bytes, first: int) -> int:
-    """The place of the quote that closes a cell whose text begins at `first`, the first that is not
-    one of two; −1 for none.
-    """
+    """Return the place of the quote that closes a cell whose text begins at `first`: the first
+    quote that is not one of a pair. −1 if there is none."""
     close = content.find(b'"', first)
     while close >= 0 and content[close + 1 : close + 2] == b'"':
         close = content.find(b'"', close + 2)

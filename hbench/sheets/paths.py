@@ -1,4 +1,4 @@
-"""Reads paths that stand in one cell or line, such as `Animals > Owls > Barn owl`, coarse to fine.
+"""Reads paths that are written in one cell or line, such as `Animals > Owls > Barn owl`.
 
 >>> found = separator_of(["Animals > Owls", "Animals > Parrots"])
 >>> found, split_path("Animals > Owls", found)
@@ -18,48 +18,51 @@ from hbench.sheets.words import RANK_OF_LETTER
 
 JOINED = " > "  # how hbench writes a path as one text
 SEPARATORS = (" > ", ">", " / ", "|", "; ", ";")
-STRICT = (";", "/", ":")  # marks that stand in names, too: every path must have them, and nest
+STRICT = (";", "/", ":")  # names may contain these: all values must have them, and nest
 PREFIX = re.compile(r"^([a-z])__")
 NUMBER = re.compile(r"^(?:\d+ - |gid://\S+ *: *)")  # Google's and Shopify's number of a category
-NEEDS_PREFIX = (";",)  # a semicolon separates many things
+NEEDS_PREFIX = (";",)  # not only paths have it: names must have prefixes of ranks, such as k__
 
 
 def separator_of(values: Iterable[str]) -> str | None:
-    """The separator of the paths in a column; None where they are plain names.
+    """Find the separator of the paths in a column; None if its values are plain names.
 
-    Every path has it, but for those that another one begins with; some share a beginning, and none
-    is both a first and a later name, as labels that stand side by side are.
+    All values contain the separator, except for the first names of paths, which may stand alone.
+    Some paths begin with the same name. With `|`, no name is both first in a path and later in a
+    path, as it would be if the values were several labels of an item.
     """
     different = {value.strip() for value in values if value.strip()}
     for separator in SEPARATORS:
         mark = separator.strip()
         holding = [value for value in different if separator in value]
-        # a semicolon separates many things: it counts between names with ranks before them, k__
+        # at least two values must be paths; with a semicolon, names need prefixes of ranks
         if len(holding) < 2 or (mark in NEEDS_PREFIX and not all(map(PREFIX.match, holding))):
             continue
         paths = [split_path(value, mark) for value in holding]
         first = {path[0] for path in paths if path}
         later = {name for path in paths for name in path[1:]}
-        # plain names beside paths must be the beginnings of paths; some paths begin alike
+        # values without the separator must be first names of paths; some paths must begin alike
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark
-    # marks that stand in names, too: every value must have them, and nest
+    # names may contain these marks, so the conditions are stricter
     return next((mark for mark in STRICT if _all_nest(different, mark)), None)
 
 
 def _all_nest(values: Set[str], mark: str) -> bool:
-    """Whether every value, split at this mark, is a path of two names and more, and all of them
-    together are paths of one tree."""
+    """Whether each value, split at this mark, is a path of at least two names, and all of these
+    paths form a tree."""
     paths = {split_path(value, mark) for value in values}
     return all(len(path) > 1 and "" not in path for path in paths) and are_nested(paths)
 
 
 def are_nested(paths: Set[Row]) -> bool:
-    """Whether rows of names are paths, coarse to fine, and not labels side by side: each name has
-    one path above it, none is both a first and a later one, and some paths begin alike.
+    """Whether rows of names are paths, coarse to fine, and not several labels of an item.
+
+    They are paths if each name has the same names before it in all rows, if no name is both first
+    in a row and later in a row, and if some rows begin with the same name.
     """
-    above: dict[tuple[int, str], Row] = {}
+    above: dict[tuple[int, str], Row] = {}  # {(depth, name): the names before it}
     for path in paths:
         for depth, name in enumerate(path):
             if above.setdefault((depth, name), path[:depth]) != path[:depth]:
@@ -70,31 +73,34 @@ def are_nested(paths: Set[Row]) -> bool:
 
 
 def split_path(text: str, separator: str) -> Row:
-    """The names of a path, without the number in front of it, prefixes of ranks, and empty names at
-    its end.
-    """
+    """Split a text into the names of a path. A number in front of the path, prefixes of ranks
+    (k__) and empty names at the end are removed."""
     names = (name.strip() for name in NUMBER.sub("", text.strip()).split(separator))
     return stripped(PREFIX.sub("", name) for name in names)
 
 
 def levels_of(values: Iterable[str], separator: str) -> tuple[str, ...]:
-    """The names of the levels of paths: their ranks, where they say so, else level1, level2, …"""
+    """Return names for the levels of paths: the ranks by the prefixes of names, or level1, level2,
+    … if names have no prefixes."""
     longest = max((stripped(value.split(separator)) for value in values), key=len, default=())
-    # of the longest path the letters of its ranks: k__Animalia is a kingdom
+    # the letters of ranks in the longest path: k__Animalia is a kingdom
     letters = [found[1] if (found := PREFIX.match(name.strip())) else "" for name in longest]
     named = tuple(RANK_OF_LETTER.get(letter, "") for letter in letters)
     return named if all(named) and len(set(named)) == len(named) else default_levels(len(longest))
 
 
 def with_unique_names(rows: Sequence[Row]) -> list[Row]:
-    """Paths whose nodes are known by their paths, with names that are unique at each level: "Cases
-    (Phones)" beside "Cases (Cameras)". A path that ends early counts at the levels below its end,
-    too, to which it may be repeated."""
+    """Make the names of paths unique at each level, by adding the parent to a name that several
+    nodes share: "Cases (Phones)" and "Cases (Cameras)".
+
+    The last name of a path that ends early counts at all levels below, too, since policies may
+    repeat it there.
+    """
     deepest = max(map(len, rows), default=0)
     ends = set(rows)  # the nodes at which a path ends
     nodes = {node for row in rows for node in prefixes(row)}
-    order = sorted(nodes, key=lambda path: (len(path), path))
-    # the levels at which each node counts, and how often a name stands at each level
+    order = sorted(nodes, key=lambda path: (len(path), path))  # parents before their children
+    # the levels at which each node counts, and how often each name occurs at each level
     depths = {
         path: range(len(path), deepest + 1 if path in ends else len(path) + 1) for path in order
     }
@@ -110,7 +116,7 @@ def with_unique_names(rows: Sequence[Row]) -> list[Row]:
 
 
 def as_written(row: Row) -> Row:
-    """The names of a path without the parents by which `with_unique_names` told them apart.
+    """Remove from the names of a path the parents that `with_unique_names` added.
 
     >>> as_written(("Cameras", "Cases (Cameras)"))
     ('Cameras', 'Cases')
@@ -122,8 +128,8 @@ def as_written(row: Row) -> Row:
 
 
 def leaves_among(rows: Iterable[Row]) -> list[Row]:
-    """The paths with which no longer one begins, in order."""
+    """Return the paths that are not the beginning of a longer path, in order."""
     listed = list(dict.fromkeys(rows))
-    # the beginnings of all paths, which are inner nodes
+    # the proper beginnings of paths are inner nodes
     inner = {row[:depth] for row in listed for depth in range(1, len(row))}
     return [row for row in listed if row and row not in inner]

@@ -1,5 +1,5 @@
-"""Reads documents of JSON in which tools write what they predict: SpeciesNet, iNaturalist, COCO,
-MegaDetector, agents with several candidates.
+"""Reads predictions from JSON documents of SpeciesNet, iNaturalist, COCO and MegaDetector, and of
+agents that give several candidates.
 
 >>> text = '[{"item": "a.jpg", "candidates": [{"path": "Owls > Barn owl", "score": 0.9}]}]'
 >>> predictions_in(text, "p.json").rows
@@ -16,7 +16,7 @@ from hbench.core.errors import DataError, examples
 from hbench.core.text import first_line
 from hbench.core.untrusted import parse_json
 
-Row = tuple[str, str, float | None]
+Row = tuple[str, str, float | None]  # item, path, chance (None if none is given)
 ITEMS = ("item", "image", "filepath", "file_name", "filename", "id", "image_id", "query")
 PATHS = ("path", "prediction", "label", "name", "taxon", "class", "category")
 SCORES = (
@@ -29,20 +29,21 @@ SCORES = (
     "share",
 )
 CANDIDATES = ("candidates", "predictions", "answers", "results", "labels")
-ITEM_OF_RESULTS = {"image_id", "category_id"}  # what a record of COCO's results has
-OF_RECORD = {*PATHS, *CANDIDATES, "common_ancestor", "classifications"}
+ITEM_OF_RESULTS = {"image_id", "category_id"}  # the keys of a record of COCO's results
+OF_RECORD = {*PATHS, *CANDIDATES, "common_ancestor", "classifications"}  # keys of a prediction
 UUID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27};", re.IGNORECASE)
 
 
 class DocumentRows(NamedTuple):
-    """Rows of item, path and chance, None where none is given, and of which form they are."""
+    """The predictions in a document."""
 
     rows: list[Row]
-    form: str
+    form: str  # the format of the document, in words
 
 
 def is_document(text: str) -> bool:
-    """Whether a text is a JSON object, or a list of objects that hold others."""
+    """Whether a text is a JSON document, not a table: an object, or a list in which an object holds
+    objects or lists. Raises ValueError for broken JSON."""
     start = text.lstrip()[:1]
     if start not in ("{", "["):
         return False
@@ -51,19 +52,19 @@ def is_document(text: str) -> bool:
 
 
 def _holds_others(record: Any) -> bool:
-    """Whether a record of a list has records or lists in it."""
+    """Whether a record has objects or lists as values."""
     return isinstance(record, dict) and any(
         isinstance(part, dict | list) for part in record.values()
     )
 
 
 def predictions_in(text: str, source: str) -> DocumentRows:
-    """The predictions in the text of a JSON document; `source` is the file's name, for errors.
-    Raises DataError for a document of no known form, and for one that lacks a part of its form."""
+    """Read the predictions in the text of a JSON document. `source`: the file's name, for errors.
+    Raises DataError if the document has no known format, or lacks a part of its format."""
     value = parse_json(text)
     rows, form = _rows_and_form(value, source)
     try:
-        found = DocumentRows(list(rows), form)  # here the generators read the document
+        found = DocumentRows(list(rows), form)  # the generator reads the document only now
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DataError(
             f"{source} is no whole document of its form", expected=form, found=first_line(error)
@@ -80,10 +81,11 @@ def predictions_in(text: str, source: str) -> DocumentRows:
 
 
 def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
-    """The rows of a document, still to be read, and of which form it is: told by the keys that each
-    tool writes. Raises DataError for results that have numbers in place of names."""
+    """Recognise the format of a document by the keys that each tool writes. Return a generator of
+    its rows, and the format in words. Raises DataError for results with numbers in place of names.
+    """
     if isinstance(value, list):
-        # results in COCO's form name their classes by numbers, which another file explains
+        # COCO's results have numbers of classes, whose names are in another file
         if value and isinstance(value[0], dict) and value[0].keys() >= ITEM_OF_RESULTS:
             raise DataError(
                 f"{source} has the numbers of categories, and not their names",
@@ -105,7 +107,7 @@ def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
 
 
 def _rows_of_records(records: list[Any]) -> Iterator[Row]:
-    """Yield the rows of records such as {"item": "a.jpg", "path": "Owls", "score": 0.9}; a record
+    """Yield the rows of records such as {"item": "a.jpg", "path": "Owls", "score": 0.9}. A record
     may hold several candidates."""
     for record in records:
         if not isinstance(record, Mapping):
@@ -116,11 +118,12 @@ def _rows_of_records(records: list[Any]) -> Iterator[Row]:
 
 
 def _candidates_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """The paths of a record with their chances, of the first of these that it has: classes with
-    scores, the ancestor that all results share, candidates, or one path. None for no chance."""
+    """Yield the paths of a record with their chances, None if none is given. They are read from the
+    first of these that the record has: classes with scores, the common ancestor of all results,
+    candidates, or one path."""
     classes = record.get("classifications")
     if isinstance(classes, Mapping) and classes.get("classes"):
-        # classes beyond the scores, or all if there are none, are left out
+        # not strict: classes without a score are left out
         for path, score in zip(classes["classes"], classes.get("scores", []), strict=False):
             yield _without_id(path), _as_chance(score)
         return
@@ -138,8 +141,8 @@ def _candidates_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, floa
 
 
 def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
-    """Yield paths with their chances, None where none is given: of a mapping {"Owls": 0.9}, of
-    records {"path": "Owls", "score": 0.9}, or of texts."""
+    """Yield paths with their chances, None if none is given, from a mapping {"Owls": 0.9}, or from
+    a list of records {"path": "Owls", "score": 0.9} or texts."""
     if isinstance(several, Mapping):
         for path, score in several.items():
             yield str(path), _as_chance(score)
@@ -152,10 +155,10 @@ def _paths_with_chances(several: Any) -> Iterator[tuple[str, float | None]]:
 
 
 def _rows_of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the rows of answers by item, {"a.jpg": "Owls"}; an answer may be a path, a record, a
-    list of either, or chances by path."""
+    """Yield the rows of answers by item, {"a.jpg": "Owls"}. An answer may be a path, a record, a
+    list of paths or records, or chances by path."""
     for item, answer in value.items():
-        # an object without any key of a record has paths for keys
+        # an object with no key of a record has paths as keys: {"Owls": 0.9}
         is_several = isinstance(answer, Mapping) and not answer.keys() & OF_RECORD
         if is_several or isinstance(answer, list):
             found = _paths_with_chances(answer)
@@ -168,16 +171,16 @@ def _rows_of_mapping(value: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield a row for every picture of a document in COCO's form: the category, below its
-    super-category, of the box with the highest score."""
+    """Yield a row for each picture of a document in COCO's format. Its path is the super-category
+    and the category of the picture's box with the highest score."""
     paths = {
         each["id"]: " > ".join(filter(None, [each.get("supercategory", ""), each["name"]]))
         for each in value["categories"]
     }
     files = {each["id"]: each.get("file_name", each["id"]) for each in value.get("images", [])}
-    surest: dict[Any, tuple[float, Any]] = {}  # by picture, the score and the category so far
+    surest: dict[Any, tuple[float, Any]] = {}  # {picture: the highest score, its category}
     for box in value["annotations"]:
-        score = _as_chance(box.get("score", 1.0))  # annotations by people have none
+        score = _as_chance(box.get("score", 1.0))  # people's annotations have no score
         if score > surest.get(box["image_id"], (-1.0, None))[0]:
             surest[box["image_id"]] = score, box["category_id"]
     for image, (score, category) in surest.items():
@@ -185,9 +188,9 @@ def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _rows_of_detections(value: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield rows for every picture of a document in MegaDetector's form, by the box with the
-    highest confidence: what a classifier says of it, or else the kind of box (animal, person …);
-    an empty path where there is no box."""
+    """Yield rows for each picture of a document in MegaDetector's format, from its box with the
+    highest confidence. They are the classifications of that box, or else its kind (animal, person
+    …). A picture without a box has a row with an empty path."""
     kinds = value["detection_categories"]
     names = value.get("classification_categories", {})
     for image in value["images"]:
@@ -201,18 +204,19 @@ def _rows_of_detections(value: Mapping[str, Any]) -> Iterator[Row]:
         for number, chance in classes:
             yield item, str(names.get(str(number), number)), _as_chance(chance)
         if not classes:
-            # the chance of the box itself, None where it states none; a class always has one
+            # the chance of the box itself, None if it has none; classifications always have one
             kind = str(surest.get("category", ""))
             yield item, str(kinds.get(kind, kind)), _score(surest)
 
 
 def _first(record: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    """The value of the first of these keys that a record has, and not as null; None for none."""
+    """Return the value of the first of these keys that is not null in a record; None if there is
+    none."""
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
 def _score(record: Mapping[str, Any]) -> float | None:
-    """The chance that a record states under one of the keys SCORES; None where it states none."""
+    """Return the chance that a record has under one of the keys SCORES; None if it has none."""
     score = _first(record, SCORES)
     return None if score is None else _as_chance(score)
 
@@ -228,7 +232,7 @@ def _as_chance(value: Any) -> float:
 
 
 def _path(value: Any) -> str:
-    """A path as a text: a text, a list of names, or a taxon."""
+    """Return a path as a text, given a text, a list of names, or a taxon."""
     if isinstance(value, Mapping):
         return _of_taxon(value)
     if isinstance(value, list):
@@ -237,13 +241,14 @@ def _path(value: Any) -> str:
 
 
 def _of_taxon(taxon: Mapping[str, Any]) -> str:
-    """The names of a taxon's ancestors, where it has them, and its own."""
+    """Return the path of a taxon: the names of its ancestors, if it has some, and its own."""
     above = [each.get("name", "") for each in taxon.get("ancestors", [])]
     return " > ".join([*above, str(taxon.get("name", ""))])
 
 
 def _without_id(path: str) -> str:
-    """A path without the uuid that SpeciesNet writes in front, and the common name behind."""
+    """Return a path without the uuid that SpeciesNet writes before it and the common name after
+    it. Other paths are unchanged."""
     if not UUID.match(path):
         return path
     return ";".join(path.split(";")[1:-1])

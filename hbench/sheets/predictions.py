@@ -1,5 +1,5 @@
-"""Reads what people's tools predict, by its form: tables of paths, of levels, of chances by class,
-lineages with ranks, and documents of JSON.
+"""Reads the predictions of users' tools in several formats: tables with a column of paths, of each
+level, or of each class, lineages with ranks, and JSON documents.
 
 >>> table = pa.table({"file": ["a"], "Taxon": ["k__Aves; f__Strigidae"], "Confidence": ["0.9"]})
 >>> read = of_table(table, ("class", "family"), frozenset(["Aves", "Strigidae"]), "t.tsv")
@@ -52,9 +52,9 @@ OF_LEVEL = "(?:{0}[ _.-](?:{1})|(?:{1})[ _.-]{0})"
 # vsearch and USEARCH: d:Bacteria(1.00),p:Firmicutes(0.98)
 WITH_CONFIDENCE = re.compile(r"^[a-z]:[^(),]+\([0-9.]+\)(?:,[a-z]:[^(),]+\([0-9.]+\))*$")
 ONE_RANK = re.compile(r"[a-z]:([^(),]+)\(([0-9.]+)\)")
-# Kraken 2 of every read: classified or not, its id, a taxon, lengths, and hits along it
+# a line of Kraken 2 for a read: classified or not, id, taxon, lengths, hits along the read
 OF_READ = re.compile(r"^[CU]\t[^\t]+\t[^\t]*\t\d+(?:\|\d+)?(?:\t|$)")
-# its summary: percent, reads below, reads there, more counts, rank, taxon id, name
+# a line of Kraken 2's summary: percent, reads below, reads there, counts, rank, taxon id, name
 OF_REPORT = re.compile(r"^ *\d+\.\d+\t\d+\t\d+\t(?:\d+\t\d+\t)?[A-Z]\d*\t\d+\t")
 NAMED_TAXON = re.compile(r"^(.*) \(taxid \d+\)$")
 ABOVE_ALL = frozenset(["root", "cellular organisms", "unclassified"])  # taxa that say nothing
@@ -62,31 +62,30 @@ NOTHING = frozenset(["", "unassigned", "unclassified", "unknown", "none", "na", 
 
 
 class Prediction(NamedTuple):
-    """A row of somebody's table: the names from the top to a node, the chance that it has, None
-    where none is given; or one `by_level` (L′,), coarse to fine."""
+    """A prediction of a node for an item."""
 
     item: str
-    names: Row
-    score: float | None = None
-    by_level: tuple[float, ...] = ()
+    names: Row  # the path to the node, coarse to fine
+    score: float | None = None  # the chance of the node; None if none is given
+    by_level: tuple[float, ...] = ()  # the chance of each name, or () if there are none
 
 
 class Predictions(NamedTuple):
-    """All rows of a file, and what it was taken for."""
+    """All predictions in a file, and how the file was understood."""
 
     rows: list[Prediction]
     understood: Understood
 
 
 def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
-    """Read a file of predictions for a tree of `levels`, whose nodes have the `names`.
+    """Read a file of predictions for a tree with these `levels`, whose nodes have the `names`.
 
-    Raises DataError for one in which no form is found.
+    Raises DataError if the format is not known.
     """
     head = head_of(path) if path.is_file() else None
-    # programs for sequences write texts without a header, known by the shape of their lines
+    # programs for sequences write text without a header, recognised by the pattern of its lines
     if head is not None and head.lines:
-        if all(map(OF_REPORT.match, head.lines)):  # a summary of Kraken 2: counts, and no items
+        if all(map(OF_REPORT.match, head.lines)):  # a summary of Kraken 2: it has no items
             raise _no_reads(path.name)
         if all(map(OF_READ.match, head.lines)):
             return _of_reads(path)
@@ -99,7 +98,8 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
 
 
 def _document_in(path: Path) -> str | None:
-    """The text of a document of JSON, or of one in every line; None for any other file."""
+    """Return the text of a JSON document; None for any other file. If the file has a JSON value in
+    each line, the text is a list of these values."""
     kind = suffix_of(path)
     if kind not in (".json", ".jsonl", ".ndjson") or not path.is_file():
         return None
@@ -108,20 +108,18 @@ def _document_in(path: Path) -> str | None:
         text = f"[{','.join(line for line in text.splitlines() if line.strip())}]"
     try:
         return text if is_document(text) else None
-    except ValueError:  # the reader of tables says where it is broken
+    except ValueError:  # broken JSON: the reader of tables reports where
         return None
 
 
 def _of_reads(path: Path) -> Predictions:
-    """The taxa of reads by Kraken 2, which has their names where --use-names was given.
-
-    Raises DataError for numbers of taxa alone: no tree of names has them.
-    """
+    """Read Kraken 2's taxon of each read. Raises DataError if the taxa are only numbers, since a
+    tree of names does not have them: Kraken 2 writes names with --use-names."""
     rows = []
     for line in TextTable(path).lines().to_pylist():
         status, read, taxon, *_ = line.split("\t")
         named = NAMED_TAXON.match(taxon)
-        if status == "U":  # unclassified: nothing is said of the read
+        if status == "U":  # unclassified: an empty path
             rows.append(Prediction(read, ()))
         elif named is None:
             raise DataError(
@@ -132,14 +130,15 @@ def _of_reads(path: Path) -> Predictions:
             )
         else:
             name = named[1].strip()
-            # the root and the like are above all levels, and say nothing
+            # a taxon such as the root is above all levels, so the path is empty
             rows.append(Prediction(read, () if name in ABOVE_ALL else (name,)))
     form = "the taxon of every read, by Kraken 2"
     return Predictions(rows, Understood(path.name, f"predictions of {_items(rows)}", (form,)))
 
 
 def _no_reads(source: str) -> DataError:
-    """The refusal of Kraken 2's summary, which says how many reads each taxon has, not which."""
+    """Make the error for Kraken 2's summary, which has the number of reads of each taxon, but not
+    the reads."""
     return DataError(
         f"{source} counts reads by taxon, and predicts none of them",
         expected="a taxon of every read",
@@ -149,15 +148,17 @@ def _no_reads(source: str) -> DataError:
 
 
 def _of_found(found: DocumentRows, source: str) -> Predictions:
-    """The predictions in a JSON document, whose paths are still texts; `source`: the file."""
+    """Make the predictions of a JSON document, whose paths are still texts. `source`: the file's
+    name."""
     rows = [Prediction(item, _names(path), score) for item, path, score in found.rows]
     return Predictions(rows, Understood(source, f"predictions of {_items(rows)}", (found.form,)))
 
 
 def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: str) -> Predictions:
-    """The predictions in a table, of the first of these forms that it has: a column per level, a
-    column of chances per class, columns of candidates, or paths in one column. Rows without an item
-    are left out.
+    """Read the predictions in a table. Rows without an item are left out.
+
+    Its format is the first of these that fits: a column per level; a column of chances per class;
+    columns "Predicted 1", "Predicted 2" and so on; or paths in one column.
 
     `levels`, `names`: those of the tree; `source`: how messages call the table.
     """
@@ -166,18 +167,17 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
         "",
     )
     rest = [name for name in table.column_names if name != item]
-    if not item:  # no column is called like ids: the first one holds them
+    if not item:  # no column is called like ids: the first column is assumed to have them
         item, *rest = table.column_names
     items = texts(table, item)
     score = _column(table.select(rest), SCORES)
-    # of each level, coarse to fine, the columns of its name and its chance
+    # {column of a level's names: column of its chances, or ""}
     by_rank = _level_columns(rest, levels) or _numbered_columns(rest, levels)
     classes = [name for name in rest if name in names or _last(name) in names]
-    # "Predicted 1", "Predicted 2" …: candidates, the best one first
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
     if by_rank:
         rows, form = _rows_of_level_columns(table, items, by_rank, score)
-    # nearly all columns are names of classes: one may be something else
+    # one of the columns need not be a class
     elif len(classes) > 1 and len(classes) >= len(rest) - 1:
         rows, form = _rows_of_class_columns(table, items, classes)
     elif len(predicted) > 1:
@@ -195,12 +195,12 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
 
 
 def _items(rows: Sequence[Prediction]) -> str:
-    """How many different items have predictions, in words."""
+    """Say how many different items have predictions."""
     return f"{len({row.item for row in rows}):,} items"
 
 
 def _no_form(source: str, columns: Sequence[str]) -> DataError:
-    """The refusal of a table whose columns are no predictions in any known form."""
+    """Make the error for a table without predictions in any known format."""
     return DataError(
         f"{source} holds no predictions",
         expected="item, path and, perhaps, score; or a column per level; or one per class",
@@ -210,26 +210,28 @@ def _no_form(source: str, columns: Sequence[str]) -> DataError:
 
 
 def _is_with_confidence(cells: Sequence[str]) -> bool:
-    """Whether a line is one of SINTAX: an id, and a lineage with a confidence at every rank."""
+    """Whether the cells of a line are those of SINTAX: an id, and a lineage with a confidence at
+    each rank."""
     return len(cells) > 1 and WITH_CONFIDENCE.match(cells[1]) is not None
 
 
 def _table_of_lineages(path: Path) -> pa.Table:
-    """The ids and lineages in a file of SINTAX, which has no header, and nothing behind the ids of
-    what it could not place."""
+    """Read the ids and lineages in a file of SINTAX, which has no header. A sequence that SINTAX
+    could not classify has an id, but no lineage."""
     cells = [line.split("\t") for line in TextTable(path).lines().to_pylist() if line]
     taxa = [each[1] if len(each) > 1 else "" for each in cells]
     return pa.table({"item": [each[0] for each in cells], "taxon": taxa})
 
 
 def _column(table: pa.Table, wanted: Sequence[str]) -> str:
-    """The column of a table that is called by one of these words, of the first that is found; ""
-    where none is."""
+    """Return the column that is called by the first of the `wanted` words that the table has; "" if
+    it has none."""
     return words.first_of(table.column_names, wanted)
 
 
 def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
-    """The columns of names at the levels, coarse to fine, each with that of its chance, or ""."""
+    """Find the columns of names at the levels, coarse to fine: {column: the column of its chances,
+    "" if there is none}."""
     by_word = {words.rank_of(name): name for name in columns}
     found = {}
     for level in levels:
@@ -240,13 +242,13 @@ def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, s
         chance = OF_LEVEL.format(re.escape(words.folded(level)), "|".join(SCORES))
         scores = [name for name in columns if re.fullmatch(chance, words.folded(name))]
         found[column] = scores[0] if scores else ""
-    # one column of many levels may as well hold paths
+    # with several levels, a single column called like a level may hold paths
     return found if len(found) > 1 or len(levels) == 1 else {}
 
 
 def _numbered_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
-    """The columns 0, 1, … of an array that pandas wrote, if they are all that there are, one for
-    each level; each with "", since it has no chance beside it. Empty for other columns."""
+    """Find the columns 0, 1, … of an array that pandas wrote, if there is one for each level and no
+    other column: {column: ""}, since there are no chances. Empty for other columns."""
     numbers = [str(number) for number in range(len(levels))]
     return dict.fromkeys(numbers, "") if len(levels) > 1 and list(columns) == numbers else {}
 
@@ -254,17 +256,17 @@ def _numbered_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str
 def _rows_of_level_columns(
     table: pa.Table, items: Sequence[str], columns: dict[str, str], score: str
 ) -> tuple[list[Prediction], str]:
-    """Rows of a table with a column per level, and what form that is. `columns`: each with the
-    column of its chance, or ""; `score`: one column of chances of whole paths, or ""."""
+    """Make the predictions of a table with a column per level, and name that format. `columns`:
+    {column of a level: column of its chances, or ""}; `score`: the column of chances of whole
+    paths, or ""."""
     names = list(zip(*(texts(table, name) for name in columns), strict=True))
-    # chances of some levels alone are not used: a path is not sure to a level that has none
+    # chances are only used if each level has them
     chances = [name for name in columns.values() if name]
     if chances and len(chances) == len(columns):
         numbers = zip(*(texts(table, name) for name in chances), strict=True)
         rows = []
         for item, row, each in zip(items, names, numbers, strict=True):
-            # without what is empty behind the last name
-            kept = _names_said(row)
+            kept = _names_said(row)  # a path may end early
             by_level = tuple(_number(text) or 0.0 for text in each[: len(kept)])
             rows.append(Prediction(item, kept, None, by_level))
         return rows, "a column per level, each with its chance"
@@ -279,13 +281,13 @@ def _rows_of_level_columns(
 def _rows_of_candidates(
     table: pa.Table, items: Sequence[str], columns: Sequence[str], names: Set[str]
 ) -> tuple[list[Prediction], str]:
-    """Rows of a table with `columns` of predicted names, coarse to fine, and what form that is. A
-    cell of the last one may list several candidates, "a, b", each of which becomes a row; `names`:
-    those of the tree."""
+    """Make the predictions of a table with `columns` of predicted names, coarse to fine, and name
+    that format. A cell of the last column may list several candidates, "a, b", each of which
+    becomes a prediction. `names`: those of the tree."""
     rows = []
     for item, *cells in zip(items, *(texts(table, name) for name in columns), strict=True):
         *above, last = cells
-        # a name with a comma in it, which the tree has, is no list
+        # a cell that is a name of the tree is not a list, even with a comma
         candidates = [last] if last in names else last.split(", ")
         for each in candidates:
             rows.append(Prediction(item, _names_said([*above, each])))
@@ -295,8 +297,8 @@ def _rows_of_candidates(
 def _rows_of_class_columns(
     table: pa.Table, items: Sequence[str], classes: Sequence[str]
 ) -> tuple[list[Prediction], str]:
-    """Rows of a table with a column of chances for each class, and what form that is: a row for
-    every item and class; an empty cell is a chance of 0."""
+    """Make the predictions of a table with a column of chances per class, and name that format. It
+    is a prediction for each item and class; an empty cell is a chance of 0."""
     rows = []
     for name in classes:
         path = _names(name)
@@ -308,9 +310,12 @@ def _rows_of_class_columns(
 def _rows_of_path_column(
     table: pa.Table, items: Sequence[str], column: str, score: str
 ) -> tuple[list[Prediction], str]:
-    """Rows of a table whose cells hold a path, or several: in lines, or as a list; and what form
-    that is. `score`: the column of their chances, or ""; lineages as SINTAX writes them,
-    d:Bacteria(0.9),p:Firmicutes(0.8), have a chance at every rank."""
+    """Make the predictions of a table with a column of paths, and name that format. A cell may hold
+    several paths, in lines or as a list.
+
+    `score`: the column of their chances, or "". SINTAX's lineages, such as
+    d:Bacteria(0.9),p:Firmicutes(0.8), have a chance at each rank.
+    """
     scores = texts(table, score) if score else [""] * len(items)
     rows = []
     for item, text, number in zip(items, table[column].to_pylist(), scores, strict=True):
@@ -326,12 +331,12 @@ def _rows_of_path_column(
 
 
 def _names(text: str) -> Row:
-    """The names of a path that stands in one text, coarse to fine, without ranks before them (k__)
-    and an id in front; split at the first separator that it has."""
+    """Split a text at the first of SEPARATORS that it contains into the names of a path, coarse to
+    fine. Prefixes of ranks (k__) and a number in front of the path are removed."""
     text = text.strip()
-    # " > " is looked for before ">", but either is split at the mark alone
+    # whether the separator is " > " or ">", the text is split at the mark without blanks
     mark = next((each.strip() for each in SEPARATORS if each in text), None)
-    # a comma may be part of a name, but not where ranks stand before names
+    # a comma may be part of a name, but if names have prefixes of ranks, it is a separator
     if mark is None and "," in text and PREFIX.match(text):
         mark = ","
     names = split_path(text, mark) if mark else (PREFIX.sub("", text),)
@@ -339,19 +344,20 @@ def _names(text: str) -> Row:
 
 
 def _names_said(names: Sequence[str]) -> Row:
-    """The names down to the last that says something: "unknown", "NA" and the like say nothing."""
+    """Return the names of a path down to the last that is a class. "unknown", "NA" and the like are
+    not classes; before the last class, they become ""."""
     return stripped("" if name.strip().casefold() in NOTHING else name.strip() for name in names)
 
 
 def _last(path: str) -> str:
-    """The last name of a path that stands in one text; "" for one that says nothing."""
+    """Return the last name of a path in a text; "" if the path is empty."""
     names = _names(path)
     return names[-1] if names else ""
 
 
 def _number(text: str) -> float | None:
-    """The chance in a cell, "0.9" or "90%"; None for an empty one. Raises DataError for another
-    text."""
+    """Read the chance in a cell, "0.9" or "90%"; None for an empty cell. Raises DataError for any
+    other text."""
     if not text.strip():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows of names, coarse to fine, as tables and paths give them.
+"""Works with rows of names, coarse to fine, as they come from tables and paths.
 
 >>> stripped(("Aves", "Owls", "")), prefixes(("Aves", "Owls"))
 (('Aves', 'Owls'), [('Aves',), ('Aves', 'Owls')])
@@ -13,8 +13,8 @@ MAX_SMALL_TABLE = 5  # a table of at most this many rows may have a class per ro
 
 
 def stripped(row: Iterable[str]) -> Row:
-    """A row of names, coarse to fine, without the empty ones at its fine end: a path that ends
-    early is filled up with them."""
+    """Remove the empty names at the fine end of a row, with which a path that ends early is filled
+    up."""
     names = list(row)
     while names and not names[-1]:
         names.pop()
@@ -22,10 +22,10 @@ def stripped(row: Iterable[str]) -> Row:
 
 
 def prefixes(row: Row) -> list[Row]:
-    """The paths to all nodes on a row's path, coarse to fine: its first name, its first two …"""
+    """Return the paths to all nodes on a row's path: its first name, its first two names …"""
     return [row[:depth] for depth in range(1, len(row) + 1)]
 
 
 def default_levels(depth: int) -> tuple[str, ...]:
-    """Names for levels that have none: level1 (coarse) … levelL (fine)."""
+    """Make names for `depth` levels without names: level1 (coarse), level2, …"""
     return tuple(f"level{number}" for number in range(1, depth + 1))

@@ -1,7 +1,7 @@
-"""Reads any table that people bring, by its suffix: text of four delimiters, parquet, Arrow, and
-records of JSON.
+"""Reads any table that users bring, by its suffix: text with one of four delimiters, parquet,
+Arrow, and JSON records.
 
-"NA" and "None" are names, not gaps; only an empty cell and a null are "".
+"NA" and "None" are names, not missing values; only an empty cell and a null are missing ("").
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ TEXTS = (*USUAL, ".txt")
 ARROW = (".feather", ".arrow", ".ipc")
 LINES = (".jsonl", ".ndjson")
 SUFFIXES = (*USUAL, ".parquet", *ARROW, *LINES)
-MAYBE = (".txt", ".json")  # suffixes of tables, and of much else: the content decides
+MAYBE = (".txt", ".json")  # suffixes of tables and of other files: the content decides
 VECTORS = (".npz", ".npy", ".pt", ".pth", ".safetensors")
-FRAME = "the DataFrame"  # what messages call one, which has no name
+FRAME = "the DataFrame"  # how messages call a DataFrame, which has no file name
 TREES = (".nwk", ".newick", ".graphml")
-# formats of tables that are known and not read, and what to do with them
+# {suffix of a known format that is not read: advice}
 FOREIGN = {
     ".xlsx": "save the sheet as CSV: File › Save as › CSV UTF-8",
     ".xls": "save the sheet as CSV: File › Save as › CSV UTF-8",
@@ -53,18 +53,16 @@ FOREIGN = {
 
 
 class Sheet(NamedTuple):
-    """A table as it was read: the file's `name`, the columns, and in words how it is written where
-    its suffix says otherwise (`written`)."""
+    """A table that was read."""
 
-    name: str
+    name: str  # of the file
     table: pa.Table
-    written: str = ""
+    written: str = ""  # how it is written, if that is unusual for its suffix; else ""
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file holds a table: by its suffix, or, where that may be anything, by its first
-    lines.
-    """
+    """Whether a file holds a table: by its suffix, or, if the suffix does not tell, by its first
+    lines."""
     kind = suffix_of(path)
     if kind in SUFFIXES:
         return True
@@ -74,17 +72,18 @@ def is_table(path: Path) -> bool:
 
 
 def has_columns(head: Head | None) -> bool:
-    """Whether the first lines of a text are rows of a table: several, all of one width, and that of
-    more than one cell."""
+    """Whether the first lines of a text are rows of a table: at least two, all with the same number
+    of cells, and with more than one cell."""
     rows = dialect_of(head, ".txt").rows if head is not None else []
     widths = {len(row) for row in rows}
     return len(rows) > 1 and len(widths) == 1 and widths != {1}
 
 
 def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
-    """Read the columns of a file, or only those that are named; the values of text are texts.
+    """Read a table from a file. Cells of text formats stay texts. `columns`: the columns to read,
+    None for all.
 
-    Raises DataError for a file that is not a table, or lacks one of `columns`.
+    Raises DataError if the file is not a table, or lacks one of `columns`.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", expected="a table")
@@ -97,7 +96,7 @@ def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
         is_text = suffix_of(path) in TEXTS
-        # cells with zero bytes, which the message quotes, are text in UTF-16
+        # the error quotes a cell with zero bytes, so the text is probably UTF-16
         fix = "save it as UTF-8" if is_text and r"\x00" in ascii(str(error)) else None
         raise DataError(
             f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix
@@ -108,9 +107,8 @@ def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
 
 
 def of_frame(frame: pd.DataFrame) -> Sheet:
-    """Take a DataFrame as the parquet file that pandas would write of it: its index is a column
-    where it is more than the numbers of the rows. Raises DataError as `read`.
-    """
+    """Convert a DataFrame as pandas converts it for a parquet file: the index becomes a column,
+    unless it only numbers the rows. Raises DataError like `read`."""
     try:
         table = pa.Table.from_pandas(frame).replace_schema_metadata()
     except (pa.ArrowException, ValueError) as error:
@@ -124,8 +122,8 @@ def of_frame(frame: pd.DataFrame) -> Sheet:
 
 
 def _refuse_nameless(table: pa.Table, named: str) -> None:
-    """Raise DataError for a table without rows, or whose columns share a name, so that none could
-    be chosen by it; `named`: how messages call the table."""
+    """Raise DataError for a table without rows, or with several columns of the same name, which
+    could not be chosen by it. `named`: how messages call the table."""
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(
@@ -136,8 +134,8 @@ def _refuse_nameless(table: pa.Table, named: str) -> None:
 
 
 def unknown_format(path: Path) -> UsageError | DataError:
-    """The refusal of a file in a format that is not read as a table, with what makes a table of it,
-    where that is known."""
+    """Make the error for a file in a format that is not read as a table, with advice on how to make
+    a table of it if the format is known."""
     kind = suffix_of(path)
     expected = f"a table in {', '.join(SUFFIXES)}"
     if kind in FOREIGN:
@@ -150,9 +148,8 @@ def unknown_format(path: Path) -> UsageError | DataError:
 
 
 def read_document(path: Path) -> str:
-    """The text of a file that holds a document and no table, such as one of a tree. Raises
-    DataError where it is not UTF-8.
-    """
+    """Read the text of a file that is a document, not a table, such as that of a tree. Raises
+    DataError if it is not UTF-8."""
     try:
         return text_of(path, most=MAX_LIST_BYTES)
     except ValueError as error:
@@ -160,14 +157,14 @@ def read_document(path: Path) -> str:
 
 
 def read_table(path: Path, *, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table that `read` finds, without what it says of it, for files that hbench wrote or whose
-    format is published; `columns`: those that are read, None for all."""
+    """Read a table as `read` does, and return it without the file's name and remarks. `columns`:
+    the columns to read, None for all."""
     return read(path, columns=columns).table
 
 
 def _read_by_suffix(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, str]:
-    """The table in a file, and in words how it is written, "" where its suffix says so; `columns`:
-    those of a text table that are read, None for all."""
+    """Read the table in a file. Return also how it is written, in words, "" if that is usual for
+    its suffix. `columns`: the columns of a text table to read, None for all."""
     kind = suffix_of(path)
     if kind == ".parquet":
         return parquet_table(path), ""
@@ -183,24 +180,24 @@ def _read_by_suffix(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
 
 
 def _begins_with_record(path: Path) -> bool:
-    """Whether a JSON file is a list of objects, rows of a table, and not of nodes of a tree, which
-    have children. Its first 4 kB decide, without blanks."""
+    """Whether a JSON file is a list of objects that are rows of a table, not nodes of a tree, which
+    have children. The first 4 kB decide."""
     with path.open("rb") as file:
-        first = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").split()
-    start = b"".join(first)
+        words = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").split()
+    start = b"".join(words)  # without white space
     return start.startswith(b"[{") and b'"children"' not in start
 
 
 def _records_in_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file with a JSON object in each line, which may be compressed; empty lines are
-    passed over."""
+    """Read the rows of a file with a JSON object in each line. The file may be compressed; blank
+    lines are skipped."""
     content = TextTable(path).content
     text = text_of(path, most=8 * MAX_LIST_BYTES) if content is None else content.decode()
     return _records_in([parse_json(line) for line in text.split("\n") if line.strip()])
 
 
 def _records_in(value: Any) -> list[dict[str, Any]]:
-    """The rows of a JSON value. Raises ValueError for one that is no list of objects."""
+    """Return a JSON value that is a list of objects. Raises ValueError for any other value."""
     if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         return value
     found = ", ".join(map(str, value)) if isinstance(value, dict) else type(value).__name__
@@ -210,8 +207,8 @@ def _records_in(value: Any) -> list[dict[str, Any]]:
 
 
 def _table_of_records(records: Sequence[dict[str, Any]]) -> pa.Table:
-    """The columns of some records: numbers and texts as texts, lists of texts as lists."""
-    # keys of all records, in the order in which they come first; a record may lack some
+    """Make a table of records. Numbers and texts become texts, lists of texts stay lists."""
+    # the keys of all records, in the order of their first occurrence; a record may lack some
     names = dict.fromkeys(key for record in records for key in record)
     columns = {}
     for name in names:
@@ -222,8 +219,8 @@ def _table_of_records(records: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def _lists(values: Sequence[Any]) -> pa.Array:
-    """A column of cells of which some are lists: of lists of texts, a text alone as a list of one;
-    where they hold anything else, as JSON."""
+    """Make a column of cells of which some are lists. If all hold texts, it is a column of lists,
+    where a single text becomes a list of one. Otherwise the cells are written as JSON."""
     listed = [value if isinstance(value, list) else [value] for value in values]
     if all(isinstance(part, str) for value in listed for part in value):
         return pa.array(listed, pa.list_(pa.string()))
@@ -231,7 +228,8 @@ def _lists(values: Sequence[Any]) -> pa.Array:
 
 
 def _as_text(value: Any) -> str:
-    """A JSON value as a cell of text: null is empty, a number is its digits."""
+    """Write a JSON value as a cell of text: null is "", a text is unchanged, anything else is
+    JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

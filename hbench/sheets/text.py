@@ -1,5 +1,5 @@
-"""Reads the cells of a table of text: UTF-8, also by gzip or alone in a zip, else UTF-16 or
-Windows' code page, which is said.
+"""Reads the cells of a table of text. The text is UTF-8, UTF-16 or in Windows' code page; the file
+may be compressed by gzip, or be the only one in a zip. An encoding other than UTF-8 is reported.
 """
 
 from __future__ import annotations
@@ -30,24 +30,21 @@ from hbench.sheets.dialect import (
 
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 OPEN_QUOTE = 'the quote " that opens a cell in line {} is not closed where the cell ends'
-WINDOWS = "cp1252"  # what Excel writes in western Europe and America where nothing else is asked
+WINDOWS = "cp1252"  # the default of Excel in western Europe and America
 
 
 class TextTable:
-    """A table of text at `path`: its `head`, its `dialect`, and its cells, read when they are asked
-    for.
-    """
+    """A table of text in the file `path`. Its properties read the file on first use."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read here, but when a property is asked for first."""
+        """Only store the path; nothing is read yet."""
         self.path = path
-        self.encoding = ""  # where it is not UTF-8, in words
+        self.encoding = ""  # in words; "" for UTF-8, and before the content was read
 
     @cached_property
     def content(self) -> bytes | None:
-        """The text of a compressed file, or of one in another encoding by its first bytes, in
-        UTF-8; None for a file that is read as it lies there.
-        """
+        """The text in UTF-8, if the file is compressed or, by its first bytes, in another encoding.
+        None for a file of plain UTF-8, which is read directly from the disk."""
         if is_compressed(self.path):
             return self._in_utf8(read_gzip(self.path))
         if is_zip(self.path):
@@ -60,8 +57,8 @@ class TextTable:
 
     @cached_property
     def head(self) -> Head | None:
-        """The first lines that are not blank; None for a file that is no text."""
-        # of a file that gzip cut off, the first lines still tell what it was meant as
+        """The first lines that are not blank; None if the file is not text."""
+        # head_of reads only the beginning, so it also works for a truncated gzip file
         if is_compressed(self.path) or self.content is None:
             return head_of(self.path)
         part = self.content[:HEAD_BYTES]
@@ -69,22 +66,22 @@ class TextTable:
 
     @cached_property
     def dialect(self) -> Dialect:
-        """What stands between the cells, and whether quotes enclose them, by the first lines."""
+        """How the table is written, by its first lines."""
         return dialect_of(self.head or Head([]), suffix_of(self.path))
 
     def recoded(self) -> TextTable:
-        """The same table, where a byte behind the first ones showed that it is not UTF-8."""
+        """Convert the content to UTF-8 and return self, after a byte beyond the first ones showed
+        that the file has another encoding."""
         self.content = self._in_utf8(self.path.read_bytes())
         return self
 
     def _in_utf8(self, content: bytes) -> bytes:
-        """The bytes of a text in UTF-8; what they were in is kept as `encoding`."""
+        """Convert the bytes of a text to UTF-8, and store their encoding in `encoding`."""
         if content[:2] in UTF16_MARKS:
             self.encoding = "UTF-16"
             return content.decode("utf-16").encode()
         try:
-            # what is UTF-8 already stays as it is
-            content.decode()
+            content.decode()  # a test: UTF-8 is returned unchanged
         except UnicodeDecodeError:
             self.encoding = f"Windows' code page {WINDOWS}"
             return content.decode(WINDOWS).encode()
@@ -92,8 +89,8 @@ class TextTable:
 
     @property
     def words(self) -> str:
-        """In words how the file is written, its delimiter and its encoding, where these are not
-        what the suffix and UTF-8 would have; "" where they are."""
+        """How the file is written, in words: its delimiter if it is not usual for the suffix, and
+        its encoding if it is not UTF-8; "" if there is nothing to say."""
         said = [self.dialect.words] if self.dialect.words else []
         if self.encoding:
             said.append(f"in {self.encoding}")
@@ -101,7 +98,7 @@ class TextTable:
 
     @property
     def size(self) -> int:
-        """The bytes of the text."""
+        """The number of bytes of the text."""
         return self.path.stat().st_size if self.content is None else len(self.content)
 
     def cells(
@@ -113,9 +110,14 @@ class TextTable:
         decimal: str = ".",
         block_bytes: int = 8 << 20,
     ) -> pa.Table:
-        """The columns that `types` names, in its order, with these Arrow types, streamed from the
-        file. `names`: of all columns from left to right; `header`: whether the file's first row
-        names them, too, and is no row; `decimal`: the decimal mark; `block_bytes`: read at once.
+        """Read some columns.
+
+        Args:
+            names: the names of all columns, from left to right.
+            types: {column to read: its Arrow type}, in the order of the result.
+            header: whether the first row of the file has the names, and is skipped.
+            decimal: the decimal mark.
+            block_bytes: the number of bytes that are parsed at a time.
         """
         return pa_csv.read_csv(
             self.path if self.content is None else pa.BufferReader(self.content),
@@ -134,7 +136,8 @@ class TextTable:
         )
 
     def lines(self) -> pa.Array:
-        """Every line as a large string, also the empty ones, so that lines keep their numbers."""
+        """Return all lines as large strings, with the empty ones, so that lines keep their
+        numbers."""
         whole = pa_csv.read_csv(
             self.path if self.content is None else pa.BufferReader(self.content),
             read_options=pa_csv.ReadOptions(column_names=["line"]),
@@ -147,47 +150,49 @@ class TextTable:
         return whole["line"].combine_chunks()
 
     def refuse_open_quote(self) -> None:
-        """Raise ValueError, with its line, for a quote that no other one closes."""
+        """Raise ValueError, with the line, if a quote is not closed."""
         content = self.path.read_bytes() if self.content is None else self.content
         if line := line_of_open_quote(content, self.dialect.delimiter):
             raise ValueError(OPEN_QUOTE.format(line))
 
     def texts(self, names: Sequence[str], *, header: bool = True) -> pa.Table:
-        """All cells as large strings, in one chunk; nothing in them is missing ("NA" is a name).
-        `names`: of the columns; `header`: whether the file's first row is one of names."""
+        """Read all cells as large strings, in one chunk. "NA" is a name, not a missing value.
+        `names`: of the columns; `header`: whether the first row of the file has the names."""
         types = dict.fromkeys(names, pa.large_string())
-        # the file as one block: 64 kB at least, and no more than Arrow can count
+        # the file as one block: at least 64 kB, and at most what Arrow's int32 sizes can hold
         whole = min(max(self.size, 1 << 16), 2**31 - 1)
         return self.cells(names, types, header=header, block_bytes=whole).combine_chunks()
 
 
 def read_text_table(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table, str]:
-    """All columns of a table of text, or some, as strings, and how it is written.
+    """Read a table of text, all cells as strings. Return it, and how it is written, in words, "" if
+    that is usual. `columns`: the columns to read, None for all.
 
-    Raises ValueError, with the line, for a quote that is not closed where its cell ends.
+    Raises ValueError, with the line, if a quote is not closed at the end of its cell.
     """
     file = TextTable(path)
     try:
         return _read_with_closed_quotes(file, columns)
     except pa.ArrowInvalid as error:
-        # letters of another encoding may stand only far behind the first bytes: once more, recoded;
-        # a `content` was recoded already
+        # bytes of another encoding may only occur far after the first bytes: convert the file and
+        # read it again, unless it was converted already (`content`)
         if "UTF8" not in str(error) or file.content is not None:
             raise
         return _read_with_closed_quotes(file.recoded(), columns)
 
 
 def _is_of_windows(first: bytes) -> bool:
-    """Whether the first bytes of a file are letters, some of them of Windows' code page."""
+    """Whether the first bytes of a file are text in Windows' code page, and not UTF-8."""
     if b"\0" in first:
         return False
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(first)  # may end within a letter
+        # the incremental decoder accepts bytes that end within a character
+        codecs.getincrementaldecoder("utf-8")().decode(first)
     except UnicodeDecodeError:
         pass
     else:
         return False
-    # five of its bytes stand for nothing, and control characters for no text
+    # in text of the code page, five bytes do not occur, and no control characters but white space
     controls = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in first)
     try:
         first.decode(WINDOWS)
@@ -197,7 +202,7 @@ def _is_of_windows(first: bytes) -> bool:
 
 
 def _alone_in_zip(path: Path) -> bytes:
-    """The content of the only file in a zip. Raises ValueError for several, or none."""
+    """Read the only file in a zip. Raises ValueError if it holds several files, or none."""
     with open_zip(path) as archive:
         members = [name for name in archive.namelist() if not name.endswith("/")]
         if len(members) != 1:
@@ -208,9 +213,9 @@ def _alone_in_zip(path: Path) -> bytes:
 def _read_with_closed_quotes(
     file: TextTable, columns: Sequence[str] | None
 ) -> tuple[pa.Table, str]:
-    """The table in a text, and how it is written; `columns`: those that are read, None for all.
-    Raises ValueError, with the line, where a quote is not closed: all lines up to the next quote
-    would be one cell."""
+    """Read the table in a text, and return also how it is written, in words. `columns`: the columns
+    to read, None for all. Raises ValueError, with the line, if a quote is not closed: all lines up
+    to the next quote would be one cell."""
     content = file.path.read_bytes() if file.content is None else file.content
     dialect = file.dialect
     quotes = content.count(b'"')
@@ -220,27 +225,28 @@ def _read_with_closed_quotes(
         # an odd number of quotes, or a cell of several lines: one may not be closed
         is_suspect = quotes % 2 == 1 or (quotes > 0 and _holds_line_ends(table))
     except pa.ArrowInvalid as error:
-        if not quotes or "UTF8" in str(error):  # an error that no quote explains
+        if not quotes or "UTF8" in str(error):  # quotes do not explain this error
             raise
         is_suspect = True
 
     line = line_of_open_quote(content, dialect.delimiter) if is_suspect else 0
     if line and dialect.delimiter != "\t":
         raise ValueError(OPEN_QUOTE.format(line))
-    # whoever separates by tabs need not quote, and Darwin Core does not: there a lone quote is a
-    # letter
+    # tables with tabs need not quote cells, and Darwin Core does not: a lone quote is a character
     if line:
         file.dialect = dialect = without_quotes(dialect)
         table = None
-    # without a table yet: where the dialect changed; or where the text was refused and no open
-    # quote explains it, then the same error is raised once more
+    # `table` is None if the dialect changed, or if parsing failed for another reason than an open
+    # quote; in the latter case the same error is raised again
     return _parse_text(content, dialect, columns) if table is None else table, file.words
 
 
 def _parse_text(content: bytes, dialect: Dialect, columns: Sequence[str] | None) -> pa.Table:
-    """Read a text as a table, all of its cells as texts; `columns`: those that are read, None for
-    all. The text is opened once before for its header, since arrow, which guesses types, must be
-    told by name that each column stays text."""
+    """Parse a text as a table, with all cells as texts. `columns`: the columns to read, None for
+    all.
+
+    The header is read first, since Arrow guesses the type of each column that is not given by name.
+    """
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
         quote_char='"' if dialect.quotes else False,
@@ -262,5 +268,5 @@ def _parse_text(content: bytes, dialect: Dialect, columns: Sequence[str] | None)
 
 
 def _holds_line_ends(table: pa.Table) -> bool:
-    """Whether a cell goes over several lines, as one does that a lone quote opened."""
+    """Whether a cell contains a line end, as it does if its quote is not closed."""
     return any(pc.any(pc.match_substring(column, "\n")).as_py() for column in table.columns)

@@ -1,5 +1,5 @@
-"""A record of what hbench took a file for, made once where the file is read, and shown wherever its
-content is used.
+"""Defines the record of how hbench understood a file. It is made once, when the file is read, and
+shown wherever the file's content is used.
 
 >>> read = Understood(
 ...     "birds.csv", "20 items", ("levels order (2) › species (5)",), {"Unnamed: 0": "an index"}
@@ -16,14 +16,21 @@ from typing import Any
 
 from hbench.core.errors import shorten, visible
 
-MOST_NAMED = 6  # columns that are left out and named in the sentence; the document has all
+MOST_NAMED = 6  # at most so many left-out columns are named in a sentence; the document has all
 
 
 @dataclass(frozen=True)
 class Understood:
-    """What was read from `source`: `what` and how much of it, in words; `facts`, such as its
-    levels; the columns that are `left_out` and why; `hints`: what else it could have been, with the
-    option that says so; `options`: what the user said about it, as `hbench.load` takes it."""
+    """How a file was understood, in words for people.
+
+    Attributes:
+        source: how messages call the file.
+        what: what was read and how much, such as "20 items".
+        facts: further sentences, such as those on levels.
+        left_out: {column that is not used: why}.
+        hints: what the file could mean otherwise, with the option that says so.
+        options: what the user said about the file, as arguments of `hbench.load`.
+    """
 
     source: str
     what: str
@@ -33,15 +40,14 @@ class Understood:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The record as one sentence for people, without letters that a terminal would obey."""
+        """Write the record as one sentence, without control characters for terminals."""
         parts = [self.what, *self.facts]
         if self.left_out:
             parts.append(f"left out: {self._columns()}")
         return visible("; ".join([f"{self.source}: {parts[0]}", *parts[1:], *self.hints]))
 
     def _columns(self) -> str:
-        """The first columns that are left out, each with the reason, in words. `left_out`: {title
-        of a column: why}."""
+        """Name the first columns that are left out, each with the reason."""
         named = [
             f"{shorten(name, 40) or '(without a name)'} ({why})"
             for name, why in self.left_out.items()
@@ -51,8 +57,8 @@ class Understood:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Understood:
-        """The record that the JSON values `document` hold, as the method `document` writes them: it
-        leaves `options` out where the user said nothing."""
+        """Make the record from JSON values that the method `document` wrote; these have no
+        `options` if the user said nothing."""
         listed = {name: tuple(document[name]) for name in ("facts", "hints")}
         return cls(
             document["source"],
@@ -63,7 +69,7 @@ class Understood:
         )
 
     def document(self) -> dict[str, Any]:
-        """The record as JSON values; `options` only where the user said something."""
+        """Return the record as JSON values, with `options` only if the user said something."""
         values = {
             "source": self.source,
             "what": self.what,

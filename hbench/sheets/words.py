@@ -1,7 +1,7 @@
-"""What people call the columns of a table, once for every door: tables of labels, files of vectors,
-lists of ids, rankings, trees, taxonomies.
+"""Lists the names that people give to the columns of a table. All readers use them: those of tables
+of labels, files of vectors, lists of ids, rankings, trees and taxonomies.
 
-A word is compared as `folded` writes it: without blanks around it, in small letters.
+Names are compared without blanks around them and in lower case (`folded`).
 
 >>> [name for name in ("ID", "sku", "Barn owl") if is_id(name)]
 ['ID', 'sku']
@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-# ids of items
-# hbench's own, and what next to no table calls anything else
 PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm")  # endings
+
+# ids of items
+# hbench's own names, and names that hardly any table uses for anything else
 SURE_IDS = ("item", "items", "id", "ids", "image_id")
 OTHER_IDS = frozenset(
     [
@@ -33,10 +34,11 @@ OTHER_IDS = frozenset(
     ]
 )  # fmt: skip
 
-# an index that a program wrote
-# pandas without and with a name, parquet's, and the empty head that R and pandas write
+# an index that a program wrote: pandas' with and without a name, parquet's, and the empty name that
+# R and pandas write
 INDEX = re.compile(r"(unnamed: ?\d+|__index_level_\d+__|)")
-# words that number the rows where their values do: pandas' reset_index, R's write.csv, Excel
+# names of an index, but only if the values number the rows: pandas' reset_index, R's write.csv,
+# Excel
 COUNTERS = re.compile(r"(index|level_\d+|rownames|row|row_id|rowid|x|nr|nr\.|no|no\.|num|number|#)")
 
 # vectors
@@ -48,7 +50,7 @@ OTHER_VECTORS = frozenset(
         "representations", "descriptors", "global_descriptors",
     ]
 )  # fmt: skip
-# numbers beside a vector that are none of its dimensions
+# columns of numbers next to a vector that are not its dimensions
 CLASS_NUMBERS = frozenset(
     ["label", "labels", "class", "class_id", "target", "targets", "y", "split", "fold", "label_id",
      "category_id"]
@@ -69,14 +71,15 @@ TRUTH = {
     "true": True, "1": True, "1.0": True, "yes": True, "t": True,
     "false": False, "0": False, "0.0": False, "no": False, "f": False, "": False,
 }  # fmt: skip
-UNUSED = "unused"  # the split of what is neither trained on nor tested
-# beside "train" alone the test, as ImageNet's folders and OML's tables have it
+UNUSED = "unused"  # the split of items that are neither trained on nor tested
+# if "train" is the only other split, a validation is the test, as in ImageNet's folders and OML's
+# tables
 VALIDATIONS = ("val", "validation", "valid", "dev")
 # OML writes is_query and is_gallery
 MASKS = {"query": "query", "is_query": "query", "gallery": "gallery", "is_gallery": "gallery"}
 
 # rankings: ranx, PyTerrier, ir_measures, BEIR, Google Landmarks
-# The surest names first: PyTerrier's `query` is a text and its `docid` a number of its own.
+# The surest names first: PyTerrier's `query` is a text, and its `docid` another number.
 QUERIES = ("query_id", "qid", "q_id", "queryid", "query-id", "query_image", "query")
 RETRIEVED = (
     "docno", "doc_id", "document_id", "documentid", "item_id", "corpus-id", "corpus_id",
@@ -117,8 +120,8 @@ RANKS = (
     "subfamily", "tribe", "subtribe", "genus", "subgenus", "species", "subspecies",
 )  # fmt: skip
 MAIN_RANKS = ("kingdom", "phylum", "class", "order", "family", "genus", "species")
-# columns by which an export of biodiversity data is known: its levels are ranks, whatever else
-# stands beside them
+# columns that only exports of biodiversity data have: the levels of such a table are ranks, and no
+# other columns
 OF_TAXA = frozenset(
     [
         # Darwin Core and GBIF
@@ -129,7 +132,7 @@ OF_TAXA = frozenset(
     ]
 )  # fmt: skip
 RANK_COLUMN = re.compile(r"taxon_(\w+)_name")  # iNaturalist's `taxon_species_name`
-# QIIME's, GTDB's and SILVA's letters before a name
+# the letters of prefixes such as k__, in QIIME, GTDB and SILVA
 RANK_OF_LETTER = {
     "d": "domain", "k": "kingdom", "p": "phylum", "c": "class", "o": "order", "f": "family",
     "g": "genus", "s": "species",
@@ -137,12 +140,13 @@ RANK_OF_LETTER = {
 
 
 def folded(name: str) -> str:
-    """A column's name as the words here are written, without the prefix of ColDP."""
+    """Return a column's name in the spelling of the words in this module: stripped, in lower case,
+    and without the prefix "col:" of ColDP."""
     return name.strip().casefold().removeprefix("col:")
 
 
 def rank_of(name: str) -> str:
-    """The word of a column of ranks without what iNaturalist writes around it.
+    """Return the rank that a column's name means, without the rest that iNaturalist writes.
 
     >>> rank_of("taxon_order_name"), rank_of("Genus")
     ('order', 'genus')
@@ -152,36 +156,39 @@ def rank_of(name: str) -> str:
 
 
 def is_id(name: str) -> bool:
-    """Whether people call the column of ids of items by this name."""
+    """Whether this is a known name for a column of items' ids."""
     word = folded(name)
     return word in SURE_IDS or word in OTHER_IDS
 
 
 def ids_in(names: Iterable[str]) -> list[str]:
-    """The columns that are called like ids: those of the sure words, else those of the others."""
+    """Return the columns that are called like ids: those with sure names, or, if there are none,
+    those with other names."""
     listed = list(names)
     sure = [name for name in listed if folded(name) in SURE_IDS]
     return sure or [name for name in listed if folded(name) in OTHER_IDS]
 
 
 def is_index(name: str, *, counts_rows: bool) -> bool:
-    """Whether a column of this name is an index, which a program wrote: by a name that only
-    programs give; with `counts_rows`, that is, where its values number the rows, also by names such
-    as "index" or "no."."""
+    """Whether a column of this name is an index that a program wrote.
+
+    Some names are only given by programs. Others, such as "index" or "no.", only mean an index if
+    the column's values number the rows (`counts_rows`).
+    """
     word = folded(name)
     return bool(INDEX.fullmatch(word) or (counts_rows and COUNTERS.fullmatch(word)))
 
 
 def first_of(names: Sequence[str], words: Iterable[str]) -> str:
-    """The column, out of `names`, that is called by the first of the words that any is called by;
-    "" for none. Of columns that are called alike the leftmost counts."""
+    """Return the column in `names` that is called by the first of the `words` that occurs; "" if
+    none occurs. Of several columns with the same folded name, the leftmost is returned."""
     by_word = {folded(name): name for name in reversed(names)}
     return next((by_word[word] for word in words if word in by_word), "")
 
 
 def split_words(written: Collection[str]) -> dict[str, str]:
-    """The split that each of these words names: train, test, query, gallery, or `unused` for a
-    validation where others are tested; without the words that name none.
+    """Return the split that each of these words means: train, test, query, gallery, or `unused` for
+    a validation set if other rows are tested. Words that mean no split are left out.
 
     >>> split_words(["Training", "Val"])
     {'Training': 'train', 'Val': 'test'}
@@ -189,7 +196,7 @@ def split_words(written: Collection[str]) -> dict[str, str]:
     {'train': 'train', 'val': 'unused', 'test': 'test'}
     """
     named = {word: SPLIT_WORDS.get(word.strip().lower()) for word in written}
-    # a validation is the test of a table that has nothing else beside its training
+    # a validation set is the test if the only other split is the training set
     others = {split for split in named.values() if split}
     validation = "test" if others == {"train"} else UNUSED
     for word in written:
@@ -199,8 +206,8 @@ def split_words(written: Collection[str]) -> dict[str, str]:
 
 
 def split_flags(column: str, written: Collection[str]) -> dict[str, str] | None:
-    """The split that each text of a column of truth values names, for a column that is called as
-    such flags are; None for any other column.
+    """Return the split that each text of a column of truth values means, for a column that is
+    called like such a flag (SPLIT_FLAGS); None for any other column.
 
     >>> split_flags("is_valid", ["True", "False"])
     {'True': 'test', 'False': 'train'}
