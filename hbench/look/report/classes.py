@@ -1,4 +1,4 @@
-"""Summarises queries by class: mean values, and the confusion of coarse classes."""
+"""Summarises queries by class: mean values, and confusions between coarse classes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from hbench.metrics.names import factor_of, goodness
 from hbench.tree.partial import shown_along
 from hbench.tree.statistics import means_of_nodes
 
-# up to ALL classes of a level are all listed; of more, the worst and the best
+# a table lists up to ALL classes of a level; of more classes, the worst and the best
 ALL = 60
 WORST = 30
 BEST = 8
@@ -24,8 +24,13 @@ SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
 
 
 class ClassMean(NamedTuple):
-    """A node of the tree: its number in its level, its path of names, its queries with a value, and
-    the mean of each run.
+    """A class of a level, which is a node of the tree.
+
+    Attributes:
+        node: the class's number in its level.
+        path: the names from the coarsest level down to the class.
+        queries: the number of its queries for which every run has a value.
+        means: the mean value of these queries, for each run.
     """
 
     node: int
@@ -35,8 +40,15 @@ class ClassMean(NamedTuple):
 
 
 class ClassTable(NamedTuple):
-    """The classes of a level, worst first; of many, only the `worst` and the `best`. `longest`: the
-    value of a full bar.
+    """The table of the classes of a level, sorted from worst to best.
+
+    Attributes:
+        level: the name of the level.
+        depth: the level, 0 for the coarsest.
+        number: the number of classes with values.
+        worst: all classes of a short table, else the first WORST.
+        best: the last BEST classes of a long table, else empty.
+        longest: the value of a full bar.
     """
 
     level: str
@@ -48,9 +60,17 @@ class ClassTable(NamedTuple):
 
 
 class ConfusionView(NamedTuple):
-    """The confusion of a run, by its number. `right`: the share on the diagonal; `matrix`:
-    (queries, share, shade 0 … 4) of every cell, by row, empty for too many classes; `pairs`:
-    (class, class of the first result, queries, share) of frequent mistakes, the classes by number.
+    """The confusions of a run between the classes of the coarsest level.
+
+    Attributes:
+        run: the run's number.
+        name: the run's name.
+        right: the share of queries on the diagonal: the first result has the query's coarsest
+            class.
+        names: the names of the classes.
+        matrix: (queries, share, shade 0 … 4) of every cell, by row; empty for too many classes.
+        pairs: frequent mistakes as (class of the query, class of the first result, queries, share);
+            the classes are numbers.
     """
 
     run: int
@@ -64,14 +84,20 @@ class ConfusionView(NamedTuple):
 def class_means(
     manifest: Manifest, values: list[Floats], level: int, *, metric: str
 ) -> list[ClassMean]:
-    """Average a metric's values (Q,) over the queries of every class of a level, 0 the coarsest;
-    the first run's worst first.
+    """Average the values of a metric over the queries of every class of a level. Classes without
+    queries that have a value by every run are left out.
 
-    Classes without queries are left out.
+    Args:
+        manifest: the items and labels of the test.
+        values: an array (Q,) for each run, NaN where undefined.
+        level: 0 for the coarsest.
+        metric: tells whether higher values are better.
+
+    Returns the classes sorted by the first run's mean, worst first.
     """
     tree = manifest.tree
     labels = manifest.labels[manifest.query]
-    # queries for which every run has a value, so that the means compare
+    # only queries for which every run has a value, so that the runs' means can be compared
     defined = ~np.isnan(np.stack(values)).any(axis=0)
     counts = np.bincount(labels[defined, level], minlength=len(tree.names[level]))
     # (runs, nodes of the level)
@@ -79,22 +105,21 @@ def class_means(
         [means_of_nodes(tree, labels[defined], of_run[defined])[level] for of_run in values]
     )
     order = np.argsort(goodness(metric, means[0]), kind="stable")
-    # a path that leads through each node, by which its names are known
+    # for each node, the number of one path through it, which gives the names of its ancestors
     first = np.unique(tree.paths[:, level], return_index=True)[1]
-    # of every node, from the coarsest level
+    # for each node, the names from the coarsest level down to it
     paths = [shown_along(tree, path) for path in tree.paths[first, : level + 1].tolist()]
-    some = [node for node in order.tolist() if counts[node]]
+    with_queries = [node for node in order.tolist() if counts[node]]
 
     return [
         ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
-        for node in some
+        for node in with_queries
     ]
 
 
 def class_tables(reported: Reported) -> list[ClassTable]:
-    """Make a table per level, finest first, of the runs with values by query; none without such
-    runs.
-    """
+    """Make a table of the classes of each level, finest level first. Only runs with values by query
+    are in it; without such runs there are no tables."""
     values = [run.values[reported.by] for run in reported.runs if reported.by in run.values]
     manifest = reported.manifest
     if manifest is None or not values:
@@ -103,12 +128,12 @@ def class_tables(reported: Reported) -> list[ClassTable]:
     tables = []
     for level in reversed(range(manifest.tree.depth)):
         means = class_means(manifest, values, level, metric=reported.by)
-        if not means:  # no query of it has a value by all runs
+        if not means:  # no query has a value by every run
             continue
-        # of a long table only both ends are shown
+        # a long table shows only its two ends
         cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
-        # the widest bar of the table, by which the others are drawn
+        # the value of a full bar; the other bars are drawn in proportion
         longest = _longest_bar(reported.by, means)
         tables.append(
             ClassTable(manifest.levels[level], level, len(means), means[:cut], best, longest)
@@ -118,14 +143,14 @@ def class_tables(reported: Reported) -> list[ClassTable]:
 
 
 def _longest_bar(metric: str, means: Sequence[ClassMean]) -> float:
-    """The value of a full bar: 1 for fractions, else the largest mean."""
+    """Return the value of a full bar: 1 for fractions, else the largest mean (above 0)."""
     if factor_of(metric) == 100:
         return 1.0
     return max([1e-9, *(mean for each in means for mean in each.means)])
 
 
 def confusions(reported: Reported) -> list[ConfusionView]:
-    """Make the confusion of the coarsest level for every run with results."""
+    """Make a view of the confusions at the coarsest level for every run with results."""
     manifest = reported.manifest
     if manifest is None:
         return []
@@ -138,20 +163,28 @@ def confusions(reported: Reported) -> list[ConfusionView]:
 
 
 def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
-    """Which groups of the coarsest level the results at rank 1 come from: all pairs as a square if
-    they fit, and the pairs that are mistaken most often. `run`, `name`: the run's number and name;
-    `top`: its first results."""
+    """Count from which class of the coarsest level the result at rank 1 comes, for the queries of
+    each class. The view has all pairs of classes as a square if the square is readable, and the
+    pairs that are confused most often.
+
+    Args:
+        manifest: the items and labels of the test.
+        run: the number of the run.
+        name: the name of the run.
+        top: the run's first results.
+    """
     names = manifest.tree.names[0]
-    counts = confusion(manifest, top)  # (C, C): queries of group i, answered by one of group j
-    # a group without queries has shares of 0
+    # (C, C): the number of queries of class i whose first result is of class j
+    counts = confusion(manifest, top)
+    # at least 1, so that a class without queries has shares of 0
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]
-    # which shade of the page a share has
+    # the shade in which the page draws a share
     shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
     matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
-    # cells (row, column) of the largest counts beside the diagonal
+    # cells (row, column) with the largest counts off the diagonal
     worst = [
         divmod(place, len(names))
         for place in np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()
@@ -164,7 +197,7 @@ def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> C
 
 
 def levels_within(top: TopLists, depth: int, k: int) -> list[float]:
-    """Compute the share of each level, 0 … L, among the first k results of all queries."""
+    """Return the share of each level, 0 … L, among the first k results of all queries."""
     listed = top.items[:, :k] != NO_ITEM
     counts = np.bincount(top.levels[:, :k][listed], minlength=depth + 1)
     shares: list[float] = (counts / max(1, counts.sum())).tolist()

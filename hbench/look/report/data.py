@@ -1,7 +1,8 @@
-"""Writes the data of a report's explorer, tree and map as scripts; pages load large ones on demand.
+"""Writes the data of a report's explorer, tree and map as scripts, so that pages can load large
+data on demand.
 
-Results and items are cut into scripts of many rows. The values of a metric by node of the tree are
-a separate script, which is loaded when the tree is coloured by that metric.
+Results and items are split into scripts of many rows. The means of a metric for the nodes of the
+tree are in a script of their own, which is loaded when the tree is coloured by that metric.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from hbench.metrics.names import factor_of, lower_is_better
 from hbench.tree.partial import shown_names
 from hbench.tree.statistics import means_of_nodes
 
-# per script, about 50 and 100 KB
+# rows per script; a script of queries has about 50 KB, one of items about 100 KB
 QUERIES = 256
 ITEMS = 2048
 DIGITS = 4
@@ -30,7 +31,7 @@ SAMPLES = 3  # pictures of a class on the map
 
 
 def metrics_of(reported: Reported) -> list[str]:
-    """List the metrics of all runs with values by query, beginning with the one that ranks."""
+    """List the metrics that all runs with values have, with the one that ranks first."""
     kept = [run.values for run in reported.runs if run.values]
     if not kept:
         return []
@@ -54,8 +55,14 @@ def mapped_runs(reported: Reported) -> list[tuple[int, str, ClassPlaces]]:
 
 
 def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], images: str) -> None:
-    """Write the scripts of explorer, tree and map; `places` (N,): the places of the items'
-    pictures; `images`: the address of the folder with the images in full size, or ""."""
+    """Write the scripts of explorer, tree and map.
+
+    Args:
+        folder: the new folder of the scripts.
+        reported: the runs, with their dataset.
+        places: (N,) the place of each item's picture on the sheets, −1 without one.
+        images: the address of the folder with the images in full size, or "".
+    """
     manifest = reported.manifest
     assert manifest is not None  # without a dataset these pages are left out
     folder.mkdir()
@@ -72,23 +79,22 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
             _write_chunks(folder, f"run{number}", _rows_of_results(run.top), QUERIES)
         if run.places is not None:
             values = run.values.get(reported.by)
-            asked = manifest.labels[manifest.query]
-            # the mean of the metric in each node of the finest level
-            means = None if values is None else means_of_nodes(manifest.tree, asked, values)[-1]
+            labels = manifest.labels[manifest.query]
+            # the mean of the metric for each class of the finest level
+            means = None if values is None else means_of_nodes(manifest.tree, labels, values)[-1]
             drawn = _map_data(run.places, items, means)
-            # items with a picture in the pages
-            some = places >= 0
+            # whether an item has a picture in the pages
+            has_picture = places >= 0
             of_class = [
-                places[np.flatnonzero((fine == node) & some)[:SAMPLES]].tolist()
+                places[np.flatnonzero((fine == node) & has_picture)[:SAMPLES]].tolist()
                 for node in drawn["classes"]
             ]
             write_script(folder, f"map-{number}", drawn | {"pictures": of_class})
 
 
 def _rows_of_items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
-    """List the id, the class and the place of the picture of every item, and the classes of its
-    further paths, if it has some.
-    """
+    """List a row for every item: its id, its fine class, and the place of its picture. An item with
+    several paths has a fourth entry, the fine classes of its further paths."""
     columns = zip(
         map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True
     )
@@ -106,14 +112,14 @@ def _rows_of_items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[A
 
 
 def _write_chunks(folder: Path, name: str, rows: Sequence[Any], size: int) -> None:
-    """Write rows in scripts of `size` each: NAME-0.js, NAME-1.js, …"""
+    """Write rows in scripts of `size` rows each: NAME-0.js, NAME-1.js, …"""
     for number, start in enumerate(range(0, len(rows), size)):
         write_script(folder, f"{name}-{number}", rows[start : start + size])
 
 
 def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """What the page of a single query reads first: names, paths and how the items and queries are
-    cut into files."""
+    """Collect what the explorer loads first: names, paths, runs, and how the items and queries are
+    split into scripts."""
     tree = manifest.tree
     return {
         "levels": list(tree.levels),
@@ -122,7 +128,7 @@ def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
         "by": reported.by,
         "lower_is_better": lower_is_better(reported.by),
         "factor": factor_of(reported.by),  # from a value to what is printed: 100 for percent
-        # whether its results were kept, without which no strip can be shown
+        # kept: whether the run's results were kept, without which no strip can be shown
         "runs": [{"name": run.name, "kept": run.top is not None} for run in reported.runs],
         "items": len(manifest),
         "item_chunk": ITEMS,
@@ -131,15 +137,16 @@ def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 
 def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """Collect the queries' items and fine classes, and, for every run, their values, and the levels
-    and coarse classes of first results."""
+    """Collect the columns of the queries' table: the item and the fine class of each query, and,
+    for every run, the value, the level of the first result and its coarsest class. A column is None
+    where the run has no values or no results."""
     values = [
         rounded(run.values[reported.by]) if reported.by in run.values else None
         for run in reported.runs
     ]
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
     coarse = manifest.labels[:, 0]
-    # the coarsest class of each first result, −1 without any result
+    # the coarsest class of each first result, −1 for a query without any result
     taken = [
         None
         if run.top is None
@@ -159,9 +166,11 @@ def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any
 
 
 def _rows_of_results(top: TopLists) -> list[list[Any]]:
-    """A row per query for the page's script, which reads it by position: the items of its results,
-    their similarities and their levels; how many of them are copies, which come first; then rank,
-    item and similarity of the first right one, with rank 0 if it is among the results or not known.
+    """List a row for each query, which the page's script reads by position.
+
+    A row has the items of the results, their similarities and their levels; the number of results
+    that are copies of the query; and rank, item and similarity of the first right result. This rank
+    is 0 if the right result is among the listed ones or is not known.
     """
     lengths = (top.items != NO_ITEM).sum(axis=1)
     scores = np.nan_to_num(top.scores).round(DIGITS)
@@ -176,8 +185,8 @@ def _rows_of_results(top: TopLists) -> list[list[Any]]:
 
 
 def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, int, float]]:
-    """Rank, item and similarity of every query's first right result; rank 0 where it is among the
-    first `lengths` (Q,) or not known."""
+    """Return rank, item and similarity of every query's first right result. The rank is 0 if the
+    result is among the first `lengths` (Q,) results, or is not known."""
     if top.right is None:
         return [(0, 0, 0.0)] * len(lengths)
     ranks = np.where(top.right.ranks > lengths, top.right.ranks, 0)
@@ -189,8 +198,8 @@ def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, 
 def _write_tree(
     folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]
 ) -> None:
-    """Write tree.js, and tree-RUN-METRIC.js with the means of every node, by the metric's number.
-    `items` (C,): how many each fine class has."""
+    """Write tree.js, and for every run and metric tree-RUN-METRIC.js with the mean of each node.
+    RUN and METRIC are numbers. `items` (C,) counts the items of each fine class."""
     drawn = tree_data(manifest.tree, items)
     metrics = metrics_of(reported)
     write_script(
@@ -203,7 +212,8 @@ def _write_tree(
     for number, _ in valued_runs(reported):
         for place, metric in enumerate(metrics):
             means = means_of_nodes(manifest.tree, labels, reported.runs[number].values[metric])
-            # `drawn["nodes"]`: by level, the nodes in the order in which the page draws them
+            # the means in the order in which the page draws the nodes, which `drawn["nodes"]` holds
+            # by level
             ordered = [
                 rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)
             ]
@@ -213,13 +223,12 @@ def _write_tree(
 def _map_data(
     places: ClassPlaces, items: NDArray[np.int64], means: NDArray[np.float64] | None
 ) -> dict[str, Any]:
-    """Collect the classes of a map, their places in 0 … 1000, items and mean values; `items`,
-    `means` are of all classes.
-    """
+    """Collect the classes of a map, with their places scaled to 0 … 1000, their numbers of items
+    and their mean values. `items` and `means` (C,) cover all classes, also those not on the map."""
     low = places.places.min(axis=0)
     high = places.places.max(axis=0)
-    # both axes by the longer one, so that distances stay comparable; all classes may be at one
-    # place
+    # divide both axes by the longer one, so that distances stay comparable; the smallest divisor is
+    # for classes that are all at one place
     scaled = (1000 * (places.places - low) / max(float((high - low).max()), 1e-12)).round(1)
     return {
         "classes": places.nodes.tolist(),

@@ -1,6 +1,5 @@
-"""Compares the first run with others: paired differences, the classes that gain and lose most, and
-the changed queries.
-"""
+"""Compares the first run with the other runs: paired differences, the classes that gain and lose
+most, and the queries that change most."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -24,12 +23,21 @@ SURE = 0.05
 
 
 class ComparisonView(NamedTuple):
-    """The first run against another.
+    """The first run compared with another run.
 
-    `tested`: for how many metrics p is corrected; `scales`: by metric, the largest end of an
-    interval, which scales the bars, that of all fractions alike; `balance`: the numbers of queries
-    for which the first run is better, the other is, and both are equal; `sizes`: what differs in
-    the images, in a sentence.
+    Attributes:
+        run: the number of the other run.
+        name: the name of the other run.
+        differences: the differences that the page shows, first run minus other run.
+        tested: for how many metrics p is corrected.
+        scales: for each metric, the value of a full bar.
+        verdict: the difference by the leading metric, in a sentence.
+        balance: the numbers of queries for which the first run is better, for which the other run
+            is better, and for which both are equal; None without values or dataset.
+        lost: the classes in which the first run is worse, the largest loss first.
+        gained: the classes in which the first run is better, the largest gain first.
+        chapters: the queries that change most in either direction.
+        sizes: how the images of the runs differ, in a sentence; "" if they do not.
     """
 
     run: int
@@ -46,7 +54,7 @@ class ComparisonView(NamedTuple):
 
 
 def comparisons_of(reported: Reported) -> list[ComparisonView]:
-    """Compare the first run with each of the other runs with values by query."""
+    """Compare the first run with every other run that has values by query."""
     first = reported.runs[0]
     if first.by_query is None:
         return []
@@ -64,11 +72,12 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 
 
 def _compare_with(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
-    """The first run beside another one: paired differences of all metrics and, where the dataset is
-    here, the classes that lost and gained most. `number`: the place of the other run."""
+    """Compare the first run with another one: paired differences of all metrics and, if the dataset
+    is on this disk, the classes and queries that lost and gained most. `number` is the other run's
+    number."""
     first = reported.runs[0]
     differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
-    # the verdict goes by the metric of the report, or by the first that both have
+    # the metric of the report, or the first common metric if the runs do not share it
     by_metric = {difference.metric: difference for difference in differences}
     leading = by_metric.get(reported.by, differences[0])
     verdict = _verdict(leading, first.name, other.name, reported.document.unit)
@@ -79,7 +88,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
         tested=len(differences),
         scales=_scales_of_bars(differences),
         verdict=verdict,
-        # what the dataset's classes are needed for
+        # these four need the dataset and the values of both runs, and are filled in below
         balance=None,
         lost=[],
         gained=[],
@@ -97,12 +106,12 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]
-    # of the finest level, which is counted from 0 here
+    # the finest level; levels are counted from 0 here
     classes = class_means(
         reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by
     )
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
-    # most lost first, so that the gains are at the end
+    # the largest loss first, so that the gains are at the end
     classes.sort(key=lambda mean: gains[mean.node])
     lost = [mean for mean in classes[:CLASSES] if gains[mean.node] < 0]
     gained = [mean for mean in reversed(classes[-CLASSES:]) if gains[mean.node] > 0]
@@ -116,9 +125,12 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
 
 
 def _differences_on_page(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
-    """The differences that the page shows: those of the headline metrics and of AP at every level,
-    or all where the reports have none of these. All were tested, also those that are not shown, so
-    that p is corrected for as many tests as by `hbench compare`."""
+    """Select the differences that the page shows: those of the headline metrics and of AP at every
+    level, or all if the reports have none of these metrics.
+
+    Metrics that are not shown were tested too, so that p is corrected for as many tests as by
+    `hbench compare`.
+    """
     levels = reported.document.levels
     wanted = dict.fromkeys(
         [*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)]
@@ -128,13 +140,14 @@ def _differences_on_page(reported: Reported, differences: Sequence[Difference]) 
 
 
 def _scales_of_bars(differences: Sequence[Difference]) -> dict[str, float]:
-    """By metric, the value of a full bar: the largest end of an interval among metrics of the same
-    unit (percent, or ranks), so that their bars can be compared."""
+    """Return for each metric the value of a full bar: the largest end of an interval among the
+    metrics of the same unit (percent, or ranks), so that the bars of these metrics can be compared.
+    """
     by_factor: dict[int, float] = {}
     for difference in differences:
         factor = factor_of(difference.metric)
         ends = np.nan_to_num(np.abs([difference.low, difference.high])).tolist()
-        # above 0, since lengths are divided by it
+        # above 0, since the lengths of bars are divided by it
         by_factor[factor] = max(by_factor.get(factor, 1e-9), *ends)
     return {
         difference.metric: by_factor[factor_of(difference.metric)] for difference in differences
@@ -142,11 +155,14 @@ def _scales_of_bars(differences: Sequence[Difference]) -> dict[str, float]:
 
 
 def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
-    """Describe the difference by the leading metric in a sentence: it is sure where the interval,
-    over classes or other units, does not hold 0 and p is small; NaN is not sure.
+    """Describe the difference by the leading metric in a sentence. The difference is called sure if
+    its interval excludes 0 and p is small. An interval of NaN makes it unsure.
 
-    `first`, `other`: the names of the runs, of which the second is taken off; `unit`: what the
-    interval goes over.
+    Args:
+        difference: the difference, `first` minus `other`.
+        first: the name of the first run.
+        other: the name of the other run.
+        unit: the unit of interval and test, such as the level whose classes are the units.
     """
     points = f"{shown(difference.metric, abs(difference.difference))} points of {difference.metric}"
     over = units_in_words(unit, difference.units)
@@ -165,9 +181,11 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
 def _chapters_of_changes(
     reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]
 ) -> list[Chapter]:
-    """Choose the queries that changed most in either direction; none without results.
+    """Choose the queries that changed most in either direction. Without the results of both runs
+    there are none.
 
-    `change` (Q,): the first run's value less the other's, above 0 where the first is better.
+    `change` (Q,) is the goodness of the first run's value minus that of the other run: above 0
+    where the first run is better.
     """
     manifest = reported.manifest
     if manifest is None or any(run.top is None for run in runs):
@@ -176,7 +194,8 @@ def _chapters_of_changes(
     fine = manifest.labels[manifest.query, -1]
     chapters = []
     for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
-        # both times the largest gain is the lowest number, and only gains are shown
+        # `worst_first` puts the lowest number first, so the signs make the largest gain of this run
+        # the lowest number; only gains are shown
         order = worst_first(values)
         order = order[values[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))

@@ -1,6 +1,5 @@
-"""Writes the pages of a report: overview, queries, classes, comparison, and the explorer, tree and
-map with their data.
-"""
+"""Writes the pages of a report: overview, queries, classes, comparison and names, and the explorer,
+tree and map with their data."""
 
 import os
 from pathlib import Path
@@ -30,13 +29,18 @@ PAGES = {
 
 
 def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) -> Path:
-    """Write the pages and return the path of the first one.
+    """Write the pages of a report and return the path of the first one.
 
-    `pictures`: draw the pictures of all items of a test with at most this many, else only those
-    that the pages show. Raises UsageError for a folder with other files.
+    Args:
+        reported: the runs, with their dataset.
+        folder: the folder to write, which replaces an earlier report there.
+        pictures: if a test has at most this many items, draw the pictures of all of them; else only
+            those that the pages show.
+
+    Raises UsageError if the folder has other files.
     """
     with replacing_folder(folder, "report") as temporary:
-        # of names as queries there are no pages of queries and classes, and no comparison
+        # names as queries have no pages of queries, classes or comparison
         chapters = chapters_of(reported)
         comparisons = [] if reported.is_by_name else comparisons_of(reported)
         shown = items_of(
@@ -77,39 +81,44 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
 def _write_pictures(
     reported: Reported, shown: set[int], folder: Path, most: int
 ) -> NDArray[np.int32]:
-    """Draw the pictures of all items of a test with at most this many, else of those `shown` by
-    pages; return their places (N,), −1 without one."""
+    """Draw the pictures of all items of a test if there are at most `most`, else of the items that
+    the pages have `shown`. Return the place (N,) of each item's picture on the sheets, −1 without
+    one."""
     manifest = reported.manifest
     if manifest is None:
         return np.zeros(0, np.int32)
-    # the explorer may show any item, but only where results were kept
+    # only the explorer shows any item, and only if results of a run were kept
     some = len(manifest) > most or not any(run.top for run in reported.runs)
     items = np.array(sorted(shown), np.int64) if some else np.arange(len(manifest))
     return write_sprites(folder, manifest, items)
 
 
 def images_of(reported: Reported, folder: Path) -> str:
-    """Return the address of the folder with the items' images as seen from the pages; "" where
-    items are not files in one.
-    """
+    """Return the address of the folder with the items' images, relative to the pages; "" if the
+    items are not files in a folder that the pages can reach."""
     if reported.data is None or reported.manifest is None or reported.data.root is None:
         return ""
     root = reported.data.root.resolve()
     folder = folder.resolve()
-    # from another drive no relative path leads there; one item tells whether items are files
+    # a folder on another drive has no relative path; one item tells whether the items are files
     if root.anchor != folder.anchor or not (root / str(reported.manifest.items[0])).is_file():
         return ""
     return quote(Path(os.path.relpath(root, folder)).as_posix()) + "/"
 
 
 def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
-    """The templates of a report with what all of its pages share; pages that would be empty are
-    absent. `places` (N,): where the items' pictures are, −1 without one; `images`: the address of
-    the folder with the pictures in full size, or ""."""
+    """Return the templates of a report, with the variables that all pages share.
+
+    Args:
+        reported: the runs, with their dataset.
+        places: (N,) the place of each item's picture on the sheets, −1 without one.
+        images: the address of the folder with the images in full size, or "".
+    """
     document = reported.document
     depth = len(reported.document.levels)
-    # a comparison needs two runs, tree and explorer the dataset, a map the vectors; names as
-    # queries have a page of their own in place of queries and classes
+    # leave out pages that would be empty: a comparison needs two runs, tree and explorer the
+    # dataset, and a map the vectors. Names as queries have a page of their own instead of queries
+    # and classes
     absent: set[str] = set()
     if len(reported.runs) < 2 or reported.is_by_name:
         absent.add("compare")

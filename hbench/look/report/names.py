@@ -1,4 +1,5 @@
-"""Tables of names as queries: what each node of the tree retrieves, the worst first."""
+"""Prepares tables of names as queries: how well each node of the tree retrieves its items, worst
+first."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ SHOWN_METRICS = ("H-AP", "AP", "mAP@R", "P@1", "P@10", "R@10", "consistency")
 
 
 class NameColumn(NamedTuple):
-    """A column of values: its head, and the metric."""
+    """A column of values: the heading, and the metric whose values it shows."""
 
     head: str
     metric: str
@@ -31,7 +32,8 @@ class NameRow(NamedTuple):
 
 
 class DepthTable(NamedTuple):
-    """The nodes of a depth, worst first; of many, only the `worst` and the `best`."""
+    """The nodes of one depth, worst first. A long table has only the first nodes in `worst` and the
+    last ones in `best`; in a short table, `best` is empty. `number` counts all nodes."""
 
     level: str
     number: int
@@ -41,8 +43,10 @@ class DepthTable(NamedTuple):
 
 
 def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
-    """Make a table of every depth, of one run with its metrics, or of several with the values of
-    `by`; the first run's worst names first. None without values by name.
+    """Make a table for each depth of the tree, with the first run's worst names first; none without
+    values by name.
+
+    The columns are the metrics of a single run, or the values of `by` for each of several runs.
     """
     valued = [run for run in runs if run.by_query is not None]
     if not valued:
@@ -64,17 +68,23 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
 def _table_of_depth(
     test: str, runs: Sequence[ReportedRun], columns: tuple[NameColumn, ...], by: str
 ) -> DepthTable:
-    """The table of the nodes of one depth, which are the `test` of this name in the reports; the
-    first run's worst by the metric `by` come first, and of a long table only both ends are shown.
+    """Make the table of the nodes of one depth, with the first run's worst nodes by the metric `by`
+    first. A long table shows only its two ends.
+
+    Args:
+        test: the depth's name, since each depth is a test in the reports.
+        runs: the runs with values by name.
+        columns: one for each run, or, with a single run, one for each metric.
+        by: the metric to sort by.
     """
-    # the values of the depth's nodes by run, and the run that each column takes them from
+    # for each run, the values of the depth's nodes
     own = []
     for run in runs:
         assert run.by_query is not None
         frame = run.by_query.to_pandas()
         own.append(frame[frame["test"] == test].set_index("query"))
     ids = own[0].index.tolist()
-    # several runs have a column each; all columns of a single run are its own
+    # the table that each column is taken from: that of its run, or that of the only run
     sources = own if len(own) > 1 else own * len(columns)
     values = [
         table.loc[ids, column.metric].to_numpy(np.float64)

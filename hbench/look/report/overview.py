@@ -1,6 +1,5 @@
-"""Prepares the overview page: scores with intervals, bars by level, the precision–recall curve,
-severity, and advice.
-"""
+"""Prepares the overview page: scores with intervals, bars by level, precision–recall curves, the
+severity of mistakes, and advice."""
 
 import math
 from collections.abc import Sequence
@@ -61,9 +60,12 @@ Family = tuple[str, list[ScoreRow]]  # a metric of all levels, and its lines, co
 
 
 def overview_of(reported: Reported) -> dict[str, Any]:
-    """Collect the variables of the overview's template: scores of the first metrics (`headline`),
-    of the whole tree (`rest`) and by level (`families`), official ones, curves of precision and
-    recall (`sampled` if of some queries alone), levels of first results, and advice.
+    """Collect the variables of the overview's template.
+
+    They include the scores of the most informative metrics (`headline`), of the whole tree
+    (`rest`), by level (`families`) and of the released evaluator (`official`), the precision–recall
+    curves (`sampled` if they are computed from some of the queries), the levels of the first
+    results (`severity`), and advice.
     """
     documents = [run.document for run in reported.runs]
     names = worth_showing(
@@ -87,7 +89,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
             for number, run in enumerate(reported.runs)
             if run.curve
         ],
-        # of many queries curves are drawn from CURVE_QUERIES of them
+        # curves of more than CURVE_QUERIES queries are computed from a sample of that size
         "sampled": reported.manifest is not None
         and int(reported.manifest.query.sum()) > CURVE_QUERIES,
         "severity": _severities(reported),
@@ -96,18 +98,20 @@ def overview_of(reported: Reported) -> dict[str, Any]:
 
 
 def headline(reported: Reported) -> list[str]:
-    """List the most informative metrics: the one that ranks, those of the whole tree, and the two
-    that everybody knows.
-    """
+    """List the most informative metrics: the one that ranks, ASI and NDCG, which use the whole
+    tree, and AP and R@1, which everybody knows. If the reports have none of them, list the first
+    four."""
     names = list(reported.document.scores)
     shown = dict.fromkeys([reported.by, "ASI", "NDCG", _of(reported, "AP"), _of(reported, "R@1")])
     return [name for name in shown if name in names] or names[:4]
 
 
 def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
-    """Return the ends of a line's bars as they are printed: 0 and 100 for a fraction of one run,
-    else whole numbers around all intervals, so that the runs are seen apart. `cells`: (number of
-    the run, metric, its score or None).
+    """Return the ends of the scale on which a row's bars are drawn, as printed. For a fraction of a
+    single run they are 0 and 100; else they are whole numbers around all intervals, so that small
+    differences between runs can be seen.
+
+    `cells` are (number of the run, metric, score or None).
 
     >>> score = Score(value=0.612, low=0.603, high=0.62, queries=9, skipped=0)
     >>> scale_of([(0, "AP", score), (1, "AP", None)])
@@ -126,16 +130,23 @@ def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
 
 
 def _of(reported: Reported, name: str) -> str:
-    """A metric as the report spells it, at its level."""
+    """Return a metric's name as the report spells it, which depends on its levels."""
     return str(MetricName.parse(name).at(reported.document.levels))
 
 
 def score_tables(
     documents: Sequence[Document], shown: Sequence[str]
 ) -> tuple[list[ScoreRow], list[Family]]:
-    """Separate the scores of the whole tree from those of all levels, and group these by metric;
-    `shown` are those that say something: a metric is left out where none of its levels is among
-    them."""
+    """Separate the scores for the whole tree from the scores by level, and group the latter by
+    metric.
+
+    Args:
+        documents: the reports, one for each run.
+        shown: the metrics that are worth showing. A family of metrics is left out if none of its
+            levels is among them.
+
+    Returns the rows of single metrics, and the families.
+    """
     levels = documents[0].levels
     by_family: dict[str, dict[str, str]] = {}
     for name in documents[0].scores:
@@ -145,7 +156,8 @@ def score_tables(
                 parsed.level or levels[-1]
             ] = name
 
-    # a family is shown by level if all of several levels are there; else its metrics stand alone
+    # show a family by level only if the reports have it at all of several levels; else its metrics
+    # are rows of their own
     complete = {
         family: names for family, names in by_family.items() if len(names) == len(levels) > 1
     }
@@ -159,14 +171,14 @@ def score_tables(
 
 
 def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
-    """A line of a table: what it is called, and for each run its number, the metric, and its score,
-    None without one."""
+    """Make a row of a table: its label, and a cell for each run with the run's number, the metric,
+    and the score, None if the run has none."""
     return label, [(run, name, document.scores.get(name)) for run, document in enumerate(documents)]
 
 
 def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
-    """Select the scores of the released evaluator that differ from those of the equations. A row is
-    the metric, with a cell for every run; one difference is enough."""
+    """Make a row for each metric whose score by the released evaluator differs from the score by
+    the equations in at least one run. Each row has a cell for every run."""
     rows = []
     for name in documents[0].official:
         official = [document.official.get(name) for document in documents]
@@ -177,10 +189,9 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
 
 
 def points(curve: Curve) -> dict[str, Any]:
-    """Return a curve as steps: the corners (recall, precision) of its line and of its band, in
-    percent.
-    """
-    # a step has two corners, at both edges of its bin, at the same height
+    """Return a curve as steps: the corners (recall, precision) of the line and the outline of its
+    band, in percent."""
+    # each bin is a step with two corners, at its left and its right edge, at the same height
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
     heights, low, high = (
         100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T)
@@ -195,16 +206,23 @@ def points(curve: Curve) -> dict[str, Any]:
 
 
 def _severities(reported: Reported) -> list[dict[str, Any]]:
-    """The levels of the first results of every run; none of names, whose depths differ."""
+    """Collect the levels of the first results of every run; none for names, whose depths differ."""
     if reported.is_by_name:
         return []
     return [_severity(number, run, reported.test) for number, run in enumerate(reported.runs)]
 
 
 def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
-    """Collect the levels of a run's first results. `first`: (level, queries, share), finest first;
-    `within`: (k, the share of every level 0 … L among the first k results). `number`: of the run;
-    `test`: whose queries."""
+    """Collect the levels of a run's first results.
+
+    `first` has (level, queries, share), finest level first; `within` has, for some k, (k, the share
+    of every level 0 … L among the first k results).
+
+    Args:
+        number: the number of the run.
+        run: the run.
+        test: the test whose queries are counted.
+    """
     counts = run.document.mistakes.get(test, {})
     total = max(1, sum(counts.values()))
     first = [(level, count, count / total) for level, count in counts.items()]
@@ -222,5 +240,5 @@ def advice(run: ReportedRun) -> list[tuple[str, str]]:
 
 
 def _explained(remark: str) -> str:
-    """What a remark means, by the words in it."""
+    """Return the explanation of a remark, which is found by a phrase in the remark."""
     return next((words for key, words in ADVICE.items() if key in remark), GENERAL)

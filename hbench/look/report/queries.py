@@ -37,9 +37,8 @@ class Chapter(NamedTuple):
 
 
 def chapters_of(reported: Reported) -> list[Chapter]:
-    """Choose the worst, best and most severe queries of the first run; none without its values and
-    results.
-    """
+    """Choose the worst, best and most severe queries of the first run. Without its values or its
+    results there are none."""
     run = reported.runs[0]
     if reported.by not in run.values or run.top is None or reported.manifest is None:
         return []
@@ -53,7 +52,7 @@ def chapters_of(reported: Reported) -> list[Chapter]:
             "The first result shares nothing with the query, or little: mistakes that a user "
             "notices at once. Look for what the two pictures have in common (background, colour, "
             "text), and for wrong labels.",
-            # a query without any result made no mistake: NaN leaves it out
+            # a query without any result made no mistake; NaN leaves it out
             most_severe_first(
                 np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0]
             ),
@@ -84,15 +83,18 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 
 
 def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
-    """Shorten the worst and best queries to the first few, with the first few results of the first
-    run, and the first right one where it comes later. The most severe are on their page alone: most
-    of them are among the worst. `depth`: the finest level, whose items are right."""
+    """Shorten the chapters of the worst and best queries for the overview.
+
+    Each keeps a few queries with the first few results of the first run, and the first right result
+    if it comes later. The chapter of the most severe queries is left out, since most of these are
+    among the worst. `depth` is the finest level: a result of this level is right.
+    """
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
 
     def shortened(strip: Strip) -> Strip:
-        """The strip with the first run's row alone, and that cut; `depth` is the finest level."""
+        """Return the strip with only the first run's row, cut to the first results."""
         row = strip.rows[0]
-        # a result of the query's own class; None where none is shown
+        # the first result of the query's own fine class; None if none is shown
         right = next((hit for hit in row.shown if hit.level == depth), None)
         late = right if right is not None and right.rank > GLIMPSE else None
         return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])
@@ -106,8 +108,10 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
 def one_per_class(
     queries: Queries, classes: NDArray[np.int32], most: int = SHOWN_RESULTS
 ) -> Queries:
-    """Keep the first query of each class, in order, since several pictures of one object show the
-    same. `classes` (Q,): of all queries; of these, at most so many are kept.
+    """Keep the first query of each class, in order, and at most `most` queries. Several pictures of
+    one object would show the same.
+
+    `queries` are positions among all queries; `classes` (Q,) has the class of every query.
 
     >>> one_per_class(np.array([3, 1, 2, 0]), np.array([7, 8, 7, 8])).tolist()
     [3, 2]
@@ -121,7 +125,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
     manifest = reported.manifest
     by = reported.by
     assert manifest is not None  # without the dataset `chapters_of` chooses no queries
-    # `query` counts among the queries; this is its position among all items
+    # runs and values count the queries from 0; these are the queries' positions among all items
     positions = np.flatnonzero(manifest.query).tolist()
 
     strips = []
@@ -131,7 +135,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
             if run.top is not None:
                 value = float(run.values[by][query]) if by in run.values else math.nan
                 hits = hits_of(manifest, run.top, query, positions[query])[:RESULTS]
-                # the first right result, shown beside where it comes later
+                # the first right result, if it comes after the listed ones
                 right = right_of(manifest, run.top, query, positions[query], shown=RESULTS)
                 rows.append(StripRow(run.name, hits, number, value, right))
         strips.append(strip_of(manifest, query, rows))
@@ -140,8 +144,8 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
 
 
 def items_of(chapters: list[Chapter]) -> set[int]:
-    """Collect the positions of all items in the strips. They are the queries and all results that
-    are shown; their pictures are drawn."""
+    """Collect the positions of all items in the strips, which are the queries and the results that
+    are shown. Their pictures are drawn."""
     strips = [strip for chapter in chapters for strip in chapter.strips]
     hits = {hit.position for strip in strips for row in strip.rows for hit in row.shown}
     return hits | {strip.position for strip in strips}

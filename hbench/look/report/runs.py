@@ -1,7 +1,7 @@
-"""Reads what the pages of a report show: scores, and the values and first results of queries, in
-the order of the test.
+"""Reads what the pages of a report show: the scores, and the values and first results of the
+queries in the order of the test.
 
-Everything except the scores may be missing; the pages then say what is missing, and which option
+Everything except the scores may be missing. The pages then say what is missing, and which option
 makes it.
 """
 
@@ -43,9 +43,18 @@ CURVE_QUERIES = 2_000
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A report with the name that pages show. `values`: by metric, the values of the test's
-    queries, float64 (Q,), NaN where undefined; empty without a file of values. `by_query`: the
-    table in that file, of all tests."""
+    """A report with what is known about its queries.
+
+    Attributes:
+        name: the run's name on the pages.
+        document: the report.
+        values: for each metric, the values of the test's queries (Q,), float64, NaN where
+            undefined. Empty without a file of values or without the dataset.
+        by_query: the table in the file of values, with all tests; None without the file.
+        top: the first results; None if no file keeps them and no vectors are given.
+        curve: the precision–recall curve; None without vectors.
+        places: the map of classes; None without vectors.
+    """
 
     name: str
     document: Document
@@ -58,9 +67,14 @@ class ReportedRun:
 
 @dataclass(frozen=True)
 class Reported:
-    """The content of a folder of pages: runs of one signature on one test; `by`: the metric that
-    ranks queries and classes. `named`: the runs whose queries are names of the same dataset; where
-    there are no others, they are `runs`, too.
+    """The content of a report's pages: runs of one signature on one test.
+
+    Attributes:
+        runs: the runs whose queries are items; if there are none, the runs in `named`.
+        data: the dataset; None if it is not on this disk or not needed.
+        test: the name of the test.
+        by: the metric that ranks queries and classes.
+        named: the runs on the same dataset whose queries are names.
     """
 
     runs: tuple[ReportedRun, ...]
@@ -71,12 +85,12 @@ class Reported:
 
     @property
     def is_by_name(self) -> bool:
-        """Whether there are names as queries alone."""
+        """Whether the queries of all runs are names."""
         return self.runs == self.named
 
     @property
     def document(self) -> Document:
-        """The report of the first run; all runs have its conditions."""
+        """The report of the first run; the conditions in it are those of all runs."""
         return self.runs[0].document
 
     @property
@@ -84,7 +98,7 @@ class Reported:
         return None if self.data is None else self.data.tests[self.test]
 
     def missing(self) -> list[str]:
-        """List what the pages cannot show, and the option that makes it."""
+        """List what the pages cannot show, each with the option that makes it."""
         if self.is_by_name:  # the page of names needs the reports alone
             return []
         if self.data is None:
@@ -121,20 +135,27 @@ def read_runs(
     test: str | None = None,
     by: str | None = None,
 ) -> Reported:
-    """Read reports, and the files of values and results next to them; `dataset`: where theirs is,
-    or itself, where its name does not find it.
+    """Read reports, and the files of values and results next to them.
 
-    Raises the errors of `runs_of`, UnknownName for the test or the metric, and DataError for a
-    named dataset that is not on this disk, or is not the dataset of the report. `by`: the metric
-    that ranks queries and classes, None for the usual one.
+    Args:
+        files: the reports.
+        dataset: the dataset or its folder or table, if the dataset's name in the reports does not
+            find it.
+        test: the test to show. Default: the first.
+        by: the metric that ranks queries and classes. Default: H-AP, or the first metric of a
+            report without it.
+
+    Raises the errors of `runs_of`; UnknownName for the test or the metric; ComparisonError if names
+    were queries on another dataset; and DataError if a given dataset is not on this disk, or is not
+    the dataset of the reports.
     """
-    asked = [path for path in files if _asks_by_name(path)]
-    named = _named_runs(asked)
-    # names alone need no dataset, and have a test for each depth, none of which is chosen
-    if len(asked) == len(files):
+    on_names = [path for path in files if _has_names_as_queries(path)]
+    named = _named_runs(on_names)
+    # reports on names alone need no dataset, and have a test for each depth, all of which are shown
+    if len(on_names) == len(files):
         return Reported(named, None, "names", _metric(named[0].document, by), named)
 
-    files = [path for path in files if path not in asked]
+    files = [path for path in files if path not in on_names]
     runs = runs_of([str(path) for path in files])
     document = runs[0].document
     _refuse_other_dataset(document, named)
@@ -152,12 +173,13 @@ def read_runs(
 
 
 def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
-    """A report with the values and the first results that are kept beside it."""
-    # the values are put into the order of the test's queries, which the dataset alone knows
+    """Read the values and the first results of queries that are stored next to a report. Without a
+    manifest, only the table of values is kept."""
+    # values and results are sorted in the order of the test's queries, which only the dataset knows
     if manifest is None:
         return ReportedRun(run.name, run.document, {}, run.by_query)
 
-    # (Q,) of each metric, in the order of the test
+    # for each metric (Q,), in the order of the test
     values: dict[str, Floats] = {}
     if run.by_query is not None:
         rows = _rows_of(run.by_query, test, manifest, path)
@@ -169,26 +191,28 @@ def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | Non
     beside = path.with_suffix(results.SUFFIX)
     if beside.is_file():
         top = _top_lists(results.read(beside, run.document), test, manifest, beside)
-        # only cosines show which vectors are equal
+        # whether equal vectors can be seen from the score depends on the similarity: only a cosine
+        # shows them
         similarity = Signature.parse(run.document.signature).words.similarity
         top = top._replace(copies=copies_of(top.scores, similarity))
     return ReportedRun(run.name, run.document, values, run.by_query, top)
 
 
 def _named_runs(files: Sequence[Path]) -> tuple[ReportedRun, ...]:
-    """The reports whose queries are names. They need no dataset: values by name of the nodes are in
-    the tables beside the reports."""
+    """Read the reports whose queries are names. They need no dataset: the values of the nodes are
+    in the tables next to the reports, under the nodes' names."""
     runs = runs_of([str(path) for path in files])
     return tuple(ReportedRun(run.name, run.document, {}, run.by_query) for run in runs)
 
 
-def _asks_by_name(path: Path) -> bool:
-    """Whether the queries of a report are names: its signature says how many of which level."""
+def _has_names_as_queries(path: Path) -> bool:
+    """Whether the queries of a report are names. Such a report's signature says how many names of
+    which level were queries."""
     return "|queries:" in read_document(path).signature
 
 
 def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> None:
-    """Raise ComparisonError for names that were asked of another dataset."""
+    """Raise ComparisonError if names were queries on another dataset than the document's."""
     for run in named:
         if run.document.dataset_digest != document.dataset_digest:
             raise ComparisonError(
@@ -200,14 +224,19 @@ def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> N
 
 
 def _loaded(document: Document, name: str | None) -> Dataset:
-    """Load the dataset of a report; a table that is named, as the report says it was read."""
+    """Load the dataset of a report: by its name in the report, or, given another name, from there.
+    A table is read with the options in the report."""
     if name is None:
         return load(document.dataset)
     return load(name, **document.table_options())
 
 
 def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
-    """Load the dataset of a report; None if it is not named and not on this disk."""
+    """Load the dataset of a report, without the items that the embeddings left out.
+
+    Returns None if the dataset is neither `named` nor found on this disk. Raises DataError if the
+    `named` one is not the dataset of the report.
+    """
     try:
         data = named if isinstance(named, Dataset) else _loaded(document, named)
     except (DataError, UnknownName):
@@ -217,7 +246,8 @@ def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
 
     if digest_of(data) == document.dataset_digest:
         return without_items(data, document.embedding.left_out if document.embedding else ())[0]
-    if named is None:  # another dataset of this name, or another version of it, lies here
+    # the data folder has another dataset of this name, or another version
+    if named is None:
         return None
 
     name = named.name if isinstance(named, Dataset) else named
@@ -229,9 +259,11 @@ def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
 
 
 def _metric(document: Document, name: str | None) -> str:
-    """The metric by which the pages choose and sort, as the report spells it: the one called
-    `name`, else H-AP, or the first where it has none. Raises UnknownName for one that the report
-    lacks."""
+    """Return the metric by which the pages choose and sort, as the report spells it.
+
+    This is the metric called `name`, by default H-AP, or the first metric if the report has no
+    H-AP. Raises UnknownName for a metric that the report lacks.
+    """
     if name is None:
         return "H-AP" if "H-AP" in document.scores else next(iter(document.scores))
     spelled = str(MetricName.parse(name).at(document.levels))
@@ -241,10 +273,11 @@ def _metric(document: Document, name: str | None) -> str:
 
 
 def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.Table:
-    """Select the rows of a test's queries, in the order of the test."""
+    """Select the rows of a test's queries from a table of all tests, in the order of the test.
+    `path` is the table's file, for error messages."""
     queries = text_array(manifest.items[manifest.query])
     rows = table.filter(pc.equal(table["test"], test))
-    # (Q,): in which row each query is, null where it is missing
+    # (Q,): the row of each query, null if it is missing
     order = pc.index_in(queries, value_set=rows["query"].combine_chunks())
     if order.null_count:
         lone = queries.filter(pc.is_null(order)).to_pylist()
@@ -255,13 +288,14 @@ def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.T
 
 
 def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
-    """Read the results of a test, as positions in its manifest."""
+    """Read the first results of a test from a table, with items as positions in the manifest.
+    `path` is the table's file, for error messages."""
     own = _rows_of(table, test, manifest, path)
     columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
-    # (Q,) of each column; no list of results is an empty one
+    # (Q,) for each column; a null instead of a list counts as an empty list
     lengths = [pc.list_value_length(column).fill_null(0).to_numpy() for column in columns]
     items, scores, levels = (column.flatten() for column in columns)
-    # null for an item that the test does not have
+    # positions of the items in the manifest; null for an item that the test does not have
     places = pc.index_in(items, value_set=text_array(manifest.items))
     alike = all(np.array_equal(column, lengths[0]) for column in lengths)
     if not alike or places.null_count or scores.null_count or levels.null_count:
@@ -271,7 +305,8 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     if len(levels) and pc.max(levels).as_py() > manifest.tree.depth:
         raise SubmissionError(f"{path} is damaged", expected=f"levels 0 … {manifest.tree.depth}")
 
-    # (Q, k), filled up behind the end of a list; one column at least, which readers look at
+    # (Q, k), padded after the end of each list; at least one column, since readers look at the
+    # first result
     k = max(1, int(lengths[0].max(initial=0)))
     listed = np.arange(k) < lengths[0][:, None]
     lists = TopLists(
@@ -280,7 +315,7 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
         np.zeros(listed.shape, np.uint8),
         np.zeros(listed.shape, bool),
     )
-    # row by row, which is the order in which `flatten` gives them
+    # a mask assigns row by row, which is also the order of the flattened columns
     lists.items[listed], lists.scores[listed], lists.levels[listed] = map(
         np.asarray, (places, scores, levels)
     )
@@ -291,18 +326,24 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
 def with_embeddings(
     reported: Reported, files: Sequence[EmbeddingFile], k: int, on_block: OnBlock | None = None
 ) -> Reported:
-    """Add the precision-recall curve, the map of classes, the first right results and, if missing,
-    the first k results of every run with an embedding file, by one ranking pass each.
+    """Add what only vectors can show to every run with an embedding file: the precision–recall
+    curve, the map of classes, the first right result of each query and, if they are missing, the
+    first k results. Each file needs one ranking pass.
 
-    A file belongs to the run with its checksum; raises SubmissionError for any other file.
-    `on_block`: is told of the progress.
+    Args:
+        reported: the runs, with their dataset.
+        files: embedding files; each belongs to the run that scored a file with this checksum.
+        k: the number of first results.
+        on_block: is called after each block of queries.
+
+    Raises SubmissionError for a file that no run scored, and DataError without the dataset.
     """
     if reported.data is None:
         raise DataError(
             f"{reported.document.dataset} is not on this disk", fix="name its folder by --dataset"
         )
 
-    # by the sha256 of the file that was scored
+    # the runs, by the sha256 of the file that each run scored
     runs = {_checksum(run): run for run in reported.runs}
     ranked: dict[str, ReportedRun] = {}
     for path in files:
@@ -321,7 +362,7 @@ def with_embeddings(
 
 
 def _checksum(run: ReportedRun) -> str:
-    """The sha256 of the vectors that a run scored; "" where the report names none."""
+    """Return the sha256 of the vectors that a run scored; "" if the report names no vectors."""
     return run.document.embedding.sha256 if run.document.embedding else ""
 
 
@@ -332,12 +373,19 @@ def _with_ranking(
     k: int,
     on_block: OnBlock | None,
 ) -> ReportedRun:
-    """A run with what only its vectors can show: the first right result of every query, the curve,
-    the map, and the results if no file keeps them. `given`: its vectors; `k`: how many results;
-    `on_block`: is told of the progress."""
+    """Rank a run's vectors, and return the run with the first right result of every query, the
+    curve, the map and, if no file keeps them, the first results.
+
+    Args:
+        reported: the runs, with their dataset.
+        run: the run.
+        given: the run's vectors.
+        k: the number of first results.
+        on_block: is called after each block of queries.
+    """
     data = reported.data
     assert data is not None
-    # the conditions of the report, with one metric that is quick
+    # the conditions of the report, but only one metric, which is quick: its score is not used
     settings = replace(
         Signature.parse(run.document.signature).settings, metrics=["R@1"], unit=run.document.unit
     )
@@ -345,9 +393,9 @@ def _with_ranking(
     job = examined.job(reported.test, fix="leave --embeddings out")
     manifest = data.tests[reported.test]
     similarity = examined.conditions.words.similarity
-    # where a file keeps the results, only the first right one is missing
+    # if a file keeps the results, only the first right one is missing
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
-    # the job's only metric needs the finest level alone, so little is sorted
+    # R@1 needs only the finest level, so little is sorted
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)
     ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)
@@ -360,16 +408,25 @@ def _with_ranking(
 def _curve(
     name: str, manifest: Manifest, given: EmbeddingSubmission, conditions: Conditions
 ) -> Curve:
-    """Compute the mean precision-recall curve of the queries; of many, of some chosen at random,
-    the only ones to rank. `name`: of the run; `given`: its vectors."""
+    """Compute the mean precision–recall curve of the queries. Of more than CURVE_QUERIES queries,
+    only a random sample is ranked.
+
+    Args:
+        name: the name of the run.
+        manifest: the items and labels of the test.
+        given: the run's vectors.
+        conditions: the conditions of the report.
+    """
     queries = int(manifest.query.sum())
-    # places among the queries; the same ones for every run
-    asked = np.sort(
+    # positions among the queries; the fixed seed chooses the same ones for every run
+    sample = np.sort(
         np.random.default_rng(0).choice(queries, min(CURVE_QUERIES, queries), replace=False)
     )
-    # without metrics: only the level sequences are wanted
-    job = Job(ranker_of(manifest, given, asked, conditions), [])
+    # no metrics, since only the level sequences are needed
+    job = Job(ranker_of(manifest, given, sample, conditions), [])
     rows = trace_queries(
         job, lambda sequence: precision_by_recall(sequence, conditions.relevance), BINS
     )
-    return mean_curve(name, rows, units_of(queries_of(name, manifest).take(asked), conditions.unit))
+    return mean_curve(
+        name, rows, units_of(queries_of(name, manifest).take(sample), conditions.unit)
+    )

@@ -1,6 +1,5 @@
-"""Draws small pictures of items, 36 to a sheet, so that pictures that are seen together are one
-file.
-"""
+"""Draws small pictures of items, 36 to a sheet, so that the browser loads pictures that are seen
+together as one file."""
 
 import itertools
 from collections.abc import Sequence
@@ -20,8 +19,8 @@ QUALITY = 82
 
 
 def sprite_of(place: int) -> dict[str, int] | None:
-    """Find the sheet and corner of a picture by its place among all; None for -1, an item without a
-    picture.
+    """Return the sheet of a picture and the picture's top left corner in pixels. `place` is the
+    picture's place on all sheets; −1, for an item without a picture, gives None.
 
     >>> sprite_of(37)
     {'sheet': 1, 'x': 96, 'y': 0}
@@ -34,12 +33,13 @@ def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) ->
     """Draw the pictures of the items at these positions onto sheets NUMBER.webp, related items next
     to each other.
 
-    Returns the places (N,) of all items of the manifest, -1 for those without a picture.
+    Returns the place of the picture of each item of the manifest (N,), −1 without one.
     """
     places = np.full(len(manifest), -1, np.int32)
     if manifest.picture is None:
         return places
-    # by path, coarsest level first, which lexsort takes last: a page of one class loads few sheets
+    # sort by path, so that a page of one class loads few sheets; lexsort sorts by its last key
+    # first, hence the reversed levels
     kin = items[np.lexsort(manifest.labels[items].T[::-1])].tolist()
     images = ((item, thumbnail(manifest.picture, manifest.items[item])) for item in kin)
     drawn = ((item, image) for item, image in images if image is not None)
@@ -52,15 +52,16 @@ def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) ->
 
 
 def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
-    """Write pictures side by side, each scaled to its cell with its aspect kept."""
+    """Write pictures side by side to one sheet. Each is scaled to its cell and keeps its aspect
+    ratio."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # SIDE cells in a row, of CELL pixels each; the last row may be short
+    # SIDE cells in a row of CELL pixels each; the last row may be short, so round up the rows
     sheet = Image.new("RGB", (CELL * SIDE, CELL * -(-len(images) // SIDE)), "white")
     for number, image in enumerate(images):
         row, column = divmod(number, SIDE)
         scale = CELL / max(image.size)
         width, height = (max(1, round(side * scale)) for side in image.size)
-        # a small picture keeps its pixels
+        # without smoothing, an enlarged small picture keeps its pixels
         fitted = image.resize(
             (width, height), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.NEAREST
         )
