@@ -1,6 +1,5 @@
-"""Writes the page of an audit: its suspects and copies one below the other, decided by keys or
-buttons, with the decisions as a file that a build applies.
-"""
+"""Writes the page of an audit. It lists suspects and copies, which the user decides about by keys
+or buttons, and saves the decisions as a file that a build applies."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ KIND = "audit"
 
 
 class Neighbour(NamedTuple):
-    """An item beside another one; `level`: how many levels it shares with the label of that
-    one."""
+    """An item shown beside the item to decide about. `level` is the level of this pair by their
+    labels."""
 
     position: int
     item: str
@@ -40,16 +39,24 @@ class Neighbour(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """A picture of an item that is decided about."""
+    """An item to decide about whose picture is shown."""
 
     position: int
     item: str
 
 
 class Card(NamedTuple):
-    """Items of one label to decide about as the page shows them, most often one. `shown`: the
-    first of them; `shared`: how many names their label has in common with the `proposed` one;
-    `remark`: the split, and why they are shown."""
+    """One card of the page, about items of the same label. Most cards are about one item.
+
+    Attributes:
+        items: the ids of the items.
+        shown: the first items, whose pictures are shown.
+        label: the path of the items' label.
+        proposed: the path of the proposed label.
+        shared: the number of names that `label` and `proposed` have in common.
+        remark: the split, and why the items are on the page.
+        neighbours: the items beside which the items are shown.
+    """
 
     items: tuple[str, ...]
     shown: list[Shown]
@@ -61,8 +68,15 @@ class Card(NamedTuple):
 
 
 class SectionKind(NamedTuple):
-    """What the page says of one kind of cards: its heading, whose word the proposed label is, the
-    table that has all of them, and the decisions that it offers; unless given, those of suspects.
+    """The texts and options of a section of cards.
+
+    Attributes:
+        key: the section's id in the page.
+        title: the heading.
+        words: a text that explains the section.
+        proposed_by: the text before the proposed label, which says where the proposal comes from.
+        table: the file that lists all of the section's items.
+        decisions: the decisions that the page offers.
     """
 
     key: str
@@ -74,7 +88,8 @@ class SectionKind(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The cards of a kind, how many there are in all, and how many labels are wrong, in words."""
+    """A section of the page. `number` counts all suspects, groups or copies, also those without a
+    card; `wrong` says in words how many labels are wrong."""
 
     kind: SectionKind
     number: int
@@ -113,9 +128,10 @@ COPIES = SectionKind(
 
 
 def write_pages(audit: Audit, folder: Path) -> Path:
-    """Write the page and its tables into a folder that is new, or of an audit, and return the path
-    of the page. Decisions in a `decisions.csv` of that folder are on the page. Raises UsageError
-    for a folder with other files.
+    """Write the page and its tables, and return the path of the page.
+
+    The folder is new, or has an earlier audit. Decisions in a `decisions.csv` of that folder are
+    shown on the page. Raises UsageError for a folder with other files.
     """
     earlier = earlier_decisions(folder / DECISIONS, len(audit.pool.manifest.levels))
     sections = [_suspects(audit, each) for each in audit.lists]
@@ -129,7 +145,7 @@ def write_pages(audit: Audit, folder: Path) -> Path:
         styles = level_styles(audit.votes.depth)
         (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
         places = _write_pictures(audit, sections, temporary / "pictures")
-        # earlier decisions that are about something on this page; the rest is a remark
+        # the earlier decisions about items on this page; a remark counts the other decisions
         found = decided_on(sections, earlier.decisions)
         remark = " ".join(filter(None, (earlier.remark, found.remark)))
         pages = _pages(audit, places)
@@ -138,15 +154,15 @@ def write_pages(audit: Audit, folder: Path) -> Path:
 
 
 def _suspects(audit: Audit, suspects: SuspectList) -> Section:
-    """The cards of a list of suspects that stand alone, the surest first; those of a group, which
-    are numbered from 1, have a card together."""
+    """Make a card for each suspect of a list that is in no group, in the order of the list. The
+    suspects of a group share a card in the section of groups."""
     cards = []
-    alone = np.flatnonzero(suspects.group == 0)
+    alone = np.flatnonzero(suspects.group == 0)  # groups are numbered from 1
     for at in alone[:SHOWN_SUSPECTS].tolist():
         item = int(suspects.items[at])
         remark = str(audit.pool.split[item])
         sureness = float(suspects.sureness[at])
-        if not np.isnan(sureness):  # NaN where it is not to be trusted
+        if not np.isnan(sureness):  # NaN if the sureness cannot be trusted
             remark += f" · {100 * sureness:.0f} % sure"
         near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]
         cards.append(_card(audit, [item], int(suspects.proposed[at]), near, remark))
@@ -154,11 +170,11 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
 
 
 def _groups(audit: Audit) -> Section:
-    """A card per class of which many items are said to be one other class."""
+    """Make a card for each class of which many items seem to belong to one other class."""
     votes = audit.votes
     cards = []
     for group in audit.groups:
-        # neighbours of the proposed class, each once, in the order in which they occur
+        # the distinct neighbours of the proposed class, in the order in which they occur
         near = votes.neighbours[group.items].ravel()
         near = near[votes.classes[near] == group.proposed]
         beside = near[np.sort(np.unique(near, return_index=True)[1])][:SHOWN_NEIGHBOURS]
@@ -167,14 +183,15 @@ def _groups(audit: Audit) -> Section:
 
 
 def _copies(audit: Audit) -> Section:
-    """The cards of pairs that are nearly the same, the most alike first."""
+    """Make a card for each pair of items that are nearly the same, the most similar pair first."""
     split = audit.pool.split
     position = {item: at for at, item in enumerate(audit.pool.manifest.items.tolist())}
     cards = []
     for row in audit.copies.slice(0, SHOWN_COPIES).to_pylist():
         item = position[row["item"]]
         copy = position[row["copy"]]
-        # a leak is mended in the training set
+        # if the pair leaks from the training set to a test, the decision is about the item to train
+        # on
         if split[copy] == TRAIN and split[item] != TRAIN:
             item, copy = copy, item
         likeness = "the same vector" if row["is_exact"] else f"cosine {row['similarity']:.4f}"
@@ -188,10 +205,14 @@ def _copies(audit: Audit) -> Section:
 def _card(
     audit: Audit, items: Sequence[int] | Indices, proposed: int, beside: Indices, remark: str
 ) -> Card:
-    """The card of items of one class, with a proposed class and the items beside them.
+    """Make the card of items of one class.
 
-    `items`, `beside`: positions in the manifest; `proposed`: a fine class; `remark`: the small
-    print of the card.
+    Args:
+        audit: the audit.
+        items: positions in the manifest.
+        proposed: the fine class that the items may belong to.
+        beside: positions of the items to show beside them.
+        remark: the small print of the card.
     """
     names = audit.pool.manifest.items[np.asarray(items)].tolist()
     first = int(items[0])
@@ -210,8 +231,8 @@ def _card(
 
 
 def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
-    """The items beside an item, with the levels that they share with it. `near` (n,): their
-    positions among all items."""
+    """Describe the items beside an item, with their levels to it. `near` (n,) has their positions
+    in the manifest."""
     votes = audit.votes
     levels = votes.common(votes.classes[near], votes.classes[item])
     return [
@@ -226,23 +247,24 @@ def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
 
 
 def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDArray[np.int32]:
-    """Write the pictures of all items that the page shows; their places, −1 without one."""
+    """Write the pictures of all items that the page shows. Return the place of each item's picture
+    (N,), −1 without one."""
     shown = {each.position for section in sections for card in section.cards for each in card.shown}
     for section in sections:
         for card in section.cards:
             shown |= {neighbour.position for neighbour in card.neighbours}
-    # the files are not on this disk
+    # without a way to open pictures, which is the case if their files are not on this disk
     if audit.pool.manifest.picture is None:
         return np.full(len(audit.pool), -1, np.int32)
     return write_sprites(folder, audit.pool.manifest, np.array(sorted(shown), np.int64))
 
 
 def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
-    """The renderer of the page, with what its parts share. `places` (N,): where the items' pictures
-    are, −1 without one."""
+    """Make the renderer of the page, with the variables that its templates share. `places` (N,) is
+    the place of each item's picture on the sheets, −1 without one."""
     levels = audit.pool.manifest.levels
-    # decisions are stored in the browser under this name, so that those of another audit, of which
-    # the same page may have been made before, are not taken for these
+    # the browser stores decisions under this fingerprint of the content, so that the decisions of
+    # another audit, whose page had the same address, are not taken for decisions of this audit
     shown = (audit.suspects.to_pylist(), audit.copies.to_pylist())
     content = hashlib.sha256(repr(shown).encode()).hexdigest()
     shared: dict[str, Any] = {
@@ -254,8 +276,8 @@ def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
         "legend": legend_of(levels),
         "fingerprint": content[:16],
         "place_of": lambda position: sprite_of(int(places[position])),
-        "present": [("index", "Suspects")],  # the pages of the folder, for its navigation: one
-        # the templates of strips, shared with reports, ask: no metric is shown, of a single model
+        "present": [("index", "Suspects")],  # the only page in the navigation bar
+        # variables of the templates of strips, which reports share: no metric, and a single model
         "by": "",
         "several": False,
     }

@@ -30,22 +30,23 @@ class DecidedSection(Protocol):
 
 
 class Earlier(NamedTuple):
-    """Decisions that were made before, and why there are none."""
+    """Decisions that were made before; if they cannot be read, `remark` says why."""
 
     decisions: list[LabelDecision]
     remark: str
 
 
 class Decided(NamedTuple):
-    """By item, the decision and the path as the page keeps them, and what is not on the page."""
+    """The earlier decisions about items on the page. `by_item` has, by item, the decision and the
+    path as the page stores them; `remark` counts the decisions that are not on the page."""
 
     by_item: dict[str, dict[str, str]]
     remark: str
 
 
 def earlier_decisions(file: Path, depth: int) -> Earlier:
-    """Read decisions about paths of at most `depth` names, if there are any; of a damaged file,
-    say so."""
+    """Read the decisions in a file, about paths of at most `depth` names. Without a file there are
+    none; for a damaged file, the remark says so."""
     if not file.exists():
         return Earlier([], "")
     try:
@@ -56,9 +57,11 @@ def earlier_decisions(file: Path, depth: int) -> Earlier:
 
 
 def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision]) -> Decided:
-    """What was decided about the items of the cards, under the labels that they still have.
-    `sections`: of the page, whose cards show items. By item: the decision, and the path that it
-    states."""
+    """Find the earlier decisions about the items of the cards in these sections.
+
+    A decision applies only if the item still has the label that it was made for. Decisions to merge
+    apply to all items of a label, other decisions to a single item.
+    """
     of_item = {each.item: each for each in decisions if each.decision != MERGE}
     of_label = {each.label: each for each in decisions if each.decision == MERGE}
     found = {}
@@ -67,7 +70,8 @@ def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision
         for card in section.cards:
             for item in card.items:
                 made = of_item.get(item) or of_label.get(card.label)
-                # () where the file states no label: it is about the item, whatever that is now
+                # a label of () means that the file states none: the decision is about the item,
+                # whatever its label is
                 if made and made.label in {(), card.label}:
                     found[item] = {"decision": made.decision, "path": JOINED.join(made.path)}
                     used.add(made)

@@ -168,9 +168,9 @@ def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any
 def _rows_of_results(top: TopLists) -> list[list[Any]]:
     """List a row for each query, which the page's script reads by position.
 
-    A row has the items of the results, their similarities and their levels; the number of results
-    that are copies of the query; and rank, item and similarity of the first right result. This rank
-    is 0 if the right result is among the listed ones or is not known.
+    A row has the items of the results, their similarities and their levels; how many results are
+    copies of the query (they come first); and rank, item and similarity of the first right result.
+    This rank is 0 if the right result is among the listed ones or is not known.
     """
     lengths = (top.items != NO_ITEM).sum(axis=1)
     scores = np.nan_to_num(top.scores).round(DIGITS)
