@@ -1,6 +1,6 @@
-"""Draws retrieval strips: a query, then its first results, framed in the colour of their levels.
+"""Draws retrieval strips: a query, then its first results, each framed in the colour of its level.
 
-A query has one strip per model, one below the other. Strips are written as PNG, SVG or PDF by
+A query has one row per model, one below the other. Strips are written as PNG, SVG or PDF by
 matplotlib, or as one HTML file that contains its pictures.
 """
 
@@ -36,9 +36,15 @@ Picture = Callable[[str], "Image.Image"]
 
 
 class StripRow(NamedTuple):
-    """The results of one model for a query, best first. `number`: the place of the model; `value`:
-    the query's value of a metric, NaN if it is not known; `right`: the first result of the query's
-    class, if it is known and comes after `hits`."""
+    """The results of one model for a query.
+
+    Attributes:
+        name: the name of the model.
+        hits: the first results, best first.
+        number: the number of the model, from 0.
+        value: the query's value of a metric, NaN if it is not known.
+        right: the first result of the query's finest class, if it is known and comes after `hits`.
+    """
 
     name: str
     hits: tuple[Hit, ...]
@@ -48,14 +54,21 @@ class StripRow(NamedTuple):
 
     @property
     def shown(self) -> tuple[Hit, ...]:
-        """The results, and the first right one."""
+        """The results that are shown: the first ones, and then the first right one if it comes
+        later."""
         return self.hits if self.right is None else (*self.hits, self.right)
 
 
 class Strip(NamedTuple):
-    """A query with the results of every model. `position`: its place in the manifest, or a negative
-    number of a name, which has no picture; `about`: its class, coarse to fine, and a remark;
-    `name`: its finest class."""
+    """A query with the results of every model.
+
+    Attributes:
+        query: the item's id, or the path of a name.
+        position: the position in the manifest; below 0 for a name, which has no picture.
+        about: the path of an item, or the level and value of a name, with a remark if there is one.
+        rows: the results, a row for each model.
+        name: the finest class.
+    """
 
     query: str
     position: int
@@ -65,8 +78,15 @@ class Strip(NamedTuple):
 
 
 class StripSheet(NamedTuple):
-    """Strips with the level names, a caption, and the function that opens the picture of an item.
-    `by`: the metric that the values of rows are of, if they were measured."""
+    """Strips to draw together.
+
+    Attributes:
+        strips: the strips, one for each query.
+        levels: the names of the levels, coarse to fine.
+        caption: the small print.
+        picture: opens the picture of an item by its id; None if pictures are not on this disk.
+        by: the metric whose values the rows have; "" if none was measured.
+    """
 
     strips: Sequence[Strip]
     levels: Sequence[str]
@@ -75,13 +95,13 @@ class StripSheet(NamedTuple):
     by: str = ""
 
     def heading(self, row: StripRow) -> str:
-        """Name a model, with its own value of the metric."""
+        """Return the name of a model, with its value of the metric if one was measured."""
         return f"{row.name} · {self.by} {shown(self.by, row.value, 1)}" if self.by else row.name
 
 
 def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
-    """Make the strip of the query at this position among a test's queries. `rows`: its results by
-    each run."""
+    """Make the strip of a query from its results, with a row for each model. `query` is its
+    position among the test's queries."""
     position = int(np.flatnonzero(manifest.query)[query])
     return Strip(
         str(manifest.items[position]),
@@ -93,9 +113,8 @@ def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
 
 
 def write_strips(sheet: StripSheet, path: Path) -> None:
-    """Write a sheet in the format of the path's suffix, whole or not at all; raises UsageError for
-    another suffix.
-    """
+    """Write a sheet in the format of the path's suffix. Either the whole file is written, or
+    nothing. Raises UsageError for another suffix."""
     refuse_suffix(path, SUFFIXES)
     if path.suffix.lower() == ".html":
         write_text(path, page_of(sheet))
@@ -105,9 +124,9 @@ def write_strips(sheet: StripSheet, path: Path) -> None:
     undated: dict[str, dict[str, Any]] = {
         "svg": {"Date": None},
         "pdf": {"CreationDate": None},
-    }  # the same bytes every time
+    }  # without the date, the same sheet gives the same bytes
     kind = path.suffix.lower()[1:]
-    # names are no formulas, though they may hold $
+    # names are not formulas, though they may contain $
     with (
         rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}),
         replacing(path) as temporary,
@@ -128,9 +147,8 @@ def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
 
 
 def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> None:
-    """Draw the query of a strip, with what it is above the whole row; a name, whose position is
-    below 0, has no picture.
-    """
+    """Draw the query of a strip, with a heading above the whole row. A name, whose position is
+    below 0, has no picture."""
     is_name = strip.position < 0
     image = None if is_name else thumbnail(sheet.picture, strip.query)
     _draw_item(cell, image, strip.name if is_name else strip.query)
@@ -145,12 +163,12 @@ def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> N
         fontsize=7.5,
         annotation_clip=False,
         va="bottom",
-    ).set_in_layout(False)  # it runs on over the results, and must not make its cell wider
+    ).set_in_layout(False)  # the heading runs on above the results; its cell must not get wider
 
 
 def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> None:
-    """Draw a result in the colour of its level, with its rank above and its class below.
-    `is_right`: it is the first right one, which stands behind the first results."""
+    """Draw a result framed in the colour of its level, with its rank above and its class below.
+    `is_right` marks the first right result, which is drawn after the first results."""
     depth = len(sheet.levels)
     _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
     for spine in cell.spines.values():
@@ -169,23 +187,23 @@ def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> Non
 
 
 def _draw_sheet(sheet: StripSheet) -> Figure:
-    """All strips as one figure: a line for each query, its results beside it, and the legend of
-    levels."""
+    """Draw all strips as one figure: a line for each row, with the query and then its results, and
+    a legend of the levels."""
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
-    # the query, and the results of the row with most of them
+    # the query, and as many results as the longest row has
     columns = 1 + max((len(row.shown) for _, row in rows), default=0)
-    # in inches; above each line are the captions, below all the legend
+    # in inches: the headings are above each line, and the legend is below all lines
     figure = Figure(
         figsize=(CELL * columns + 0.2, (CELL + 0.7) * len(rows) + 0.55), layout="constrained"
     )
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for line, (strip, row) in zip(axes, rows, strict=True):
         _draw_query(line[0], sheet, strip, row)
-        # of rows with fewer results
+        # a row with fewer results leaves cells empty
         for cell in line[1 + len(row.shown) :]:
             cell.set_axis_off()
         for cell, hit in zip(line[1:], row.shown, strict=False):
@@ -207,8 +225,8 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
 
 
 def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
-    """A picture in its cell or, where there is none, the item's name. Small pictures keep their
-    pixels. `item`: its id."""
+    """Draw a picture in its cell, or the item's id if there is no picture. Small pictures are not
+    smoothed."""
     cell.set(xticks=[], yticks=[])
     if image is None:
         words = short(item, 14, keep_end=True)
@@ -231,10 +249,10 @@ def _draw_item(cell: Axes, image: Image.Image | None, item: str) -> None:
 
 
 def page_of(sheet: StripSheet) -> str:
-    """Write a sheet as one HTML file that loads nothing else; names from outside are escaped."""
+    """Return a sheet as one HTML file that loads nothing else. Names from outside are escaped."""
     from hbench.look.pages.folder import SHARED, Pages, level_styles
 
-    # the items whose pictures the page holds, by position; names as queries have none
+    # the items whose pictures the page contains, by position; names as queries have no picture
     items = {strip.position: strip.query for strip in sheet.strips if strip.position >= 0}
     items |= {
         hit.position: hit.item for strip in sheet.strips for row in strip.rows for hit in row.shown
@@ -255,9 +273,9 @@ def page_of(sheet: StripSheet) -> str:
         "legend": legend_of(sheet.levels),
         "depth": depth,
         "several": several,
-        "by": "",  # of a report alone, whose pages link to one another
+        "by": "",  # only the pages of a report have one, since they link to one another
         "heading_of": sheet.heading,
     }
-    # pictures are addresses that hold them; there are none of full size to link to
+    # each picture is embedded as a data address; there are no images in full size to link to
     shared |= {"place_of": pictures.get, "image_of": lambda _: ""}
     return Pages(SHARED, shared).text("strips", sheet=sheet, style=style)

@@ -1,4 +1,5 @@
-"""Shows what names retrieve: strips whose queries are nodes of the tree, each with its path."""
+"""Shows what names retrieve, as strips whose queries are nodes of the tree, given by their
+paths."""
 
 from __future__ import annotations
 
@@ -35,8 +36,14 @@ from hbench.submissions.embeddings import Embeddings
 
 
 class RankedNodes(NamedTuple):
-    """The nodes of one depth with their values of a metric (n,), the levels of their first results
-    (n,), and their first k results."""
+    """The nodes of one depth, which are queries.
+
+    Attributes:
+        test: the retrieval by these nodes.
+        values: (n,) a metric's value of each node.
+        first_level: (n,) the level of each node's first result.
+        lists: the first k results of each node.
+    """
 
     test: NodeTest
     values: NDArray[np.float64]
@@ -47,8 +54,15 @@ class RankedNodes(NamedTuple):
 def sheet_by_name(
     examined: Examined, nodes: Embeddings, choice: Choice, *, model: str, by: str, k: int
 ) -> StripSheet:
-    """Rank the gallery of the only test of a dataset for every node by the metric `by`, and show
-    the first k results of the chosen nodes; `model`: the name of the file of items.
+    """Rank the gallery for every node, and show the first k results of the chosen nodes.
+
+    Args:
+        examined: the items, of a dataset with a single test.
+        nodes: the vectors of nodes.
+        choice: how the nodes to show are chosen.
+        model: the name of the items' file.
+        by: the metric by which nodes are chosen.
+        k: the number of first results.
     """
     ((_, manifest),) = examined.data.tests.items()
     tests, conditions, _ = asked_by_name(examined, nodes, by)
@@ -63,14 +77,15 @@ def sheet_by_name(
 
 
 def _places(ranked: list[RankedNodes], chosen: Queries) -> list[tuple[RankedNodes, int]]:
-    """The depth, and the row in it, of nodes by their places among those of all depths."""
+    """Return for each chosen node its depth and its row in that depth. `chosen` has positions among
+    the nodes of all depths."""
     places = [(depth, row) for depth in ranked for row in range(len(depth.values))]
     return [places[at] for at in chosen.tolist()]
 
 
 def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeTest]) -> str:
-    """What the values of names cannot be quoted without. It names the tests, one for each depth,
-    and what the conditions are."""
+    """Return the signature, which must be quoted with the values of names. It names the tests, one
+    for each depth, and the conditions."""
     data = examined.data
     names = [test.name for test in tests]
     return str(conditions.signature(f"{data.name}@{data.version}", names))
@@ -82,18 +97,18 @@ def _rank_gallery(
     """Rank the gallery for the nodes of one depth."""
     job = test.job(conditions)
     top = RightResults(len(test.retrieval.ids), k)
-    # in one pass: the values of the nodes, and with `top` their first results
+    # one pass computes the values of the nodes and, with `top`, the first results
     measured = measure(replace(job, top=top))
     lists = lists_of(manifest, job.ranker, top, conditions.words.similarity)
-    # row 0: the only metric, by which nodes are chosen
+    # values[0] is of the only metric, by which nodes are chosen
     return RankedNodes(test, measured.values[0], measured.first_level, lists)
 
 
 def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
-    """Choose nodes, by their places among those of all depths; raises UnknownName for a name that
-    is no node with a vector.
+    """Choose nodes. The result has positions among the nodes of all depths.
 
-    `choice`: the way, and its value: names, the name of a node, or how many are wanted.
+    The value of `choice` is the names for the way "queries", one name for "class_name", else the
+    number of nodes. Raises UnknownName for a name that is no node with a vector.
     """
     ids = [str(name) for depth in ranked for name in depth.test.retrieval.ids]
     way, value = choice
@@ -103,10 +118,11 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
         below = [place for place, name in enumerate(ids) if value in name.split(JOINED)]
         if not below:
             raise UnknownName("node with a vector", value, ids)
-        # the node itself and all below it, but no more than a page shows
+        # the node itself and the nodes below it, but no more than a page shows
         return np.array(below[:SHOWN_RESULTS])
     if way == "at_random":
-        number = min(value, len(ids))  # of a fixed seed: the same ones each time
+        number = min(value, len(ids))
+        # a fixed seed chooses the same nodes each time
         drawn: Queries = np.random.default_rng(0).choice(len(ids), size=number, replace=False)
         return drawn
 
@@ -118,7 +134,8 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
 
 
 def _place_of(name: str, ids: list[str]) -> int:
-    """The place of a node, by its path or, where one node alone has it, by its own name."""
+    """Return the position of a node in `ids`, by its path, or by its own name if no other node has
+    this name. Raises UnknownName for any other name."""
     if name in ids:
         return ids.index(name)
     places = [place for place, path in enumerate(ids) if path.split(JOINED)[-1] == name]
@@ -129,8 +146,15 @@ def _place_of(name: str, ids: list[str]) -> int:
 
 
 def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: str) -> Strip:
-    """The strip of a node, with its path, level and value. `row`: of the node, among those of its
-    depth; `model`: the name of the file; `by`: the metric of the value."""
+    """Make the strip of a node, with its path, level and value.
+
+    Args:
+        manifest: the items of the test.
+        depth: the nodes of the same depth.
+        row: the node's row among them.
+        model: the name of the items' file.
+        by: the metric of the value.
+    """
     path = str(depth.test.retrieval.ids[row])
     value = float(depth.values[row])  # as a fraction; shown with one decimal
     k = depth.lists.items.shape[1]
@@ -138,5 +162,5 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
     hits = hits_of(manifest, depth.lists, row)
     about = f"{depth.test.name} · {by} {shown(by, value, 1)}"
     rows = [StripRow(model, hits, value=value, right=right)]
-    # a position below 0: the query is no item of the manifest
+    # a position below 0 marks a query that is not an item of the manifest
     return Strip(path, -1 - row, about, rows, path.split(JOINED)[-1])

@@ -1,4 +1,4 @@
-"""Browses what models retrieve: the first results of chosen queries as text, values, CSV, or strips
+"""Shows what models retrieve: the first results of chosen queries as text, values, CSV, or strips
 in a notebook.
 
 `hbench look` calls `browse`; a notebook displays its results.
@@ -76,7 +76,7 @@ class Results:
 
     def show(self) -> None:
         """Display the strips in a notebook; elsewhere print the text."""
-        # IPython is loaded where a notebook runs, and is not imported here
+        # in a notebook IPython has already been imported; elsewhere it need not be installed
         notebook = sys.modules.get("IPython")
         if notebook is not None and notebook.get_ipython() is not None:
             notebook.display.display(self)
@@ -88,12 +88,11 @@ class Results:
         write_strips(self.sheet, Path(path))
 
     def text(self) -> str:
-        """Write a line per result for a person to read, with the mark and the name of its level,
-        and its class.
-        """
+        """Return the results as text for a person to read. The line of a result has the mark and
+        the name of its level, and its class."""
         levels = self.sheet.levels
         shown = []
-        # names of levels are padded to the longest
+        # the names of levels are padded to the longest name
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
             shown += [f"{strip.query}  ({strip.about})"]
@@ -112,9 +111,8 @@ class Results:
         return "\n".join(map(visible, shown)).rstrip("\n")
 
     def csv(self) -> str:
-        """Write a CSV with a line per result; an apostrophe precedes cells that a spreadsheet would
-        take for formulas.
-        """
+        """Return a CSV with a line for each result. An apostrophe is put before each cell that a
+        spreadsheet would take for a formula."""
         rows = [
             (
                 row.name,
@@ -133,7 +131,7 @@ class Results:
         return lines(COLUMNS, [list(map(_in_csv, row)) for row in rows])
 
     def records(self) -> list[dict[str, Any]]:
-        """Return plain values: the results of every query, by file."""
+        """Return the results of every query as plain values, grouped by file."""
         rows = []
         for strip in self.sheet.strips:
             results: dict[str, list[dict[str, Any]]] = {row.name: [] for row in strip.rows}
@@ -149,7 +147,7 @@ class Results:
                         known | {"shares": level_name(hit.level, self.sheet.levels)}
                     )
 
-            # NaN, which differs from itself, becomes None: JSON has none
+            # NaN becomes None, since JSON has no NaN; only NaN differs from itself
             values = {row.name: None if row.value != row.value else row.value for row in strip.rows}
             measured = {"by": self.sheet.by, "values": values} if self.sheet.by else {}
             rows.append(
@@ -234,8 +232,17 @@ def _results_by_name(
     by: str,
     k: int,
 ) -> Results:
-    """The first results of the chosen nodes of the tree by the only file. `names`: of the files;
-    `by`: the metric; `k`: how many results."""
+    """Show the first results of the chosen nodes of the tree by a single embedding file.
+
+    Args:
+        test: the name of the test.
+        names: the names of the files.
+        examined: the examined files. Raises UsageError if there are several.
+        choice: how the nodes to show are chosen.
+        vectors: the vectors of nodes.
+        by: the metric.
+        k: the number of first results.
+    """
     if len(examined) > 1:
         raise UsageError("names are shown for one file", found=f"{len(examined)} files")
     data = examined[0].data
@@ -252,22 +259,31 @@ def _results(
     by: str,
     k: int,
 ) -> Results:
-    """The first results of the chosen queries of a test by every file, under its name. `by`: the
-    metric that chooses, if one does; `k`: how many results."""
+    """Show the first results of the chosen queries of a test by every file.
+
+    Args:
+        test: the name of the test.
+        names: the names of the files.
+        examined: the examined files.
+        choice: how the queries to show are chosen.
+        by: the metric, which is measured only if the way of choosing needs one.
+        k: the number of first results.
+    """
     manifest = examined[0].data.tests[test]
-    # worst, best and severe queries are those by the first model
+    # the first model decides which queries are the worst, the best or the most severe
     measured = [_measure_test(one, test) for one in examined] if choice.way in MEASURED else []
     chosen = _choose_queries(manifest, choice, by=by, measured=measured[0] if measured else None)
-    # for each file the first k results of the chosen queries, in their order
+    # for each file, the first k results of the chosen queries, in the order of these queries
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
         for one in examined
     ]
-    # `query` counts among the queries; this is its position among all items
+    # `query` is a position among the queries; these are the queries' positions among all items
     positions = np.flatnonzero(manifest.query).tolist()
 
     def row(model: int, number: int, query: int) -> StripRow:
-        """The first results of a query by a model; `number`: its place among the chosen ones."""
+        """Make the row of a query by a model. `number` is the query's row in the lists of chosen
+        queries."""
         return StripRow(
             names[model],
             hits_of(manifest, tops[model], number, positions[query]),
@@ -289,12 +305,12 @@ def _results(
 
 
 def _in_csv(cell: Any) -> str:
-    """A cell as text that no spreadsheet takes for a formula."""
+    """Return a cell as text that no spreadsheet takes for a formula."""
     return str(without_formula(cell))
 
 
 def _remark_on(hit: Hit, *, is_right: bool) -> str:
-    """What is odd about a result, in brackets."""
+    """Return what is special about a result, in brackets."""
     remarks = ""
     if hit.copy:
         remarks += "  (a copy)"
@@ -304,29 +320,30 @@ def _remark_on(hit: Hit, *, is_right: bool) -> str:
 
 
 def _with_values(strip: Strip, query: int, by: str, measured: Sequence[Measurement]) -> Strip:
-    """Add every model's own value of a query to a strip, where they were measured; that of a single
-    model stands in the heading.
-    """
+    """Add every model's value of a query to the strip, if values were measured. The value of a
+    single model is written into the strip's heading."""
     if not measured:
         return strip
-    values = [float(each.values[0][query]) for each in measured]  # `by` alone was measured
+    values = [float(each.values[0][query]) for each in measured]  # only `by` was measured
     rows = [row._replace(value=value) for row, value in zip(strip.rows, values, strict=True)]
     about = strip.about
     if len(rows) == 1:
-        about += f" · {by} {shown(by, values[0], 1)}"  # to one place
+        about += f" · {by} {shown(by, values[0], 1)}"  # one decimal
     return strip._replace(rows=rows, about=about)
 
 
 def _measure_test(examined: Examined, test: str) -> Measurement:
-    """Measure a model's own values on a test; raises UsageError where nothing is ranked."""
+    """Measure a model's values on a test; raises UsageError if the test has no ranking to
+    measure."""
     return measure(examined.job(test, fix="choose queries by id or at random"))
 
 
 def _paths(
     files: str | Path | TwoFiles | Sequence[str | Path | TwoFiles], k: int
 ) -> list[EmbeddingFile]:
-    """The paths of one model or several; raises UsageError where none, or none of their results, is
-    asked for.
+    """Return the paths of one model's file or of several models' files.
+
+    Raises UsageError if there is no file, or if `k` allows no result.
     """
     given = [files] if isinstance(files, str | Path | TwoFiles) else files
     if not isinstance(given, list | tuple) or not all(
@@ -348,8 +365,10 @@ def _paths(
 
 
 def _choice(options: dict[str, Any]) -> Choice:
-    """Return how queries are chosen, one of WAYS with its value; by default some of the worst.
-    `options`: all ways with what was given for them; 0, None and nothing are not given.
+    """Return how queries are chosen: one of WAYS with its value; by default some of the worst.
+
+    `options` has the argument for every way. An empty argument, such as 0, None or (), counts as
+    not given.
     """
     given = {name: value for name, value in options.items() if value}
     if low := [name for name, value in given.items() if isinstance(value, int) and value < 0]:
@@ -364,9 +383,14 @@ def _choice(options: dict[str, Any]) -> Choice:
 def _choose_queries(
     manifest: Manifest, choice: Choice, *, by: str, measured: Measurement | None
 ) -> Queries:
-    """Choose queries; for a way in MEASURED, by the values of `by`, the metric that was `measured`.
+    """Choose queries. The result has positions among the queries.
 
-    `choice`: the way, and its value: ids, the name of a class, or how many are wanted.
+    Args:
+        manifest: the items of the test.
+        choice: the way and its value: ids for "queries", a name for "class_name", else the number
+            of queries.
+        by: the metric that was measured.
+        measured: the values of `by`; None for a way that is not in MEASURED.
     """
     way, value = choice
     if measured is None:
@@ -383,7 +407,8 @@ def _choose_queries(
 
 
 def _names(files: Sequence[EmbeddingFile]) -> list[str]:
-    """Name the files; files of the same name get their folder in front, or a number behind."""
+    """Name the files. If several files have the same name, the name of the folder is put in front,
+    and if that does not help, a number is put behind."""
     times = Counter(file.name for file in files)
     names = []
     for file in files:
@@ -391,7 +416,7 @@ def _names(files: Sequence[EmbeddingFile]) -> list[str]:
         folder = one.absolute().parent.name
         names.append(f"{folder}/{file.name}" if times[file.name] > 1 else file.name)
 
-    # files of one name in folders of one name are numbered
+    # files of the same name in folders of the same name get numbers
     numbered = []
     for at, name in enumerate(names, start=1):
         number = names[:at].count(name)

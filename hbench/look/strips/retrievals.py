@@ -1,9 +1,9 @@
 """Finds what a model retrieves for some queries, and which queries are worth a look: the worst, the
-best, the most severe.
+best, and the most severe mistakes.
 
 Only the chosen queries are ranked, each against the whole gallery. Equal scores are ordered by the
-evaluation's ties policy. A score may differ in its last bit from that of an evaluation, whose
-matrix products are larger.
+evaluation's ties policy. A score may differ in its last bit from the score in an evaluation, which
+multiplies larger matrices.
 """
 
 from __future__ import annotations
@@ -38,12 +38,16 @@ class Choice(NamedTuple):
 
 
 class TopLists(NamedTuple):
-    """The first k results of some queries: `items` (Q, k), positions in the manifest, or NO_ITEM
-    after the end of a list; `scores` (Q, k); `levels` (Q, k); `copies` (Q, k): whether the vector
-    is the query's.
+    """The first k results of Q queries.
 
-    `right`: the first results of the query's finest class; None if only the first k results are
-    known."""
+    Attributes:
+        items: (Q, k) positions in the manifest, NO_ITEM after the end of a list.
+        scores: (Q, k) similarities.
+        levels: (Q, k) levels of the pairs.
+        copies: (Q, k) whether the result's vector equals the query's.
+        right: the first result of each query's finest class; None if only the first k results are
+            known.
+    """
 
     items: NDArray[np.int32]
     scores: Floats
@@ -53,9 +57,8 @@ class TopLists(NamedTuple):
 
 
 class FirstRight(NamedTuple):
-    """The first result of each query's finest class: `ranks`, `items` and `scores` (Q,); rank 0
-    where there is none.
-    """
+    """The first result of each query's finest class: `ranks`, `items` (positions in the manifest)
+    and `scores` (Q,). A rank of 0 means that there is no such result."""
 
     ranks: NDArray[np.int64]
     items: NDArray[np.int32]
@@ -63,10 +66,17 @@ class FirstRight(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A result of a query; `level` 0 … L is that of the pair, `position` that of the item in the
-    manifest.
+    """A result of a query.
 
-    `name`: the finest class of the item; `copy`: its vector is the query's."""
+    Attributes:
+        rank: the rank, from 1.
+        item: the item's id.
+        score: the similarity.
+        level: the level of the pair, 0 … L.
+        position: the item's position in the manifest.
+        name: the item's finest class.
+        copy: whether the item's vector equals the query's.
+    """
 
     rank: int
     item: str
@@ -78,21 +88,26 @@ class Hit(NamedTuple):
 
 
 class RightResults(TopResults):
-    """Keeps the first k results, and the first one of the query's finest class, wherever in the
-    list it stands.
+    """Keeps the first k results of each query and, at whatever rank, the first result of the
+    query's finest class.
+
+    `right` (Q, 1) has the items and scores of the latter results, `ranks` (Q,) their ranks, 0 where
+    there is none. Row q belongs to the query at input position q.
     """
 
     def __init__(self, queries: int, k: int) -> None:
-        """Room for the queries of a ranker: beside their first k results `right` for one more, and
-        `ranks` (Q,) for its rank, 0 where there is none."""
+        """Allocate the arrays for the first `k` results and the first right result of the
+        queries."""
         super().__init__(queries, k)
         self.right, self.ranks = TopResults(queries, 1), np.zeros(queries, np.int64)
 
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
-        """Keep the first k results of the queries from `first` on in canonical order, and of each
-        the first one of its finest class, from their masked rows of scores (n, G). `ranks` and
-        `right` (Q,): rank, item and score of that first one, by input position of the query;
-        `starts`, `ends` of the ranker: the columns of the items of each level and finer ones."""
+        """Keep the first k results of n queries, and the first result of each query's finest class.
+
+        `scores` (n, G) are the finished rows of scores of the queries from `first` on in canonical
+        order, −inf where an item is left out of the list. Columns are in canonical order, too: the
+        items of each level or a finer one fill a range from `starts` to `ends` of the ranker.
+        """
         super().keep(ranker, scores, first)
         for query, row in enumerate(scores, start=first):
             starts = ranker.starts[query]
@@ -103,9 +118,9 @@ class RightResults(TopResults):
             column = starts[-1] + np.argmax(row[starts[-1] : ends[-1]])
             score = row[column]
             at = ranker.queries[query]
-            if score > -np.inf:  # else the query itself, left out, is the only one
-                # its rank counts what is ahead of it: higher scores, and equal ones of a level that
-                # comes first in a tie
+            if score > -np.inf:  # else all items of the class are left out, such as the query
+                # the rank counts the items ahead: those with a higher score, and those with an
+                # equal score whose level comes first in a tie
                 tied = np.flatnonzero(row == score)[:, None]
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
                 ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
@@ -121,23 +136,23 @@ def first_results(
     conditions: Conditions,
     k: int,
 ) -> TopLists:
-    """Rank these queries and keep the first k results of each, and the first right one, in the
-    order of `queries`."""
+    """Rank these queries. Keep the first k results of each and the first right result, in the order
+    of `queries`."""
     ranker = ranker_of(manifest, submission, queries, conditions)
-    # the first right one beside them, if it comes later
+    # also keeps the first right result, if it comes later
     top = RightResults(len(queries), k)
     for block in range(ranker.blocks):
         scores = ranker.scores.whole(block)
         first = block * ranker.scores.block_size
-        # the rows of some queries at a time, from `start` on within the block
+        # the rows of a few queries at a time, which begin at `start` within the block
         for start, rows in ranker.arranged(scores, first):
             top.keep(ranker, rows, first + start)
     return lists_of(manifest, ranker, top, conditions.words.similarity)
 
 
 def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: str) -> TopLists:
-    """Convert kept results to positions in the manifest, with similarities."""
-    # (G + 1,): −1 of a list that is short takes the last entry, NO_ITEM
+    """Convert kept results to positions in the manifest, and scores to similarities."""
+    # (G + 1,): NO_ITEM is −1, so it picks the last entry, which is NO_ITEM again
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
     scores = top.similarities(ranker, similarity)
     of_right = top.right.similarities(ranker, similarity)
@@ -146,8 +161,8 @@ def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: 
 
 
 def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
-    """Tell which results have the query's vector, but for rounding; other similarities than cosine
-    do not show it.
+    """Tell which results have the query's vector, up to rounding. Only a cosine shows this, so by
+    other similarities no result counts as a copy.
 
     >>> copies_of(np.array([1.0, 0.999]), "cosine").tolist()
     [True, False]
@@ -158,10 +173,12 @@ def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
 def hits_of(
     manifest: Manifest, top: TopLists, row: int, query: int | None = None
 ) -> tuple[Hit, ...]:
-    """List the results in one row of the lists, best first, each by the path that it shares with
-    the query at `query`, if that is an item.
+    """List the results in one row of the lists, best first.
+
+    If the query is an item, give its position as `query`: an item with several paths is then named
+    by the path that it shares with the query.
     """
-    # items, scores, levels, and whether they are copies; items end with NO_ITEM
+    # by result: item, score, level, and whether it is a copy; items after the end are NO_ITEM
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
         Hit(
@@ -187,10 +204,19 @@ def right_of(
     shown: int,
     depth: int | None = None,
 ) -> Hit | None:
-    """Find the first result of the finest class of the query at `query`, or of a name at `depth`;
-    None if it is among the first `shown`, or not known. `row`: that of the query in the lists.
-    `top`: the kept results; where it is known, `right` has the first right one, of rank 0 where
-    there is none."""
+    """Find the first right result of a query if it comes after the results that are shown.
+
+    Args:
+        manifest: the items of the test.
+        top: the kept results.
+        row: the query's row in `top`.
+        query: the query's position in the manifest; None if the query is a name.
+        shown: the number of results that are shown.
+        depth: the level from which a result is right. Default: the finest level. The query's own
+            level if it is a name.
+
+    Returns None if the right result is among those shown, or is not known, or does not exist.
+    """
     depth = depth or manifest.tree.depth
     listed = np.flatnonzero((top.levels[row] == depth) & (top.items[row] != NO_ITEM))
     if len(listed):  # it was kept, but perhaps behind those that are shown
@@ -209,9 +235,8 @@ def right_of(
 
 
 def path_of(manifest: Manifest, position: int, query: int | None = None) -> tuple[str, ...]:
-    """List the classes of an item, coarse to fine; of several paths, the one that it shares with
-    the query at `query`.
-    """
+    """List the classes of an item, coarse to fine. Of an item with several paths, this is the path
+    that it shares with the item at `query`, or the first path without a query."""
     shared = (
         None if manifest.more is None or query is None else manifest.paths.shared(query, position)
     )
@@ -220,15 +245,14 @@ def path_of(manifest: Manifest, position: int, query: int | None = None) -> tupl
 
 
 def class_name(manifest: Manifest, position: int, query: int | None = None) -> str:
-    """Name the finest class of an item, as `path_of` has it; a mere number follows the name of the
-    class above.
-    """
+    """Return the finest class of an item on the path of `path_of`. If the class is only a number,
+    the name of the class above is put in front."""
     path = path_of(manifest, position, query)
     return " ".join(path[-2:]) if path[-1].isdigit() else path[-1]
 
 
 def all_paths_of(manifest: Manifest, position: int) -> str:
-    """All paths of an item in words.
+    """Return all paths of an item as text.
 
     >>> from hbench.datasets.manifest import from_names
     >>> all_paths_of(
@@ -244,7 +268,8 @@ def all_paths_of(manifest: Manifest, position: int) -> str:
 
 
 def _once(path: Sequence[str]) -> Sequence[str]:
-    """A path whose leaf is repeated down to the finest level, with the leaf once."""
+    """Cut the end of a path whose last name is repeated down to the finest level, so that the name
+    occurs once."""
     end = len(path)
     while end > 1 and path[end - 1] == path[end - 2]:
         end -= 1
@@ -266,8 +291,8 @@ def ranker_of(
 
 
 def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
-    """Find the queries with these ids; raises UnknownName. They are places among the queries, in
-    the order of the ids."""
+    """Find the queries with these ids. Returns their positions among the queries, in the order of
+    the ids. Raises UnknownName."""
     position = {item: number for number, item in enumerate(manifest.items[manifest.query].tolist())}
     for item in ids:
         if item not in position:
@@ -276,8 +301,8 @@ def by_id(manifest: Manifest, ids: Sequence[str]) -> Queries:
 
 
 def of_class(manifest: Manifest, name: str) -> Queries:
-    """Find the queries of a class at any level of the tree; raises UnknownName. Of several levels
-    with the name, that of the coarsest counts."""
+    """Find the queries of a class at any level of the tree. If several levels have a class of this
+    name, the coarsest one counts. Raises UnknownName."""
     labels = manifest.labels[manifest.query]
     names = manifest.tree.names
     for level, of_level in enumerate(names):
@@ -287,39 +312,39 @@ def of_class(manifest: Manifest, name: str) -> Queries:
 
 
 def at_random(manifest: Manifest, number: int, seed: int = 0) -> Queries:
-    """Choose some queries at random, by a seed. They are places among the queries; the same for the
+    """Choose some queries at random. Returns positions among the queries, the same ones for the
     same seed."""
     queries = int(manifest.query.sum())
     return np.random.default_rng(seed).choice(queries, size=min(number, queries), replace=False)
 
 
 def worst_first(values: Floats) -> Queries:
-    """Sort the queries by the goodness (Q,) of their values, worst first; leave out those without a
-    value.
-    """
+    """Sort the queries by goodness (Q,), worst first. Queries without a value (NaN) are left
+    out."""
     order = np.argsort(values, kind="stable")
     return order[~np.isnan(values[order])]
 
 
 def known_first(manifest: Manifest, queries: Queries) -> Queries:
-    """Put queries whose label ends early behind the others, else in the same order: items that are
-    right as far as is known are left out of their values, which are low for that alone."""
+    """Put queries whose label ends early after the others, and keep the order otherwise. Their
+    values are low for no fault of the model: items that agree as far as the label is known do not
+    count for them."""
     known = known_levels(manifest.tree)[manifest.labels[manifest.query][queries, -1]]
     return queries[np.argsort(-known.astype(np.int64), kind="stable")]
 
 
 def most_severe_first(values: Floats, first_level: NDArray[np.integer]) -> Queries:
     """Sort the queries by the level (Q,) of their first result, lowest first, then by the goodness
-    (Q,) of their values.
+    (Q,) in `values`, worst first.
 
-    Queries without a value are left out.
+    Queries without a value (NaN) are left out.
     """
     order = np.lexsort((np.nan_to_num(values, nan=np.inf), first_level))
     return order[~np.isnan(values[order])]
 
 
 def level_name(level: int, levels: Sequence[str]) -> str:
-    """Name what a pair of this level shares: the name of the level, or "unrelated".
+    """Return the name of a level of a pair, which is "unrelated" for level 0.
 
     >>> level_name(2, ("genus", "species")), level_name(0, ("genus", "species"))
     ('species', 'unrelated')
@@ -328,7 +353,7 @@ def level_name(level: int, levels: Sequence[str]) -> str:
 
 
 def legend_of(levels: Sequence[str]) -> list[tuple[int, str, str]]:
-    """List number, mark and name of every level of a pair, finest first.
+    """List number, mark and name of every possible level of a pair, finest first.
 
     >>> legend_of(("genus", "species"))
     [(2, '●●', 'species'), (1, '●○', 'genus'), (0, '○○', 'unrelated')]
