@@ -230,8 +230,8 @@ def in_words(suspects: SuspectList) -> str:
 
 
 def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
-    """A remark for each list whose sureness cannot be trusted, or in which some mistakes would not
-    be seen."""
+    """A remark for each list whose probabilities of mistakes ("sureness") cannot be trusted, or in
+    which some mistakes would remain unnoticed."""
     said = []
     for each in lists:
         if not each.curve.is_trusted:

@@ -77,9 +77,11 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
 
 
 def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """The scores of a report that may become a row of the leaderboard. The queries may be names,
-    since such rows are ranked separately. Raises SubmissionError if items are left out, or if ties
-    or relevance differ from those of the rows.
+    """Return the scores of a report that may become a row of the leaderboard. A report whose
+    queries are names is accepted, too, since such rows are ranked separately.
+
+    Raises SubmissionError if items are left out, or if the ties policy or the relevance differs
+    from that of the rows.
     """
     signature = Signature.parse(document.signature)
     if signature.words.left_out:

@@ -49,24 +49,27 @@ ARRANGED_AT_ONCE = 600_000  # scores, unless one row has more
 class Ranker:
     """Ranks queries against a gallery, block by block in canonical order.
 
-    Order: `queries` (Q,), `columns` (G,): the input positions of queries and gallery items in
-    canonical order. `copies`, `originals` (n,): columns whose vector equals that of an earlier
-    column, and these earlier columns, whose scores the copies get. `left_out(first, last)`: two
-    arrays of pairs: a query, counted from `first`, and a column that is not in its list. `sizes`
-    (Q,): how many items a list has before anything is left out. `mutual`: whether the queries are
-    the gallery, and each leaves only itself out. `scores`: multiplies the vectors by blocks.
-
-    Levels: `depth`: L, of the tree. `starts`, `ends` (Q, L): from where to where the columns of the
-    items of level ≥ l are; under partial labels the level is the lowest possible one. `known` (Q,):
-    how many levels of a query are known, None where labels are not partial. `coded`: starts and
-    ends (Q, K − 1) by code (hbench.metrics.readings), the ranges of items that get this code unless
-    a later range gives them another; without partial labels a code is a level. `tie_key` (L + 1,),
-    `code_ties` (K,): keys by level and by code that order equal scores, lower first.
-
-    Rearranged rows: `arrange`: a function that turns rows of scores in the order of `columns` into
-    rows in which the ranges hold; None where they hold without it. It uses one of two arrays, None
-    if it does not: `listed`, the lists of positives that are moved behind the gallery, or `order`
-    (G,), which sorts the columns of another ranker's finished rows.
+    Attributes:
+        queries, columns: the input positions of the queries (Q,) and of the gallery items (G,), in
+            canonical order.
+        copies, originals: (n,), columns with the same vector as an earlier column, and these
+            earlier columns, whose scores the copies get.
+        left_out: from the query numbers `first` and `last` to two arrays of pairs: a query, counted
+            from `first`, and a column that is not in its list.
+        sizes: (Q,), the number of items in each list before any is left out.
+        mutual: whether the queries are the gallery, and each query leaves out only itself.
+        scores: multiplies the vectors, block by block.
+        depth: L, the number of levels of the tree.
+        starts, ends: (Q, L), the range of columns with the items of level ≥ l. With partial labels
+            this is the lowest level that an item can have.
+        known: (Q,), the number of known levels of each query; None unless labels are partial.
+        coded: starts and ends (Q, K − 1) of the ranges by code (hbench.metrics.readings). An item
+            has the last code whose range contains it. Without partial labels, codes are levels.
+        tie_key, code_ties: (L + 1,) and (K,), keys by level and by code that order equal scores,
+            lower first.
+        arrange: rearranges rows of scores so that the ranges apply; None where they apply already.
+        listed: the lists of positives that `arrange` moves behind the gallery, if it does.
+        order: (G,), sorts the columns of another ranker's finished rows, if `arrange` does this.
     """
 
     def __init__(
@@ -80,14 +83,14 @@ class Ranker:
         memory: int | None = None,  # bytes that may be held, None for the default
     ) -> None:
         """Put both sides into canonical order, by labels and content, so that the order of the
-        input changes nothing. Find the ranges of the levels, and which items are left out.
+        input makes no difference. Find the ranges of the levels and the items that are left out.
 
-        `gallery`: None if the queries are ranked among themselves; `self_rows` is not used then. It
-        is None if no query is in the gallery. `memory` bounds what is held beyond the vectors and
-        labels.
+        `gallery` is None if the queries are ranked among themselves; `self_rows` is then not used.
+        `self_rows` is None if no query is in the gallery. `memory` limits what is held beyond the
+        vectors and labels.
         """
-        # True where half of the products may serve for all: every item is query and gallery item.
-        # With ignore groups, or items of several paths, whole rows of scores are needed.
+        # If every item is both query and gallery item, the scores are symmetric and half of the
+        # products suffice. With ignore groups, or items with several paths, whole rows are needed.
         self.mutual = gallery is None and queries.ignore is None and queries.more is None
         ranked = queries if gallery is None else gallery
         own_rows = np.arange(len(queries.labels)) if gallery is None else self_rows
@@ -106,16 +109,17 @@ class Ranker:
             queries, ranked, asked=self.queries, columns=self.columns, self_rows=own_rows
         )
         self.sizes = np.full(len(self.queries), len(self.columns))
-        self.known: NDArray[np.uint8] | None = None  # (Q,): set below where labels are partial
-        # set where the positives are no ranges of the canonical order; `order` only by `relabelled`
+        self.known: NDArray[np.uint8] | None = None  # (Q,): set below if labels are partial
+        # set where the positives are not ranges of the canonical order; `order` is set only by
+        # `relabelled`
         self.arrange: Arrange | None = None
         self.listed: ListedItems | None = None
         self.order: NDArray[np.int64] | None = None
         # under partial labels two codes per level are ranked, which must fit into a byte
         if queries.known is not None and ranked.known is not None:
             self._refuse_too_deep_for_codes()
-        # Either method sets `starts`, `ends`, `coded` and `code_ties`. If items have several paths,
-        # no order has the items of each level side by side: rows are then arranged by lists.
+        # Both methods set `starts`, `ends`, `coded` and `code_ties`. If items have several paths,
+        # no order puts the items of each level side by side, so rows are rearranged by lists.
         if queries.more is None and ranked.more is None:
             self._take_ranges(queries, ranked, tie_key)
         else:
@@ -128,8 +132,8 @@ class Ranker:
         tables += 0 if self.known is None else sum(bounds.nbytes for bounds in self.coded)
         left = None if memory is None else memory - tables
         query_rows, gallery_rows = similarity(queries.vectors, ranked.vectors)
-        # Where both sides are one object, its rows are moved into the order of the columns, so that
-        # no block has to copy them. They stay as they are if the caller did not allow that.
+        # If both sides are one object, its rows are moved into the order of the columns, so that no
+        # block has to copy them. They are not moved if the caller did not allow it.
         if query_rows is gallery_rows:
             query_rows = gallery_rows = gallery_rows.reordered_in_place(self.columns)
         self.scores = Scores((query_rows, gallery_rows), self.queries, self.columns, left)
@@ -146,28 +150,29 @@ class Ranker:
             )
 
     def _take_ranges(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Set the ranges of the levels, where each item has one path. In canonical order (by path),
-        the items that share at least l levels with a query are side by side, from column
-        starts[query, l − 1] to ends[query, l − 1]. Under partial labels, also set those of codes.
+        """Set the ranges of the levels, for items with one path each. Canonical order sorts by
+        path, so the items that share at least l levels with a query are adjacent: they are the
+        columns from starts[query, l − 1] to ends[query, l − 1]. With partial labels, the ranges of
+        the codes are set, too.
 
-        `tie_key`: from a number of levels to the keys that order equal scores, one per level.
+        `tie_key` is a function from a number of levels to the keys that order equal scores, one per
+        level.
         """
         self.starts, self.ends = level_ranges(
             queries.labels[self.queries], gallery.labels[self.columns]
         )
-        # what is ranked are codes: levels, but under partial labels two codes per level
+        # the ranking uses codes; a code is a level, but with partial labels most levels have two
+        # codes
         self.coded = (self.starts, self.ends)
         self.code_ties = self.tie_key
         if queries.known is not None and gallery.known is not None:
             self._code(queries, gallery, tie_key)
 
     def _take_paths(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """List the positives of each query, where items have several paths: no order of the gallery
-        has the items of each level side by side then. Sets `known` under partial labels, and all
-        that `_take_lists` sets.
-
-        `tie_key`: from the highest code to the keys that order equal scores, one per code.
-        """
+        """List the positives of each query, for items with several paths, since no order of the
+        gallery puts the items of each level side by side then. Sets `known` if labels are partial,
+        and all that `_take_lists` sets. `tie_key` is a function from the highest code to the keys
+        that order equal scores, one per code."""
         asked = queries.paths(self.queries)
         lists = PathLists(asked, gallery.paths(self.columns), self.left_out)
         if asked.known is not None:  # some labels end above the finest level
@@ -187,8 +192,8 @@ class Ranker:
         self.coded = (self.listed.starts, self.listed.ends)
         self.code_ties = code_ties
         self.starts, self.ends = self.coded
-        # of the two codes of level l, the range of the lower one, 2l − 1, holds all items of the
-        # level; it is in column 2l − 2
+        # level l has the codes 2l − 1 and 2l; the range of code 2l − 1 contains all items of the
+        # level and is in column 2l − 2
         if self.known is not None:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
         self.sizes = lists.counts.sum(axis=1)  # (Q,): the counts are without left-out items
@@ -199,19 +204,21 @@ class Ranker:
         self.arrange = self._arranged_by_lists
 
     def _arranged_by_lists(self, scores: NDArray[np.floating], first: int) -> NDArray[np.floating]:
-        """Rearrange the rows of scores (n, G) of the queries from `first` on in canonical order:
-        (n, G + P), with up to P positives of a query moved behind the gallery. Before that, copies
-        of a vector get the score of the first one, as BLAS may round equal products differently."""
+        """Rearrange the rows of scores (n, G) of the queries from `first` on, in canonical order:
+        (n, G + P), with up to P positives of a query moved behind the gallery. Before that, columns
+        with equal vectors get equal scores, because BLAS may round equal products differently."""
         assert self.listed is not None  # `_take_lists` sets it
         scores[:, self.copies] = scores[:, self.originals]
         return self.listed.arranged(scores, first)
 
     def _code(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """Set the ranges by code under partial labels, where the path of an item may end above the
-        finest level. Code 2l − 1 has the range of the items of level ≥ l, code 2l that of the items
-        of level l that may be finer; an item has the last code whose range holds it. Sets `known`
-        (Q,), `coded` and `code_ties`. In `starts` and `ends`, empties the ranges of the levels at
-        which a query is not known.
+        """Set the ranges by code for partial labels, where the path of an item may end above the
+        finest level.
+
+        The range of code 2l − 1 holds the items of level ≥ l. That of code 2l holds the items that
+        share level l and may share finer levels, too. An item has the last code whose range
+        contains it. Sets `known` (Q,), `coded` and `code_ties`. In `starts` and `ends`, the ranges
+        of the levels at which a query is unknown become empty.
         """
         assert queries.known is not None  # the caller has checked both
         assert gallery.known is not None
@@ -240,10 +247,11 @@ class Ranker:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the rows as they are multiplied, the label tree, what is left out, the ties
-        policy, and the shapes of blocks.
+        """The sha256 of the rows of vectors, the label tree, the left-out items, the ties policy,
+        and the shape of the blocks.
 
-        −0.0 counts as 0.0. Computed only where blocks are kept in a folder or sent by a cluster.
+        −0.0 counts as 0.0. The digest is computed only if blocks are stored in a folder or computed
+        by a cluster.
         """
         # the shape of a block decides the last bits of its scores
         digest = hashlib.sha256(f"{self.scores.block_size} {self.tie_key.tolist()}".encode())
@@ -297,9 +305,12 @@ class Ranker:
         return counts
 
     def counts_by_code(self, first: int, last: int) -> NDArray[np.int64]:
-        """Count the items of each code in the lists of the queries from `first` to `last` in
-        canonical order: (n, L + 1) where codes are levels. Under partial labels (n, 2L): code 0,
-        then by turns 2l − 1, surely of level l, and 2l, of level l or finer."""
+        """Count the items of each code in the lists of the queries from `first` to `last`, in
+        canonical order.
+
+        Without partial labels, codes are levels: (n, L + 1). With partial labels, the result is (n,
+        2L): code 0, then alternately code 2l − 1 (surely level l) and code 2l (level l or finer).
+        """
         counts = self.level_counts(first, last)
         if self.known is None:  # labels are not partial: codes are levels
             return counts

@@ -114,15 +114,20 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
 
 def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verdict:
     """Decide what to do after an error of the API: try again later, give up on this batch, or raise
-    SourceError. `wait`: the seconds that the response asks for. `lag_wait`: the least for servers
-    that lag behind."""
+    SourceError.
+
+    `wait` is the number of seconds that the response asks for. `lag_wait` is the shortest wait for
+    servers that lag behind.
+    """
     code = str(error.get("code"))
     info = str(error.get("info", ""))
     if code == "maxlag":
         return Again(f"{code}: {info}", max(lag_wait, wait))
     if code in RETRIED_ERRORS or code.startswith(INTERNAL):
         return Again(f"{code}: {info}", wait)
-    if code in BATCH_ERRORS:  # of some value among those asked for: the others may be answered
+    if (
+        code in BATCH_ERRORS
+    ):  # one value of the batch is at fault: the others can be requested without it
         return Refused(f"{code}: {info}")
     raise SourceError(
         f"the API refuses the request: {code}",
