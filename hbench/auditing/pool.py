@@ -135,8 +135,12 @@ def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> s
 
 
 def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cosine: bool) -> None:
-    """Raise SubmissionError if there are no items, if an item is in two splits, or if vectors
-    cannot be ranked. `items` are those of all splits, and `known` the ids that have vectors."""
+    """Raise SubmissionError if there are no items to audit, if an item is in two splits, or if an
+    item has no vector that can be ranked.
+
+    `items` are all items of the audited splits; there are none if the file has no vector of any
+    split. `known` are the ids that have vectors. With `cosine`, vectors of zeros are refused, too.
+    """
     if not items:
         raise SubmissionError(
             f"{vectors.source} has no vector of the dataset's items",

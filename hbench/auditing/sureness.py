@@ -187,17 +187,20 @@ def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
 
 def _likely_shares(sample: Sample) -> Ends:
     """Find the smallest and the largest share π of wrong labels that are hardly less likely than
-    the likeliest. Each of SHARES is tried with the line that fits best.
+    the likeliest share. Return them with the line that fits best with the smallest.
+
+    Each of SHARES is tried with the line that fits best with it.
     """
     lines = []
     costs = []
     line = np.zeros(sample.features.shape[1])
     for share in SHARES:
+        # the line of the share before is close to this one, so the fit starts from it
         line, cost = sample.fit(line, share)
         lines.append(line)
         costs.append(cost)
     above = np.array(costs) - min(costs)
-    # `above` is in nats of log-likelihood; the limit at the low end is the looser one
+    # in nats of log-likelihood, like HARDLY_LESS
     least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
     most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
     return Ends(float(SHARES[least]), float(SHARES[most]), lines[least])

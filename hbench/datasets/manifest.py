@@ -205,7 +205,7 @@ class Manifest:
         numbering of the nodes.
 
         It covers the level names, the sorted paths of the fine classes, and the item, class and
-        masks of each row, sorted by item.
+        masks of each row, sorted by item; and the further paths of items, if any.
         """
         paths = class_rows(self.tree)
         # (C,): the place of each fine class among the sorted paths; its number in the tree may vary

@@ -147,6 +147,7 @@ def _conditions(
     # the signature tells which items are left out: scores on different items are not comparable
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)
+    # the most paths that an item has; the signature states it if it is above 1
     several = max(test.paths.most for test in data.tests.values())
     return chosen.resolve(
         data.levels, metrics=names, partial=partial, left_out=without, several=several

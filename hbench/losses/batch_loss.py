@@ -287,8 +287,12 @@ def batch_of_arguments(
 def _pairs_or_references(
     third: Any, fourth: Any, fifth: Any
 ) -> tuple[Indices | None, Any, Any, Any]:
-    """Sort a loss's arguments into pairs, references, their labels and self_index. In
-    pytorch-metric-learning's order, the third argument is pairs.
+    """Sort the arguments of a loss that follow embeddings and labels into pairs, references, their
+    labels and self_index.
+
+    There are two orders. hbench's is (references, labels of the references, self_index), and
+    pytorch-metric-learning's is (mined pairs or triplets, references, labels of the references).
+    Mined pairs are four tensors of indices, triplets three.
     """
     if isinstance(third, tuple | list) and len(third) in {3, 4}:
         return tuple(third), fourth, fifth, None
@@ -299,7 +303,8 @@ def _pairs_or_references(
             expected="3 or 4 tensors of indices",
             found=found,
         )
-    # labels are integers, so floats as fourth argument are references, and the third is no pairs
+    # (None, references, labels) is pytorch-metric-learning's order without pairs. In hbench's
+    # order, the fourth argument would be labels, which are integers.
     if third is None and isinstance(fourth, Tensor) and fourth.is_floating_point():
         return None, fourth, fifth, None
     return None, third, fourth, fifth

@@ -104,8 +104,12 @@ class CompiledLists(Lists):
         return result
 
     def _rows(self, positives: Positives, table: Tensor) -> SortedLists:
-        """The lists for the kernels, in order of rank and without exponentials. `table` (Q, L + 1,
-        L + 1): the weight of an item for a positive, by level of the positive and of the item."""
+        """Make the lists for the kernels, in order of rank.
+
+        The exponentials are left empty, because exact sums do not need them; `step_sums` adds them.
+        `table` (Q, L + 1, L + 1) is the weight of an item for a positive, by level of the positive
+        and of the item. In contrast, `positives.table` (Q, L + 1) is the relevance of each level.
+        """
         # positives are sorted by query, so this finds where those of each query begin
         places = np.searchsorted(positives.query.numpy(), np.arange(len(table)))
         return SortedLists(
@@ -115,7 +119,7 @@ class CompiledLists(Lists):
             exponentials=np.empty((len(table), 0)),
             places=places,
             relevance=positives.table.numpy(),
-            weights=with_outside(table).numpy(),
+            weights=with_outside(table).numpy(),  # (Q, L + 1, L + 2), 0 outside of the list
         )
 
 

@@ -229,12 +229,16 @@ def rank_loss(
     released: bool = False,
     mix_scores: bool = False,
 ) -> nn.Module:
-    """Make a rank loss of its three parts. `released`: whether to follow the papers' released code,
-    where a query is a positive of the finest level in its own list, and items are compared by level
-    instead of by relevance. `mix_scores`: whether to also rank mixtures of positives."""
+    """Make a rank loss from its three parts.
+
+    `released` follows the papers' released code, in which a query is a positive of the finest level
+    in its own list, and items are compared by level instead of by relevance. `mix_scores` also
+    ranks mixtures of positives.
+    """
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
-    # the query's own level in its list: L, the finest one, or L + 1, which is outside of the list
+    # The level that a query has in its own list: L, the finest one, or L + 1. No item of the list
+    # has level L + 1, and RankLoss leaves it out of the list.
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
     return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 
@@ -246,15 +250,14 @@ def recall_at_k(
     released: bool = False,
     simix: bool = False,
 ) -> nn.Module:
-    """Make the loss recall_at_k of its three parts. `released`: whether a query stays in its own
-    list, as a distractor, as in the paper's released code. `simix`: whether to also mix embeddings
-    of the same class."""
-    loss = RankLoss(
-        score,
-        steps,
-        relevance,
-        own_level=(lambda depth: 0) if released else (lambda depth: depth + 1),
-    )
+    """Make the loss recall_at_k from its three parts.
+
+    `released` follows the paper's released code, in which a query stays in its own list, as a
+    distractor. `simix` also mixes embeddings of the same class.
+    """
+    # the level that a query has in its own list: 0 makes it a distractor, L + 1 leaves it out
+    own_level = (lambda depth: 0) if released else (lambda depth: depth + 1)
+    loss = RankLoss(score, steps, relevance, own_level=own_level)
     return SiMix(loss) if simix else loss
 
 

@@ -317,8 +317,8 @@ def _of_trials(mean: float, n: float, t: float) -> tuple[float, float]:
 
 
 def difference_intervals(sums: UnitSums) -> Values:
-    """Compute 95 % intervals (M, 2) of mean differences: mean ± t √variance, where t has one degree
-    of freedom less than there are effective units.
+    """Compute 95 % intervals (M, 2) of mean differences: mean ± t √variance, where the variance is
+    that of the mean and t has one degree of freedom less than there are effective units.
 
     NaN with fewer than two units, and if all units differ by the same amount other than 0: then
     nothing shows how much units vary.

@@ -156,9 +156,12 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
 
 
 def leaf_counts(tree: LabelTree) -> list[Positions]:
-    """How many leaves are below each node, or are the node itself: one array (nodes of the level,)
-    for each level, coarse to fine. A leaf is a class without classes below it. A node that stands
-    for an unknown class has the count 0."""
+    """The number of leaves at or below each node: one array (nodes of the level,) for each level,
+    coarse to fine. A leaf is a class without classes below it.
+
+    A node that stands for an unknown class has the count 0: it is not a class that could be named,
+    and only unknown nodes are below it.
+    """
     # from the finest level up, so that by_level[0] is always that of the next finer level
     by_level: list[Positions] = []
     for level in range(tree.depth - 1, -1, -1):

@@ -87,8 +87,9 @@ def moved(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]
 def _target(boxes: Boxes, found: Tensor) -> dict[str, Tensor]:
     """Convert the n objects of an image for COCO. `found` (m,) are the classes of the detections.
 
-    A difficult object is repeated once per detection of its class. COCO matches an object only
-    once, and all of these detections must be ignored.
+    A difficult object is repeated once per detection of its class, but occurs at least once. COCO
+    matches an object only once, and every detection that overlaps a difficult object must be
+    ignored.
     """
     # COCO ignores objects whose area is out of range
     width, height = (boxes.corners[:, 2:] - boxes.corners[:, :2]).unbind(dim=1)

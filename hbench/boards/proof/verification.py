@@ -365,8 +365,9 @@ def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterato
 
 
 def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_OtherField]:
-    """Yield the fields of a run that contradict the run `anew`, which was made just now. Dates and
-    versions of the row may be earlier, but not later, and it may have more doubts."""
+    """Yield the fields in which `run`, as the row states it, contradicts `anew`, the same run made
+    just now. The row's dates and versions may be earlier, but not later, and it may have more
+    doubts."""
     if run.queries != anew.queries:
         yield _OtherField("queries", run.queries, anew.queries)
     if run.date > anew.date:
@@ -378,7 +379,7 @@ def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_Othe
     # the signature contains hbench's version, which may be older in the row
     version = Signature.parse(run.signature).version
     made = str(replace(Signature.parse(anew.signature), version=version))
-    # compared literally, so that one file cannot get several rows by other spellings
+    # compared as text: two spellings of the same conditions would allow two rows for one file
     if run.signature != made:
         yield _OtherField("signature", run.signature, made)
     if version != ".".join(run.hbench.split(".")[:2]):

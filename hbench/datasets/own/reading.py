@@ -142,6 +142,7 @@ def _with_a_row_per_path(
     # columns that were no level before, such as a title, stay so; with repeated rows a title would
     # look like classes
     others = {name: why for name, why in columns.left_out.items() if name not in labels}
+    # a cell with several labels becomes several rows with one label each
     table = several.without_marks(table, labels, chosen.separator)
     found = columns_of(table.drop_columns([*others]), replace(chosen, item=columns.item))
     return table, replace(found, left_out={**found.left_out, **others})

@@ -359,10 +359,12 @@ class CardValues:
         _, tied, _ = self.found
         values.tied[:] = tied.numpy()
         values.first_level[:] = self.first.numpy()
+        # each group of metrics writes its sums, which came as one flat tensor, to its batch
         for group, (_, batch), flat in zip(
             self.view.groups, self.fast.batches, self.sums, strict=True
         ):
             group.take(flat, batch)
+        # fetched only if some metric needs whole level sequences
         if self.lists:
             ranks_of, levels, sizes = (each.numpy() for each in self.lists)
             # in the flattened (n, P) arrays, a query's row begins P places behind the row before,

@@ -255,10 +255,11 @@ class Rows:
 
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
         """Scale the vectors and sort them by `order` (n,), positions of rows, in place, so that
-        neighbouring rows can be read without a copy. Return the same rows, which need no scale now.
+        neighbouring rows can be read without a copy. Return the same rows, which need no scale
+        then.
 
         Returns `self` unchanged if that is not possible: if the vectors may not be moved or are
-        stored in another type, or if rows have a shift or one more dimension.
+        stored in another type, or if rows have a shift (`shift`) or one more dimension (`last`).
         """
         vectors = self.vectors
         if not (
@@ -268,9 +269,11 @@ class Rows:
         if self.last is not None or self.shift is not None:
             return self
         moved = vectors.move(order)  # (n, D), in the new order
-        for start in range(0, len(order) if self.scale is not None else 0, TILE):
-            at = slice(start, start + TILE)
-            moved[at] *= self.scale[order[at], None]
+        if self.scale is not None:
+            # tile by tile, so that no second array of the size of the vectors is made
+            for start in range(0, len(order), TILE):
+                at = slice(start, start + TILE)
+                moved[at] *= self.scale[order[at], None]
         return Rows(vectors)
 
     def run(self, positions: NDArray[np.int64]) -> NDArray[np.floating] | None:

@@ -75,7 +75,10 @@ class Block:
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:
         """Compute the values of the queries from place `start` of the block on, under every view of
-        the labels. `scores` (n, G): their rows of scores, not yet finished by the ranker.
+        the labels.
+
+        `scores` (n, G) are the queries' rows of scores. In the block of a job's own view they are
+        not finished by the ranker yet; blocks of other views receive finished rows.
         """
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:

@@ -271,6 +271,7 @@ def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], mova
     """Make the queries or the gallery: items (n,), given by rows of the manifest, and their vectors
     in `source`, found by id. `movable`: whether the vectors may be reordered in place."""
     rows = embedding_files.align(source, manifest.items[items])  # (n,): rows of the vectors
+    # `whole`: the scan that was made when all vectors were checked, so that it is not repeated
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
     more = None if manifest.more is None else manifest.more.of(items)

@@ -163,6 +163,7 @@ def _shuffled(word: str) -> OtherTree:
         # (C,): the class whose path each class gets
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
+        # row c is the path of class c, since every fine class has one path
         paths_by_class = own.paths[np.argsort(own.paths[:, -1])]
         return paths_by_class[place]
 

@@ -225,8 +225,9 @@ def _paint_points(
 
 
 def _number_and_name(figure: Figure, panel: Axes, best: Sequence[BoardPoint]) -> None:
-    """Write numbers next to the best points, and the points' names above the picture. If there are
-    many points, only the last ones, furthest to the right, get a name."""
+    """Write a number next to each of the `best` points, which are sorted by x, and the points'
+    names above the picture. Of many points, only the last MAX_NAMED, furthest to the right, get a
+    number and a name."""
     from matplotlib.lines import Line2D
 
     words = []

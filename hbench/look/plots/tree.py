@@ -204,7 +204,7 @@ def _paint_level(
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:
-            fitting = _shortened_to(name, space / LETTER)
+            fitting = _shortened_to(name, space / LETTER)  # in ems: points by points of the font
             panel.text(
                 x[0] + 0.008,
                 (top + low) / 2,

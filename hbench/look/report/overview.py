@@ -107,9 +107,9 @@ def headline(reported: Reported) -> list[str]:
 
 
 def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
-    """Return the ends of the scale on which a row's bars are drawn, as printed. For a fraction of a
-    single run they are 0 and 100; else they are whole numbers around all intervals, so that small
-    differences between runs can be seen.
+    """Return the ends of the scale on which a row's bars are drawn, as printed. They are 0 and 100
+    if there is only one run and the metric is a fraction. Otherwise they are the whole numbers
+    around all intervals, so that small differences between runs can be seen.
 
     `cells` are (number of the run, metric, score or None).
 

@@ -212,7 +212,8 @@ def _has_names_as_queries(path: Path) -> bool:
 
 
 def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> None:
-    """Raise ComparisonError if names were queries on another dataset than the document's."""
+    """Raise ComparisonError if a run of `named`, whose queries are names, was evaluated on another
+    dataset than the document's."""
     for run in named:
         if run.document.dataset_digest != document.dataset_digest:
             raise ComparisonError(

@@ -41,8 +41,8 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     """The list of each query, from a file with a JSON object in each line; None if the first object
     has no query or no list, or if some line is no object.
 
-    A line without a query is skipped. A line without a list gives None as the query's list, and
-    then `_as_run` rejects the file.
+    A line without a query is skipped. Of several lines of one query, the last counts. A line
+    without a list gives None as the query's list, and then `_as_run` rejects the file.
     """
     if is_compressed(path):
         text = read_gzip(path).decode("utf-8-sig")

@@ -88,9 +88,12 @@ def export_onnx(model: Embedder, file: Path) -> float:
 
 
 def _about(model: Embedder) -> dict[str, str]:
-    """Collect the file's metadata for its users: how to prepare images, and what it takes and
-    returns. If a model has its own transform, its identity describes that, in place of the settings
-    of images."""
+    """Collect the file's metadata for its users: how to prepare images, and what the model takes
+    and returns.
+
+    If a model has its own transform, the transform's name in the model's identity replaces the
+    settings of images other than the size.
+    """
     images: dict[str, Any] = model.images.model_dump(mode="json")
     kept = ("size", "resize", "test_fit", "interpolation")
     how: dict[str, Any] = {key: images[key] for key in kept}

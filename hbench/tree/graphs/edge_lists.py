@@ -39,10 +39,12 @@ class EdgeColumns(NamedTuple):
 
 
 def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
-    """The columns of a list of edges; None for a table of levels. `chosen` are the columns of
-    parent and child that the user named, or empty.
+    """Find the columns of a list of edges; None for a table of levels. `chosen` are the columns of
+    parent and child that the user named. If it is empty, they are found by their titles, by ids, or
+    by the values.
 
-    Raises UsageError unless two columns are chosen, UnknownName for a missing one.
+    Raises UsageError if one column, or more than two, are chosen, and UnknownName for a chosen
+    column that is missing.
     """
     if chosen:
         return _edge_columns_named(table.column_names, chosen)

@@ -244,13 +244,17 @@ def page(
 
 def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """Collect the page's data: the labels in the order of the clusters, and the state after the
-    existing decisions."""
+    existing decisions.
+
+    `made_with` has the settings of the embeddings and clusters on this page.
+    """
     # the places after the decisions of this curator, and after those of the other one
     curation = replay(material.labels, material.clusters, material.decisions)
     other = replay(material.labels, material.clusters, material.other_decisions)
-    # the inputs that the decisions state that they are about
+    # The page exports decisions together with the inputs (labels, clusters, settings) that they
+    # were made on. Existing decisions keep theirs; the first decisions will be about this page.
     inputs = material.decisions.inputs
-    if not material.decisions.decisions:  # new decisions will be about the clusters on this page
+    if not material.decisions.decisions:
         labels = digest(label.class_id for label in material.labels)
         clusters = partition_digest(material.clusters)
         inputs = made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})

@@ -201,7 +201,7 @@ def score_range_of_positives(row: RankedQuery, extremes: Float32s) -> tuple[Numb
     positives = int32(0)
     for column in range(row.begin + cuda.threadIdx.x, row.end, cuda.blockDim.x):
         score = row.scores[column]
-        if score != -INFINITY:
+        if score != -INFINITY:  # −inf: the item is left out of the query's list
             low = min(low, score)
             high = max(high, score)
             positives += int32(1)
