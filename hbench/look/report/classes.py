@@ -20,7 +20,7 @@ WORST = 30
 BEST = 8
 MATRIX = 24  # most classes in a readable confusion matrix
 PAIRS = 12
-SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
+SHADES = (0.005, 0.05, 0.2, 0.5)  # a cell gets darker at each of these shares
 
 
 class ClassMean(NamedTuple):
@@ -179,7 +179,7 @@ def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> C
     # at least 1, so that a class without queries has shares of 0
     totals = np.maximum(counts.sum(axis=1), 1)
     shares = counts / totals[:, None]
-    # the shade in which the page draws a share
+    # the number of the shade in which the page draws each share
     shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
     matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []

@@ -127,7 +127,7 @@ def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
         "paths": tree.paths.tolist(),
         "by": reported.by,
         "lower_is_better": lower_is_better(reported.by),
-        "factor": factor_of(reported.by),  # from a value to what is printed: 100 for percent
+        "factor": factor_of(reported.by),  # values are printed times this: 100 for percent
         # kept: whether the run's results were kept, without which no strip can be shown
         "runs": [{"name": run.name, "kept": run.top is not None} for run in reported.runs],
         "items": len(manifest),
@@ -212,8 +212,7 @@ def _write_tree(
     for number, _ in valued_runs(reported):
         for place, metric in enumerate(metrics):
             means = means_of_nodes(manifest.tree, labels, reported.runs[number].values[metric])
-            # the means in the order in which the page draws the nodes, which `drawn["nodes"]` holds
-            # by level
+            # `drawn["nodes"]` has the nodes of each level in the order in which the page draws them
             ordered = [
                 rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)
             ]
@@ -227,8 +226,8 @@ def _map_data(
     and their mean values. `items` and `means` (C,) cover all classes, also those not on the map."""
     low = places.places.min(axis=0)
     high = places.places.max(axis=0)
-    # divide both axes by the longer one, so that distances stay comparable; the smallest divisor is
-    # for classes that are all at one place
+    # scale both axes by the longer one, so that distances stay comparable; 1e-12 avoids a division
+    # by 0 if all classes are at one place
     scaled = (1000 * (places.places - low) / max(float((high - low).max()), 1e-12)).round(1)
     return {
         "classes": places.nodes.tolist(),

@@ -17,7 +17,7 @@ from hbench.records.differences import Difference, corrected_together, differenc
 from hbench.records.queries import units_in_words
 from hbench.records.shown import shown
 
-CLASSES = 12  # shown of either run
+CLASSES = 12  # most classes in each of the lists of losses and gains
 CHANGED = 4
 SURE = 0.05
 
@@ -61,7 +61,7 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
     views = [
         _compare_with(reported, number, run)
         for number, run in enumerate(reported.runs)
-        if number and run.by_query  # not the first with itself
+        if number and run.by_query  # the first run is not compared with itself
     ]
     # p-values are corrected for all metrics of all runs together
     corrected = corrected_together([view.differences for view in views])

@@ -1,6 +1,5 @@
 """Chooses queries that are worth a look (the worst, the best, the most severe), and prepares their
-strips.
-"""
+strips."""
 
 import math
 from typing import NamedTuple

@@ -225,8 +225,8 @@ def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> N
 
 
 def _loaded(document: Document, name: str | None) -> Dataset:
-    """Load the dataset of a report: by its name in the report, or, given another name, from there.
-    A table is read with the options in the report."""
+    """Load the dataset of a report from `name`, a folder, a table or another name; None stands for
+    the dataset's name in the report. A table is read with the options in the report."""
     if name is None:
         return load(document.dataset)
     return load(name, **document.table_options())

@@ -273,7 +273,7 @@ def page_of(sheet: StripSheet) -> str:
         "legend": legend_of(sheet.levels),
         "depth": depth,
         "several": several,
-        "by": "",  # only the pages of a report have one, since they link to one another
+        "by": "",  # with a metric, strips would link to the explorer of a report
         "heading_of": sheet.heading,
     }
     # each picture is embedded as a data address; there are no images in full size to link to

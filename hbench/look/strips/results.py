@@ -178,25 +178,25 @@ def browse(
     """Rank the gallery for some queries by one or more embedding files, and show the first results.
 
     Queries are chosen in one way, by the first file: `queries`, `class_name`, `worst`, `best`,
-    `severe` or `at_random`; by default, eight of the worst. Values are each model's own.
+    `severe` or `at_random`; by default, eight of the worst. Each model has its own values.
 
     Args:
-        files: embedding files; where queries and gallery are in two,
+        files: embedding files. If queries and gallery are in two files, pass
             `hbench.look.inputs.TwoFiles(query, gallery)`.
         dataset: a name, a folder, a table, or a Dataset.
-        nodes: vectors of nodes of the tree, as in `hbench.evaluate`: these are the queries then,
-            of one file.
+        nodes: vectors of nodes of the tree, as in `hbench.evaluate`. The nodes are then the
+            queries, and only one embedding file is allowed.
         test: which test. Default: the first.
         by: the metric that orders queries. Default: "H-AP".
         similarity: as in `hbench.evaluate`. Default: the dataset's.
         ties: as in `hbench.evaluate`.
-        k: how many results of each query. Default: 10.
+        k: the number of results of each query. Default: 10.
         queries: ids of queries, or names of nodes.
-        class_name: the queries of a class, at any level; the nodes below a node.
-        worst: how many with the lowest values.
-        best: how many with the highest values.
-        severe: how many whose first results are worst.
-        at_random: how many, drawn.
+        class_name: show queries of this class, at any level, or the nodes below this node.
+        worst: show this many queries with the worst values.
+        best: show this many queries with the best values.
+        severe: show this many queries whose first results have the lowest levels.
+        at_random: show this many queries, chosen at random.
 
     Returns:
         Results that a notebook displays, with `.text()`, `.csv()`, `.records()` and `.write(path)`.
