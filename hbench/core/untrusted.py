@@ -95,8 +95,7 @@ def read_json(path: Path, *, most: int = MAX_TEXT_BYTES) -> Any:
 
 def _is_deep(text: str) -> bool:
     """Whether a valid JSON text is nested more than MAX_DEPTH deep. Repeated bytes.replace takes a
-    tenth of the parser's time.
-    """
+    tenth of the parser's time."""
     # Keep only brackets and the quotes around strings. Escaped quotes are removed. A quote after an
     # escaped backslash is not escaped, so pairs of backslashes are removed first.
     marks = (

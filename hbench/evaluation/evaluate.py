@@ -75,8 +75,8 @@ def evaluate(
         metrics: as in `hbench.score`. Default: those of the dataset's papers, and all usual ones.
         protocol: "paper" (default), the papers' equations, or "official", the evaluator released
             for the dataset.
-        also_official: whether the latter's values are computed in the same ranking pass. Default:
-            no.
+        also_official: whether the values of the dataset's released evaluator are computed, too, in
+            the same ranking pass. Default: no.
         ties: as in `hbench.score`.
         similarity: as in `hbench.score`. Default: the dataset's.
         relevance: as in `hbench.score`.

@@ -114,7 +114,7 @@ def list_positives(
     at = 0  # positives written so far
     for row in range(levels.shape[0]):
         for item in range(levels.shape[1]):  # the place of an item in the list, from 0
-            level = levels[row, item]  # L + 1 is outside of the list
+            level = levels[row, item]  # L + 1 for an item outside of the query's list
             if level < relevance.shape[1] and relevance[row, level] > 0:
                 to[0, at], to[1, at], to[2, at] = row, columns[row, item], level
                 at += 1

@@ -140,21 +140,25 @@ class _CompiledSums(torch.autograd.Function):
         _by_threads(lambda part: step_sums(part, shape, both), rows)
         sums, slopes = both
         ctx.rows = rows
-        ctx.shape = shape
+        ctx.step_shape = shape
         ctx.slopes = slopes
         return torch.from_numpy(sums).to(scores)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradient of the scores (Q, N), from that of the sums, `upstream[0]` (P,). None for
-        the three arguments of `forward` that are no tensors."""
+        """Return the gradient with respect to the scores (Q, N), given `upstream[0]` (P,), the
+        gradient with respect to the only output of `forward`, the sums. The three arguments of
+        `forward` that are not tensors get None."""
         of_sums = upstream[0].double().numpy()
-        # (2, P): the gradient of each sum, and its contribution to the positive's own score s_k,
-        # which is negative, since the sum decreases when s_k increases
+        # (2, P): for each positive k the gradient with respect to its sum Σ_j step(s_j − s_k), and
+        # the resulting part of the gradient of its own score s_k. That is negative, since the sum
+        # decreases when s_k increases.
         factors = np.stack([of_sums, -of_sums * ctx.slopes])
         gradient = np.empty(ctx.rows.scores.shape, np.float32)
-        _by_threads(lambda part, to: step_slopes(part, ctx.shape, factors, to), ctx.rows, gradient)
+        _by_threads(
+            lambda part, to: step_slopes(part, ctx.step_shape, factors, to), ctx.rows, gradient
+        )
         return torch.from_numpy(gradient), None, None, None
 
 

@@ -159,14 +159,15 @@ def h_pr_curve(
 
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
-    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)) over the items at ranks j up to k, the
-    `cut` (rank losses, Eq. 31). If the k-th item has relevance 0 this is the limit for rel(k) → 0,
-    the share of positives among the first k. NaN for a query without positives."""
+    """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)) over the items at ranks j up to k, the `cut`
+    (rank losses, Eq. 31). If the k-th item has relevance 0, the formula has no value; then it is
+    the share of positives (level ≥ 1, even of relevance 0) among the first k, as in the limit where
+    all relevances are at least rel(k). NaN for a query without positives."""
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
     rel = relevance(sequence.counts)[sequence.levels[first]]  # of the positives up to rank k
-    # the item at rank k is itself a positive with a relevance
+    # the item at rank k is a positive with a relevance above 0
     if len(rel) and sequence.ranks[first][-1] == cut and rel[-1]:
         return float(np.minimum(rel, rel[-1]).sum() / (cut * rel[-1]))
     return len(rel) / cut

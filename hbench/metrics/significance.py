@@ -96,8 +96,9 @@ class UnitSums(NamedTuple):
 
     @classmethod
     def of_counts(cls, counts: Values, ones: Values) -> UnitSums:
-        """Make the sums of values that are 0 or 1, all of the same weight. `counts` (M, G): how
-        many values each unit has. `ones` (M, G): how many of them are 1.
+        """Make the sums of values that are 0 or 1, all of the same weight. `counts` (M, G) are the
+        number of values of each of M metrics in each of G units; `ones` (M, G) say how many of them
+        are 1.
 
         >>> sums = UnitSums.of_counts(np.array([[2.0, 2.0]]), np.array([[2.0, 1.0]]))
         >>> sums.means.tolist(), sums.parts.tolist()
@@ -107,6 +108,7 @@ class UnitSums(NamedTuple):
             weight = 1 / counts.sum(axis=1, keepdims=True)
             means = ones.sum(axis=1, keepdims=True) * weight
             shares = counts * weight
+        # the effective number of independent trials, NaN where only one unit has values
         trials = np.full(len(counts), np.nan)
         for row, of_row in enumerate(counts):
             has = of_row > 0  # (G,): units that have values

@@ -277,6 +277,7 @@ def _with_levels(
         for each in _numbers_that_do_not_nest(order):
             left_out[each.name] = "numbers that are no classes of the other columns"
             order = _in_nesting_order([other for other in order if other is not each])
+    # where a column was left out, its own remark says so, and the order is not remarked as well
     if [each.name for each in order] != list(rest) and {each.name for each in order} == set(rest):
         notes.append("its columns stand otherwise: they are ordered by how their names nest")
     same: dict[str, str] = {}

@@ -122,8 +122,8 @@ def of_frame(frame: pd.DataFrame) -> Sheet:
 
 
 def _refuse_nameless(table: pa.Table, named: str) -> None:
-    """Raise DataError for a table without rows, or with several columns of the same name, which
-    could not be chosen by it. `named`: how messages call the table."""
+    """Raise DataError for a table without rows, or with several columns of the same name, so that
+    the name would not say which column is meant. `named` is the name of the table in messages."""
     doubled = sorted(name for name, count in Counter(table.column_names).items() if count > 1)
     if doubled or not len(table):
         raise DataError(

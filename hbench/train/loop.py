@@ -293,8 +293,10 @@ def _learn(
             # validated steps are logged, since a run may stop there with no other line in its log
             if last or step.skipped or is_validated or step.step % recipe.log_every == 0:
                 log.step(step)
-            # On a GPU results are read later than steps are launched, several at once. `run.step`
-            # is the last launched step: validate and save only when its result has been read.
+            # On a GPU, results are read later than steps are launched, several at once, and
+            # `run.step` is the last launched step. Validate and save only when its own result has
+            # been read. `steps` launches nothing beyond a step that is due for validation, so no
+            # validation is missed.
             if step.step < run.step:
                 continue
             if held is not None and is_validated:

@@ -48,8 +48,9 @@ def scores_of(
         backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )
     predicted = [moved(each, torch.device("cpu")) for each in found]
-    # difficult objects are included: they are ignored, and a detection of one is not a false
-    # detection
+    # The metric also gets the difficult objects, marked as ignored: they need not be detected, and
+    # a detection of one is not false. `_target` repeats such an object for every detection of its
+    # class, so it needs the labels of the detections.
     metric.update(
         predicted,
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],

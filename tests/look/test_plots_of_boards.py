@@ -116,6 +116,19 @@ def test_a_run_without_scores_is_drawn_beside_one_with_scores(plotted, tmp_path)
     assert len(drawing.figure.axes) == 1  # of the last one, no panel of scores
 
 
+def test_a_run_has_one_colour_among_losses_and_scores(plotted, tmp_path):
+    unscored = [line for line in log_lines("b").splitlines(keepends=True) if '"scores"' not in line]
+    (tmp_path / "a-new").mkdir()
+    (tmp_path / "a-new" / "log.jsonl").write_text("".join(unscored), encoding="utf-8")
+    files = (str(tmp_path / "a-new"), str(plotted / "a"), str(plotted / "b"))
+    losses, scores = draw("curves", PlotRequest(files, metrics=("AP", "H-AP"))).figure.axes
+    colour_of = {line.get_label(): line.get_color() for line in losses.lines}
+    drawn = [(line.get_label(), line.get_color()) for line in scores.lines]
+    assert drawn == [
+        (f"{run} {metric}", colour_of[run]) for metric in ("AP", "H-AP") for run in ("a", "b")
+    ]
+
+
 def test_losses_of_different_terms_have_their_own_panels(plotted, tmp_path):
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "log.jsonl").write_text(

@@ -299,6 +299,7 @@ class Transfer:
                     raise SourceError(
                         f"{url} sends more than the file", expected=f"{size:,} bytes", found="more"
                     )
+                # a known size was compared with the free space before
                 if size is None and free_bytes(self.part.parent) < RESERVE:
                     raise SourceError(
                         f"{url} sends a file of unknown size that nearly fills the disk",

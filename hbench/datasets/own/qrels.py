@@ -118,7 +118,10 @@ def read_qrels(path: Path) -> Dataset:
 
 def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
     """Read query, item and grade of each judgement, as texts, in TREC's format or under a header.
-    Raises DataError for lines in TREC's format that do not have four columns."""
+    The file has been recognised as judgements before, so it has a head, and a header that is known.
+
+    Raises DataError for lines in TREC's format that do not have four columns.
+    """
     assert text.head is not None
     if all(_is_line(line) for line in text.head.lines):
         fields = [line.split() for line in text.lines().to_pylist()]

@@ -61,11 +61,13 @@ class RowArrangement(NamedTuple):
 
 
 class ListedItems:
-    """Arranges rows of scores by `lists` of positives; `size` is the number of gallery items.
+    """Arranges rows of scores by `lists` of positives. An arranged row has the `size` gallery items
+    in its first columns. The scores of the query's positives follow from column `size` on, those
+    with the highest code first.
 
-    `numbers` (Q,): how many positives each query has. `starts`, `ends` (Q, K − 1): the range of
-    each code in an arranged row; an item has the last code whose range holds it. Code c is in
-    column c − 1, as code 0, of distractors, has no range.
+    `numbers` (Q,) is the number of positives of each query. `starts` and `ends` (Q, K − 1) are the
+    range of each code in an arranged row; an item has the last code whose range contains it. There
+    are K codes. Code c is in column c − 1, since code 0, of distractors, has no range.
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
@@ -75,8 +77,8 @@ class ListedItems:
         self.lists = lists
         self.size = size
         positive = lists.counts[:, 1:]  # without code 0, of distractors
-        # (Q, K − 1): items of this code or a higher one, which come first in an arranged row; a sum
-        # from the highest code down
+        # (Q, K − 1): the number of positives with this code or a higher one, a sum from the highest
+        # code down. They are the first ones behind the gallery.
         at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
         self.numbers = at_least[:, 0]  # code 1 or higher: all positives
         self.starts = np.full_like(at_least, size)  # positives begin where the gallery ends

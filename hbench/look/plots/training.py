@@ -195,22 +195,27 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
     """Draw the scores of validations and tests over the epochs, one line per log and metric."""
     scored_sets = list(dict.fromkeys(log.scored_of(logs) for log in logs if log.scores))
-    # (name in the legend, points) of each line
+    # (name in the legend, points, place of the run) of each line
     lines = []
     for metric in metrics:
-        for log in logs:
+        for place, log in enumerate(logs):
             if not log.scores:
                 continue
             # (n, 2): the epoch unchanged, the score as printed
             points = log.scores[metric] * (1, factor_of(metric))
             name = metric if len(logs) == 1 else short(log.name, 26)
+            if len(logs) > 1 and len(metrics) > 1:
+                name += f" {metric}"
             # scores on different classes cannot be compared, so the legend tells them apart
             if len(scored_sets) > 1:
                 name += f" ({log.scored_of(logs)})"
-            lines.append((name, points))
+            lines.append((name, points, place))
 
-    for number, (name, points) in enumerate(lines):
-        color = series_color(number, len(lines))
+    for number, (name, points, place) in enumerate(lines):
+        # of several runs each has one colour, as among the losses, and each line its own marker
+        color = (
+            series_color(number, len(lines)) if len(logs) == 1 else series_color(place, len(logs))
+        )
         marker = marker_of(number)
         panel.plot(
             points[:, 0],

@@ -272,7 +272,10 @@ def read_arrow(path: Path, ids: Path | None) -> Stored:
 
 def read_parts(path: Path, ids: Path | None) -> Stored:
     """Read a parquet file, or a folder of parquet files, with their metadata: the items that could
-    not be embedded, the size of the images, and the command that made the embeddings."""
+    not be embedded, the size of the images, and the command that made the embeddings.
+
+    `ids` is a separate file with the ids; None if they are a column of the file.
+    """
     stored = _tabular(path, ids, read_parquet)
     with readable(path):
         return stored._replace(

@@ -82,10 +82,11 @@ def set_rates(
     in_epoch: int = 1,
 ) -> dict[str, float]:
     """Set the learning rate of every group for an epoch, counted from 0, and return {group: rate}.
-    During the warm-up the body's rate is 0; the schedule begins after it.
+    During the warm-up the body's rate is 0. The schedule begins after the warm-up.
 
-    `step`: the number of steps before this one; by default those before the epoch. `in_epoch`:
-    steps per epoch. A warm-up that is a share of all steps may end within an epoch, and needs both.
+    `step` is the number of steps before this one, by default those before the epoch. `in_epoch` is
+    the number of steps per epoch. A warm-up that is a share of all steps may end within an epoch,
+    and needs both.
     """
     schedule = recipe.schedule
     since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))
@@ -95,7 +96,8 @@ def set_rates(
     rates = {}
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            # only a cosine ends at `lr_min`; a group whose highest rate is below stays at that
+            # only a cosine ends at `lr_min`; a group whose `lr_max` is below `lr_min` keeps
+            # `lr_max`
             lowest = min(group["lr_min"], group["lr_max"]) if schedule.name == "cosine" else 0.0
             group["lr"] = lowest + (group["lr_max"] - lowest) * factor
             if is_frozen and group["name"] == BODY:

@@ -97,8 +97,8 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
 
 def _type(hint: Any) -> Any:
     """Translate an annotation such as int, Path | None, Literal["train", "index"] or tuple[str,
-    Path] for click.
-    """
+    Path] to a type of click. Whole numbers must not be negative, since those of the steps are
+    counts and seeds."""
     parts = get_args(hint)
     if isinstance(hint, UnionType):  # X | None, where None means that the option was not given
         return _type(parts[0])

@@ -82,6 +82,7 @@ def run(
     \b
     hbench hgldv2 taxonomy --contact you@example.org
     """
+    # the command that errors advise; they append the option that is missing
     command = shlex.join(["hbench", "hgldv2", "--work", f"{work}", "taxonomy"])
     with opened(
         work, command=command, contact=contact, offline=offline, rate=rate, cache=cache

@@ -150,15 +150,18 @@ class Higher(NamedTuple):
 
 @card_kernel
 def sum_lists(lists: Listed, spare: Spare, request: CardRequest, out: CardSums) -> None:
-    """Compute all sums of n queries. Each block of threads handles one query. `spare`: memory for
-    the shorter lists of the positives above each level.
+    """Compute all sums of n queries. Each block of threads handles one query.
+
+    The sums of a query are computed level by level, from the lowest level up. For each further
+    level the list of positives is shortened to those of higher levels. `spare` is memory for these
+    shorter lists.
     """
     # on separate lines, by which the simulator distinguishes shared arrays
     counts = cuda.shared.array(THREADS, int64)
     sums = cuda.shared.array((THREADS, COLUMNS), float64)
     number = cuda.blockIdx.x
     listed = lists.sizes[number]
-    # at the lowest level, all listed positives count
+    # the number of all positives, and of those of the present level or finer: the same at first
     query = SummedQuery(number, listed, listed, lists.ranks[number], lists.levels[number])
     sum_query(query, spare, Work(request, out, Shared(counts, sums)))
 
