@@ -104,7 +104,9 @@ def _is_deep(text: str) -> bool:
         .replace(b'\\"', b"")
         .translate(TO_SQUARE, NO_MARKS)
     )
-    # remove strings with the brackets in them; most have none, and the faster replace removes them
+    # Remove strings with the brackets in them. Most strings are just two quotes by now, which the
+    # faster replace removes. It may join the end of one string to the start of the next, but quotes
+    # still come in pairs, so the same brackets stay outside of strings.
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
     # every pass removes the innermost level; marks that are left over are nested deeper
     for _ in range(MAX_DEPTH):
