@@ -173,6 +173,7 @@ def small_print(text: str, most: int = LETTERS) -> str:
     for paragraph in text.split("\n"):
         lines.append("")
         for part in re.split(r"(?<=[| ])", paragraph):
+            # a part that is too long for any line gets a line of its own
             if len(lines[-1]) + len(part.rstrip()) > most and lines[-1]:
                 lines.append("")
             lines[-1] += part
@@ -194,20 +195,22 @@ def legend_columns(labels: Sequence[str], size: float = LEGEND, most: int = 4) -
     >>> legend_columns(["AP", "H-AP"]), legend_columns(["a rather long name of a variant"] * 2)
     (2, 1)
     """
-    widest = (max(map(text_width, labels)) + MARK) * size / 72
+    widest = (max(map(text_width, labels)) + MARK) * size / 72  # inches: a point is 1/72 inch
     return max(1, min(most, len(labels), int((COLUMN - 0.1) / widest)))
 
 
 def legend_height(labels: Sequence[str], size: float = LEGEND) -> float:
-    """Return the height of a legend above the panels, in inches."""
-    rows = -(-len(labels) // legend_columns(labels, size))
+    """Return the height of a legend above the panels, in inches. `size`: that of its letters in
+    points."""
+    rows = -(-len(labels) // legend_columns(labels, size))  # rounded up
     return rows * 1.5 * size / 72 + 0.06
 
 
 def legend_above(
     figure: Figure, labels: Sequence[str], handles: Sequence[Any], size: float = LEGEND
 ) -> Legend:
-    """Add a legend above the panels, in as many columns as fit."""
+    """Add a legend above the panels, in as many columns as fit. `handles`: the lines or patches
+    that the labels explain. `size`: the size of its letters in points."""
     columns = legend_columns(labels, size)
     return figure.legend(
         handles, labels, loc="outside upper center", ncols=columns, fontsize=size, columnspacing=1.2

@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 class RankedTest(NamedTuple):
-    """An embedding file on one test of a dataset, with the name that a picture shows."""
+    """An embedding file on one test of a dataset, with the name under which a picture shows it."""
 
     name: str
     examined: Examined
@@ -68,7 +68,7 @@ class TwoFiles(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The names of both files."""
+        """The two file names, joined."""
         return f"{self.query.name} + {self.gallery.name}"
 
 

@@ -28,7 +28,7 @@ from hbench.trust.climbing import BELOW
 MATRIX = 24  # the largest number of classes in a readable confusion matrix
 PAIRS = 12
 SUREST = 20
-SHADES = (0.005, 0.05, 0.2, 0.5)  # shares from which a cell is darker
+SHADES = (0.005, 0.05, 0.2, 0.5)  # from each of these shares on, a cell gets a darker shade
 
 
 class LevelConfusion(NamedTuple):

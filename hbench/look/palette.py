@@ -31,11 +31,12 @@ def color_at(share: float) -> str:
     >>> color_at(0.0), color_at(1.0)
     ('#00224e', '#fee838')
     """
+    # interpolate between the two neighbouring colours; a share of 1 is the end of the last interval
     place = share * (len(CIVIDIS) - 1)
     low = min(int(place), len(CIVIDIS) - 2)
-    share = place - low
+    fraction = place - low
     mixed = (
-        round((1 - share) * a + share * b)
+        round((1 - fraction) * a + fraction * b)
         for a, b in zip(CIVIDIS[low], CIVIDIS[low + 1], strict=True)
     )
     return "#" + "".join(f"{part:02x}" for part in mixed)
@@ -48,7 +49,8 @@ def lightness_of(color: str) -> float:
 
 
 def text_color_on(color: str) -> str:
-    """Return black or white, whichever has more contrast with a colour: at least 4.5 : 1.
+    """Return black or white, whichever has more contrast with a colour. The contrast is at least
+    4.5 : 1.
 
     >>> text_color_on("#7d7c74"), text_color_on("#666970")
     ('#000000', '#ffffff')
@@ -111,7 +113,7 @@ def group_color(number: int, of: int) -> str:
 
 
 def mixed_with_white(color: str, white: float) -> str:
-    """Mix a colour with a share of white.
+    """Mix a colour with white; `white` is the share of white, 0 … 1.
 
     >>> mixed_with_white("#4477aa", 0.5)
     '#a2bbd4'

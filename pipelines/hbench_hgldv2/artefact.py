@@ -210,7 +210,7 @@ def checked(path: Path) -> Path:
 
 
 def sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, as hex."""
+    """The sha256 of a file's bytes, as hex; raises DataError if the file does not exist."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -22,9 +22,9 @@ from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.look.strips.retrievals import legend_of
 
 PACKAGE = "hbench.look.audit"
-SHOWN_SUSPECTS = 300  # of each list
+SHOWN_SUSPECTS = 300  # most cards of each list
 SHOWN_COPIES = 100
-SHOWN_MEMBERS = 4  # of a group
+SHOWN_MEMBERS = 4  # most pictures of a group
 KIND = "audit"
 
 

@@ -1,4 +1,4 @@
-"""Carries the decisions of an earlier audit over to the page of a new one."""
+"""Transfers the decisions of an earlier audit to the page of a new one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DECISIONS = "decisions.csv"
 
 
 class DecidedCard(Protocol):
-    """Items of one label that are decided about."""
+    """Items of one label, about which one decision is made."""
 
     @property
     def items(self) -> tuple[str, ...]: ...

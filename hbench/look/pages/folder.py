@@ -75,7 +75,7 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
         text = "\n".join([f"made by hbench {kind}; these files are replaced:", *written])
         (temporary / mark_of(kind)).write_text(text + "\n", encoding="utf-8")
         if folder.exists():
-            folder.replace(old)  # a folder with content cannot be replaced by another
+            folder.replace(old)  # a folder that is not empty cannot be replaced, so move it away
         temporary.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -134,7 +134,7 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it is running, as another user
         return True
     return True
 
@@ -177,6 +177,7 @@ class Pages:
             jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))
         ]
         loader = jinja2.ChoiceLoader(loaders)
+        # StrictUndefined: a missing variable is an error instead of a blank
         self.environment = jinja2.Environment(
             loader=loader, autoescape=True, undefined=jinja2.StrictUndefined
         )

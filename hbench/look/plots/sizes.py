@@ -1,4 +1,4 @@
-"""Draws what smaller vectors cost: every metric's score by the bytes of a vector."""
+"""Draws what smaller vectors cost: the score of every metric by the bytes of a vector."""
 
 from __future__ import annotations
 

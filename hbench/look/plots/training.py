@@ -1,4 +1,4 @@
-"""Draws the loss and the scores of training runs from their logs."""
+"""Draws the losses and the scores of training runs from their logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOG = "log.jsonl"  # in the folder of a run
-RECIPE = "recipe.toml"  # beside it
+RECIPE = "recipe.toml"  # in the same folder
 METRICS = ("H-AP", "AP", "R@1")
 HELD_OUT = "held-out classes"
 TESTS = "tests"
@@ -170,7 +170,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
     ]
     for number in drawn_here:
         name, points = lines[number]
-        width = 1.2 if len(logs) > 1 or number == 0 else 0.8
+        width = 1.2 if len(logs) > 1 or number == 0 else 0.8  # terms are thinner than the loss
         panel.plot(
             *points.T,
             color=series_color(number, len(lines)),

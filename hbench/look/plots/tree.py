@@ -120,8 +120,9 @@ def _heads(tree: LabelTree) -> list[str]:
 
 
 def _fills_of_means(means: Floats, low: float, high: float) -> list[str]:
-    """Choose the colour of each node of a level by its mean, on a scale from `low` to `high`."""
-    shares = ((means - low) / ((high - low) or 1)).tolist()
+    """Choose the colour of each node of a level by its mean, on a scale from `low` to `high`; nodes
+    with NaN are grey."""
+    shares = ((means - low) / ((high - low) or 1)).tolist()  # or 1: all means may be equal
     return [UNKNOWN if np.isnan(share) else color_at(share) for share in shares]
 
 

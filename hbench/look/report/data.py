@@ -68,8 +68,7 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     folder.mkdir()
     write_script(folder, "index", _index_data(reported, manifest) | {"images": images})
     write_script(folder, "queries", _columns_of_queries(reported, manifest))
-    # (N,): the class of each item
-    fine = manifest.labels[:, -1]
+    fine = manifest.labels[:, -1]  # (N,): the finest class of each item
     _write_chunks(folder, "items", _rows_of_items(manifest, places), ITEMS)
     items = np.bincount(fine, minlength=len(manifest.tree.paths))
     _write_tree(folder, reported, manifest, items)

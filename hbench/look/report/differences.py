@@ -102,7 +102,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     ):
         return view
 
-    # (Q,): above 0 where the first run is better
+    # (Q,): positive where the first run is better
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]

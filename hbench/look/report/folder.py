@@ -20,7 +20,7 @@ from hbench.look.report.sprites import sprite_of, write_sprites
 from hbench.look.strips.retrievals import legend_of
 
 PACKAGE = "hbench.look.report"
-PICTURES = 12_000
+PICTURES = 12_000  # the pictures of all items are drawn if there are at most this many
 PAGES = {
     "index": "Overview", "queries": "Queries", "classes": "Classes", "compare": "Comparison",
     "explore": "Explorer",

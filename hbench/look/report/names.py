@@ -96,6 +96,7 @@ def _table_of_depth(
         NameRow(tuple(ids[at].split(JOINED)), tuple(float(each[at]) for each in values))
         for at in np.argsort(good, kind="stable").tolist()
     ]
+    # a long table shows only its two ends
     cut = WORST if len(rows) > ALL else len(rows)
     best = rows[-BEST:] if cut < len(rows) else []
     return DepthTable(test, len(rows), columns, rows[:cut], best)

@@ -20,14 +20,15 @@ from hbench.look.strips.retrievals import (
 )
 from hbench.metrics.names import goodness
 
-SHOWN_RESULTS = 8
-RESULTS = 10
-GLIMPSE = 3  # results of a query on the overview, before the right one
-GLIMPSED_QUERIES = 3  # of each chapter
+SHOWN_RESULTS = 8  # queries of a chapter
+RESULTS = 10  # results of a query
+GLIMPSE = 3  # results of a query on the overview, without the right one
+GLIMPSED_QUERIES = 3  # queries of a chapter on the overview
 
 
 class Chapter(NamedTuple):
-    """Some queries, with a heading and a sentence that explains them."""
+    """Some queries as strips, with a heading and a text that explains them. `key`: names the
+    chapter in links."""
 
     key: str
     heading: str
@@ -72,7 +73,7 @@ def chapters_of(reported: Reported) -> list[Chapter]:
             known_first(reported.manifest, worst_first(-values)),
         ),
     ]
-    # each chapter shows at most one query of a class, so that it shows different mistakes
+    # a chapter has at most one query of each class, so that it shows different mistakes
     fine = reported.manifest.labels[reported.manifest.query, -1]
 
     return [
@@ -120,7 +121,8 @@ def one_per_class(
 
 
 def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
-    """Make the strips of some queries, with a row for each run with results."""
+    """Make the strips of some queries, given by their places among all queries, with a row for each
+    run that has results."""
     manifest = reported.manifest
     by = reported.by
     assert manifest is not None  # without the dataset `chapters_of` chooses no queries

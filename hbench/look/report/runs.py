@@ -35,9 +35,9 @@ from hbench.records.document import read as read_document
 from hbench.records.queries import metric_columns, queries_of, units_of
 
 Floats = NDArray[np.float64]
-# most classes on a map; t-SNE of twice as many takes a quarter of the ranking's time
+# most classes on a map; with twice as many, t-SNE takes a quarter of the ranking's time
 MAP_CLASSES = 1_000
-# most queries behind the precision-recall curve; more make no visible difference
+# most queries from which the precision-recall curve is computed; more make no visible difference
 CURVE_QUERIES = 2_000
 
 

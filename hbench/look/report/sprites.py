@@ -13,7 +13,7 @@ from hbench.datasets.manifest import Manifest
 from hbench.look.strips import thumbnail
 
 CELL = 96  # pixels of a picture's longer side
-SIDE = 6  # pictures in a row of a sheet, and rows
+SIDE = 6  # pictures in a row of a sheet, and rows of a sheet
 PER_SHEET = SIDE * SIDE
 QUALITY = 82
 

@@ -1,7 +1,7 @@
 """Prepares the page of a leaderboard: its rows with their sources and doubts, its metrics by level,
-and all rankings.
+and its standings.
 
-The page does not rank: it gets the standings by each metric from hbench.boards.
+The page does not rank rows itself. It contains the standings by each metric, from hbench.boards.
 """
 
 import re
@@ -143,6 +143,7 @@ def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
         if "level" in parsed.definition.takes and board.levels:
             family = str(replace(parsed, level=None))
             level = parsed.level or board.levels[-1]
+    # `foreign_metrics` explains the metrics that hbench does not compute
     definition = board.foreign_metrics.get(key, "")
     if board.lacks(key):
         definition = "a metric of a package that is not installed here"
@@ -263,7 +264,7 @@ def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that compares the numbers in names as numbers.
+    """Return a sort key that compares the numbers within a text as numbers.
 
     >>> sorted(["ResNet-101", "ResNet-50"], key=_natural)
     ['ResNet-50', 'ResNet-101']

@@ -26,7 +26,8 @@ FORMATS = (
 
 
 def write_site(names: Sequence[str], folder: Path) -> Path:
-    """Write the pages of these leaderboards and return the path of the first page.
+    """Write the pages of these leaderboards, given by name or file, and return the path of the
+    first page.
 
     Raises UsageError if the folder has other files, and UnknownName or ConfigError if a leaderboard
     cannot be read.

@@ -135,7 +135,7 @@ def write_strips(sheet: StripSheet, path: Path) -> None:
 
 
 def thumbnail(picture: Picture | None, item: str) -> Image.Image | None:
-    """Return a small picture of an item; None if it has no readable picture."""
+    """Return a small RGB picture of an item; None if it has no readable picture."""
     if picture is None:
         return None
     try:

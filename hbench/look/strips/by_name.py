@@ -156,7 +156,7 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
         by: the metric of the value.
     """
     path = str(depth.test.retrieval.ids[row])
-    value = float(depth.values[row])  # as a fraction; shown with one decimal
+    value = float(depth.values[row])
     k = depth.lists.items.shape[1]
     right = right_of(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
     hits = hits_of(manifest, depth.lists, row)

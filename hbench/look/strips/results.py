@@ -53,8 +53,8 @@ from hbench.submissions.embeddings import Embeddings
 
 COLUMNS = ("file", "query", "rank", "id", "score", "level", "shares")
 MEASURED = frozenset({"worst", "best", "severe"})  # ways that need a metric
-FRAME = 325  # pixels of a strip in a notebook, with its heading
-HEAD = 230
+FRAME = 325  # height of a row in a notebook in pixels, with its heading
+HEAD = 230  # height of the parts above and below the rows, in pixels
 
 
 @dataclass(frozen=True, repr=False)

@@ -31,7 +31,8 @@ Queries = NDArray[np.int64]  # positions among the queries of a test
 
 
 class Choice(NamedTuple):
-    """How queries are chosen: one of WAYS, and its value."""
+    """How queries are chosen. `way`: one of WAYS. `value`: its argument, such as ids, the name of a
+    class, or a number of queries."""
 
     way: str
     value: Any
@@ -110,6 +111,8 @@ class RightResults(TopResults):
         """
         super().keep(ranker, scores, first)
         for query, row in enumerate(scores, start=first):
+            # (L,) each: the items of level l and finer are in the columns from starts[l − 1] to
+            # ends[l − 1]
             starts = ranker.starts[query]
             ends = ranker.ends[query]
             if starts[-1] == ends[-1]:  # no item of its finest class
@@ -279,7 +282,7 @@ def _once(path: Sequence[str]) -> Sequence[str]:
 def ranker_of(
     manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions
 ) -> Ranker:
-    """Make a ranker of these queries of a test against the whole gallery."""
+    """Make a ranker that ranks the whole gallery for these queries of a test."""
     test = retrieval_of(manifest, *submission.parts).of_queries(queries)
     return Ranker(
         test.queries,

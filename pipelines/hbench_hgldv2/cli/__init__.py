@@ -81,7 +81,7 @@ def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
     if hint is bool:
         return click.Option(names, is_flag=True, help=help_text)
 
-    is_repeated = get_origin(hint) is Sequence  # Sequence[Path]: the option may be given again
+    is_repeated = get_origin(hint) is Sequence  # such as Sequence[Path]: may be given repeatedly
     is_required = parameter.default is inspect.Parameter.empty
     return click.Option(
         names,

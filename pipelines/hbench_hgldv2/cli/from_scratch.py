@@ -1,4 +1,4 @@
-"""Runs all steps in order, up to the work of the curators, for `hbench build hgldv2
+"""Runs all steps in order, before and after the decisions of the curators, for `hbench build hgldv2
 --from-scratch`.
 """
 

@@ -18,7 +18,7 @@ from hbench_hgldv2.labels.label import Label
 
 
 class Disagreement(NamedTuple):
-    """A label that two curators placed differently."""
+    """A label that two curators placed differently. `first`, `second`: the two places, in words."""
 
     class_id: str
     label: str
@@ -112,7 +112,7 @@ def compare(
 
 
 def _places_in(rows: Iterable[Placed]) -> dict[str, LabelPlace]:
-    """Return the places of the labels that a curator placed, by class id."""
+    """Return {class id: place} for the labels that a curator has placed."""
     return {
         row.class_id: LabelPlace(row.status, row.group)
         for row in rows

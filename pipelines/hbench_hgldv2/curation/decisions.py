@@ -21,7 +21,7 @@ from hbench.core.errors import UnknownName, closest, examples
 from hbench.core.schema import Strict
 from hbench_hgldv2.labels.kinds import written_in_two_ways
 
-REST = "*"
+REST = "*"  # stands for the other classes of a group that is split
 
 
 def _not_a_number(class_id: object) -> object:
@@ -161,7 +161,7 @@ class Inputs(Strict):
 
 
 class Decisions(Strict):
-    """A decisions file: the target groups, the decisions in order, approvals."""
+    """The content of a decisions file: the groups, the decisions in order, and the approvals."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     inputs: Inputs = Inputs()
@@ -214,7 +214,7 @@ def groups_named(decision: AnyDecision) -> Iterator[str]:
 
 
 def kinds_named(decisions: Decisions) -> Iterator[str]:
-    """Yield the kind of every group, as declared and as set later."""
+    """Yield the kinds of all groups, as declared and as set by later decisions."""
     yield from (group.kind for group in decisions.groups.values())
     yield from (each.kind for each in decisions.decisions if isinstance(each, SetKind))
 

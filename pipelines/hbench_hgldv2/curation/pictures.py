@@ -53,7 +53,8 @@ class Example(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """An image that may become an example of a class: its landmark, and its path in the folder."""
+    """An image that may become an example of a class: the class, the landmark, and the path of the
+    image in the folder of GLDv2."""
 
     class_id: str
     landmark: CleanedLandmark
@@ -184,7 +185,7 @@ def _images(
 
 
 def _list_of(raw: Path, split: str) -> tuple[Path, str] | None:
-    """Find the list of a split's images, and its column of ids."""
+    """Find the file that lists a split's images, and its column of ids; None if there is none."""
     paths = ((gldv2.metadata_file(raw, name), column) for name, column in LISTS[split])
     return next(((path, column) for path, column in paths if path.exists()), None)
 

@@ -24,11 +24,12 @@ from hbench_hgldv2.grouping import encode
 from hbench_hgldv2.grouping.cluster import read_clusters
 from hbench_hgldv2.labels.label import GROUP, Label, digest, partition_digest
 
-SUGGESTED = 3  # groups suggested for a label
+SUGGESTED = 3  # most groups that are suggested for a label
 
 
 class LabelPlace(NamedTuple):
-    """The place of a label: status "group", "dropped" or "unassigned", and the group's name."""
+    """The place of a label. `status`: "group", "dropped" or "unassigned". `group`: the name of the
+    group; "" unless the status is "group"."""
 
     status: str
     group: str = ""
@@ -211,22 +212,29 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class Curation:
-    """The result of a replay."""
+    """The result of a replay.
+
+    Attributes:
+        rows: the place of every label, sorted by class id.
+        conflicts: the preconditions that did not hold.
+        stale: "reviewer: group" of the approvals whose group has changed since.
+        kinds: {group: its kind}.
+    """
 
     rows: tuple[Placed, ...]
     conflicts: tuple[Conflict, ...]
-    stale: tuple[str, ...]  # "reviewer: group" of approvals whose group has changed
-    kinds: Mapping[str, str]  # group -> such as natural or human-made
+    stale: tuple[str, ...]
+    kinds: Mapping[str, str]
 
     def groups(self) -> dict[str, list[str]]:
-        """Return group -> ids of its labels, both sorted."""
+        """Return {group: ids of its labels}, both sorted."""
         result = defaultdict(list)
         for class_id, group in self.placed().items():
             result[group].append(class_id)
         return dict(sorted(result.items()))
 
     def placed(self) -> dict[str, str]:
-        """Return class -> group, for the classes in a group."""
+        """Return {class: group} for the classes in a group."""
         return {row.class_id: row.group for row in self.rows if row.status == "group"}
 
     def problems(self) -> list[str]:
@@ -277,7 +285,7 @@ def run(
 
 
 def groups_in(mapping: Path) -> dict[str, str]:
-    """Read class -> group from a mapping.csv, for the classes in a group."""
+    """Read {class: group} from a mapping.csv, for the classes in a group."""
     return {row.class_id: row.group for row in read_rows(mapping, Placed) if row.status == "group"}
 
 

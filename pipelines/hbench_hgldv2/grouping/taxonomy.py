@@ -177,9 +177,10 @@ def taxonomy(
     tree: nx.DiGraph[str] = nx.DiGraph()
     tree.add_node(ROOT, alternatives=())
     for node in sorted(kept):
+        # the fewest landmarks first, since −ln p is highest for the smallest share p
         candidates = sorted(
             _first_kept(node, graph.successors, kept), key=lambda parent: (weights[parent], parent)
-        )  # the fewest landmarks first: −ln p falls as the share p grows
+        )
         tree.add_edge(candidates[0] if candidates else ROOT, node)
         removed += [Removed(node, other, "less informative") for other in candidates[1:]]
         tree.nodes[node]["alternatives"] = tuple(candidates[1:])
@@ -203,7 +204,7 @@ def taxonomy(
 def _landmarks_of(
     members: Mapping[str, Sequence[str]], landmarks: Mapping[str, int]
 ) -> dict[str, int]:
-    """Sum the landmarks of the classes that each node stands for."""
+    """Sum the landmarks of each node's members: {node: landmarks}."""
     here = {}
     for node, classes in members.items():
         here[node] = sum(landmarks.get(member, 0) for member in classes)
@@ -214,7 +215,7 @@ def _with_those_below(graph: nx.DiGraph[str], here: Mapping[str, int]) -> dict[s
     """Sum the landmarks of each node and of all nodes below it. `here` holds each node's own
     landmarks."""
     weights = {}
-    for node in graph:  # edges lead from child to parent, so networkx's ancestors are those below
+    for node in graph:  # edges lead from child to parent, so `nx.ancestors` are the nodes below
         weights[node] = here[node] + sum(here[below] for below in nx.ancestors(graph, node))
     return weights
 

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, get_args
 
 Split = Literal["train", "index"]
 SPLITS: tuple[str, ...] = get_args(Split)
-# begins the id of a class that is known by its text only, such as in the released files
+# the prefix of the id of a class that is known only by its text, such as one of a released file
 PREFIX = "label:"
-GROUP = "group:"  # begins the ids of group names among the embeddings
+GROUP = "group:"  # the prefix of the ids of group names among the embeddings
 
 
 class Label(NamedTuple):

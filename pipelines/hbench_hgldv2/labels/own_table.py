@@ -184,7 +184,7 @@ def _facts_on(labels: Sequence[Label], unlabelled: int) -> list[str]:
 
 
 def _with_title(titles: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The columns whose title is a known one."""
+    """Select the titles that are among the known ones."""
     folded = {_folded(title) for title in known}
     return [title for title in titles if _folded(title) in folded]
 

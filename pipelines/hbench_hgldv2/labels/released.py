@@ -83,6 +83,7 @@ def _sample_rows() -> list[Released]:
     shipped = decisions_file.load(SAMPLE)
     moves = [decision for decision in shipped.decisions if isinstance(decision, Move)]
     placed = [(class_id, move.to) for move in moves for class_id in move.labels]
+    # a class id of the sample is PREFIX and the label in lower case, without qualifiers
     named = [
         (class_id.removeprefix(PREFIX), group, shipped.groups[group].kind)
         for class_id, group in placed

@@ -152,8 +152,8 @@ def run(
 
 
 def _servers(given: Sequence[tuple[str, str]]) -> Servers:
-    """Return the addresses to ask, those of Wikimedia where no others are given; raises UsageError
-    for what is not an address.
+    """Return the addresses of the servers: those of Wikimedia, except for those `given` as (name,
+    address). Raises UsageError for a text that is not an address.
     """
     for name, url in given:
         if not url.startswith(("http://", "https://")):
@@ -307,7 +307,7 @@ def find_entities(items: Iterable[str], source: FactSource) -> dict[str, Entity]
     """Find the entities of the items and of their main topics (P301), at most three hops away."""
     known: dict[str, Entity] = {}
     unknown = _new_ids(items, known)
-    for _ in range(MOST_TOPICS + 1):  # the items themselves, then hop by hop
+    for _ in range(MOST_TOPICS + 1):  # first the items themselves, then their topics hop by hop
         if not unknown:
             break
         known |= source.entities(unknown)

@@ -1,8 +1,8 @@
 """Reads facts from the MediaWiki and Wikidata APIs: pages, redirects, entities and labels, fifty
 per request.
 
-Titles without an item are looked up by P373 in the query service, two hundred per query: the APIs'
-search takes one.
+Titles without an item are looked up by P373 in the query service, two hundred per query, because
+the APIs' search takes only one title.
 
 >>> soft_redirect("{{Category redirect|reason=x|1=Old Bridge, Mostar}}")
 'Category:Old Bridge, Mostar'
@@ -28,7 +28,7 @@ from hbench_hgldv2.wikimedia.client import SERVERS, Client, Servers
 from hbench_hgldv2.wikimedia.query_service import QueryService
 from hbench_hgldv2.wikimedia.responses import Refused
 
-CENTURY = 7  # Wikidata's numbers of the precision of a time
+CENTURY = 7  # Wikidata's codes for the precision of a time
 DECADE = 8
 COMMON = {"format": "json", "formatversion": "2"}
 PAGES = COMMON | {
@@ -77,9 +77,9 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         for batch, answers in client.ask_batched(endpoint, params, name, values):
             if not isinstance(answers, Refused):
                 known |= reader([answer.data for answer in answers], batch)
-            elif name == "titles":  # any text may be a title: a refusal is no missing page
+            elif name == "titles":  # any text may be a title, so a refusal is an error
                 raise SourceError("the API refuses a single title", found=answers.why)
-            else:  # as the API itself writes an item that does not exist
+            else:  # the answer that the API itself gives for an item that does not exist
                 missing = {"entities": {i: {"missing": True} for i in batch}}
                 known |= reader([missing], batch)
         return known

@@ -226,7 +226,7 @@ class Client:
         its refusal.
         """
         batches = [list(values[start : start + size]) for start in range(0, len(values), size)]
-        batches.reverse()  # a stack, so that the halves of a batch come before the next one
+        batches.reverse()  # `pop` takes the last one; the halves of a batch come before the next
 
         answered = 0
         while batches:
@@ -302,7 +302,7 @@ class Client:
             timespec="seconds"
         )
         sent = dict(params)
-        if "action" in params:  # of MediaWiki: its servers may ask to wait while they lag behind
+        if "action" in params:  # a MediaWiki API: its servers may refuse while they lag behind
             sent["maxlag"] = str(self.manners.maxlag)
 
         try:
@@ -312,7 +312,7 @@ class Client:
                 params=None if posts else sent,
                 data=sent if posts else None,
                 timeout=self.manners.timeout,
-                allow_redirects=False,  # `judge` refuses them: another address may be another API
+                allow_redirects=False,  # another address may be another API: `judge` refuses it
             )
         except NOT_ANSWERED as error:
             return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)

@@ -22,10 +22,11 @@ from hbench_hgldv2.wikimedia import facts
 
 DUMPED = ("-- MySQL dump", "-- MariaDB dump", "/*M!999999")  # the beginnings of dumps
 CATEGORY = "14"  # the namespace of categories
-# Two libraries read such rows. Four million of page_props (193 MB) took 13 s here and 6 s in mwsql
-# 1.0.4; that gives "ab" for the title "a),(b" and "anb" for "a\nb", fails on dumps with a row per
-# line, and is under the GPL. sqlglot 30 took 12 s for a hundred thousand rows.
-# possessive quantifiers, so that a row is read once, without backtracking
+# Two libraries can read such rows, but neither is suitable. mwsql 1.0.4 reads four million rows of
+# page_props (193 MB) in 6 s instead of 13 s, but it returns "ab" for the title "a),(b" and "anb"
+# for "a\nb", fails on dumps with a row in each line, and is under the GPL. sqlglot 30 takes 12 s
+# for a hundred thousand rows.
+# The quantifiers are possessive (*+), so that a row is read once, without backtracking.
 _QUOTED = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'"
 _CELL = re.compile(rf"({_QUOTED}|[^'(),]*+),")
 _TUPLE = re.compile(rf"\(((?:{_QUOTED}|[^'(),]*+)(?:,(?:{_QUOTED}|[^'(),]*+))*+)\)")

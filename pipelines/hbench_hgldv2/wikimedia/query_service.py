@@ -117,7 +117,7 @@ class QueryService:
         """Return {item: {property such as P31: items}}."""
         values: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for row in self._rows(ENTITIES, [f"wd:{i}" for i in ids]):
-            # "unknown value" is an address of another kind
+            # an "unknown value" is no QID, but another address
             if facts.QID.fullmatch(row.get("value", "")):
                 values[row["item"]][row["property"].rpartition("/")[2]].append(row["value"])
         return values

@@ -1,5 +1,5 @@
-"""Judges the responses of Wikimedia's servers: whether to use them, ask again, halve the batch, or
-give up.
+"""Judges the responses of Wikimedia's servers: whether to use them, send the request again, halve
+the batch, or give up.
 
 >>> judge(
 ...     200,
