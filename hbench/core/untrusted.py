@@ -104,9 +104,8 @@ def _is_deep(text: str) -> bool:
         .replace(b'\\"', b"")
         .translate(TO_SQUARE, NO_MARKS)
     )
-    # Remove strings with the brackets in them. Most strings are just two quotes by now, which the
-    # faster replace removes. It may join the end of one string to the start of the next, but quotes
-    # still come in pairs, so the same brackets stay outside of strings.
+    # Remove strings with the brackets in them; the faster replace removes those that are just two
+    # quotes by now. It may join two strings, but the same brackets stay outside of quotes.
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
     # every pass removes the innermost level; marks that are left over are nested deeper
     for _ in range(MAX_DEPTH):

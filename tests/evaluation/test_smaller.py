@@ -227,6 +227,12 @@ def test_the_page_has_the_table_and_the_picture_and_loads_nothing(folder, tmp_pa
     assert not re.search(r'(src|href)="(?!data:|#)', page)
 
 
+def test_a_larger_distance_is_worse_on_the_page(folder, tmp_path):
+    page = tmp_path / "sizes.html"
+    on_command_line(folder, "--dims", "1", "--metrics", "R@1,HD@1", "--page", page)
+    assert re.findall(r'<td class="(\w+)"', page.read_text()) == ["worse", "worse"]
+
+
 @pytest.mark.parametrize(("bits", "is_said"), [("1", True), ("8", False)])
 def test_the_page_says_how_signs_are_ranked(folder, tmp_path, bits, is_said):
     on_command_line(folder, "--bits", bits, "--page", tmp_path / "sizes.html")

@@ -13,14 +13,15 @@ from hbench.core.files import write_text
 from hbench.evaluation.variants.smaller import SmallerScore, losses_in_words
 from hbench.look.pages.folder import SHARED, Pages
 from hbench.look.plots.sizes import draw_sizes, size_of
+from hbench.metrics.names import goodness
 from hbench.records.differences import Difference
 from hbench.records.shown import shown, shown_difference_range
 
 
 class SizeCell(NamedTuple):
     """A printed score with the 95 % interval of its difference from the whole vector ("" for the
-    whole vector itself). The verdict is "worse" or "better" where this interval is entirely below
-    or above 0, otherwise ""."""
+    whole vector itself). The verdict is "worse" or "better" where this interval is entirely on
+    that side of 0, otherwise ""."""
 
     score: str
     difference: str
@@ -81,8 +82,9 @@ def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
 
 
 def _verdict(ends: Difference) -> str:
-    """Return "worse" or "better" where the interval of a difference, in fractions, is entirely
-    below or above 0."""
-    if ends.high < 0:
+    """Return "worse" or "better" where the interval of a difference is entirely on that side of 0:
+    below 0 is worse, but better for a metric that is a distance."""
+    worst, best = sorted(goodness(ends.metric, end) for end in (ends.low, ends.high))
+    if best < 0:
         return "worse"
-    return "better" if ends.low > 0 else ""
+    return "better" if worst > 0 else ""
