@@ -158,7 +158,8 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
         )
 
     kind = given.dtype.newbyteorder("=")
-    # float32 holds integers of one or two bytes exactly; longer integers and floats become float64
+    # float32 holds integers of one or two bytes exactly; longer ones, and floats of more than 64
+    # bits, become float64
     if given.dtype.kind != "f" or given.dtype.itemsize > 8:
         kind = np.dtype(np.float32 if given.dtype.itemsize <= 2 else np.float64)
     array = given.astype(kind, copy=False)
