@@ -3,10 +3,10 @@ classes.
 
 Fixed-sequence testing: thresholds are tried from the largest down, in an order that depends on the
 masses alone. At each threshold, an upper bound of the share of wrong answers, one-sided with 95 %
-confidence over units (by default classes), is compared with 1 − target. The first threshold that
-exceeds it ends the sequence, and the threshold before is the result. Since each test is made only
-if all tests before were passed, the chance that any test is passed wrongly is that of a single
-test, 5 %.
+confidence over units (by default classes), is compared with 1 − target. The first bound that
+exceeds 1 − target ends the sequence, and the threshold before is the result. Since each test is
+made only if all tests before were passed, the chance that any test is passed wrongly is that of a
+single test, 5 %.
 """
 
 from __future__ import annotations
