@@ -290,7 +290,7 @@ def _retrieval_of_arrays(
 
 def _without_nameless_queries(test: Retrieval, tree: LabelTree) -> Retrieval:
     """Remove the queries whose item has no name at any level. Such an item stays in the gallery as
-    a distractor. Raises SubmissionError if there is a separate gallery.
+    a distractor. Raises SubmissionError if there are such queries and a separate gallery.
     """
     is_query = _is_named(tree, test.queries.labels)  # (N,)
     if is_query.all():
