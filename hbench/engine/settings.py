@@ -39,8 +39,8 @@ class Words:
 
     `similarity`, `ties`, `protocol`: names, that of the similarity with its options, such as
     "lorentz(curvature=1)". `partial`: whether some paths of labels end above the finest level.
-    `several`: the largest number of paths that an item has. `queries`: which names are the queries
-    where names, not items, are ranked against the gallery; "" elsewhere. `left_out`: the number of
+    `several`: the largest number of paths that an item has. `queries`: which names are the queries,
+    where the gallery is ranked for names and not for items; "" elsewhere. `left_out`: the number of
     items that could not be embedded, and a digest of them; "" if all could. `relevance`: alpha=… or
     a name.
     """

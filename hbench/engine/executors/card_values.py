@@ -223,8 +223,9 @@ class CardView:
 
     def _stage_ranges(self) -> None:
         """Allocate the ranges of the positives on the card: for each query and code, the columns
-        from start to end of the items with that code. Sets `staged`, which is sent for each share
-        of the queries, and `ranges`, the kernels' view of it with what is the same for all shares.
+        from start to end that hold its items (and, for a level, those of all finer ones). Sets
+        `staged`, which is sent for each share of the queries, and `ranges`, the kernels' view of it
+        with what is the same for all shares.
         """
         # the ranges of no queries have the types and widths: begins and sizes (n,), starts and ends
         # (n, K), for all K codes but 0

@@ -52,7 +52,7 @@ POOL = sizes(10_700, 40)
 PER_PART = 2  # positives, unless that makes too many parts
 SHORT = uint32(sizes(96, 4))  # up to so many positives of a part are compared with each other
 INFINITY = float32(np.inf)
-WIDEST = float32(3.4e38)  # the largest scale that is finite
+WIDEST = float32(3.4e38)  # the largest scale: a larger one could be infinite
 
 
 class CardRanges(NamedTuple):
