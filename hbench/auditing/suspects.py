@@ -22,7 +22,9 @@ from hbench.auditing.swaps import SMALLEST
 
 FAR, NEAR = "far", "near"
 SHOWN_NEIGHBOURS = 4
-FEWEST_WRONG = 20  # if the lower bound of wrong labels is smaller, sureness is limited to LIKELY
+# if the lower bound of wrong labels is smaller, sureness is limited to LIKELY, unless hardly any
+# labels are between right and swapped ones
+FEWEST_WRONG = 20
 LIKELY = 0.5  # from this sureness on, a suspect is listed before groups
 RECALL = 0.5  # if fewer groups made on purpose are found, no upper bound of wrong labels is stated
 NORMAL = 1.645  # the .95 quantile of the normal distribution, for the variation of counts
