@@ -118,7 +118,8 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
 
     def run(values: Iterator[tuple[int, Values]]) -> None:
         """Put what the iterator yields, pairs of a block's number and its values, into the queue,
-        and at the end None. Stop early once the caller wants no more (`is_over`)."""
+        and at the end None. Stop early once it `is_over`: the caller wants no more, or another
+        iterator has failed."""
         try:
             for pair in values:
                 found.put(pair)
