@@ -51,8 +51,8 @@ def verdict_on(
 
     The file is stored in hbench's cache by its digest, and an interrupted download is resumed.
     `on_progress` is called with the number of new bytes. The verdict is "differs" if there is
-    another file at the address, or if a row that claims to be verified has no file. Any other error
-    of fetching gives "cannot be had".
+    another file at the address, or if the file of a row that claims to be verified cannot be had.
+    For other rows, any other error of fetching gives "cannot be had".
     """
     assert row.run is not None
     if row.setup.queries is not None:
