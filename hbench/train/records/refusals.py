@@ -104,7 +104,8 @@ def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
 
 def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
     """Raise UsageError if `recipe` cannot be trained in the folder `out`: it is a file, has a run
-    of another recipe, or has a run although `resume` is False."""
+    of another recipe, or a run that cannot be resumed, since `resume` is False or its weights were
+    deleted."""
     if out.is_file():
         raise UsageError(
             f"{out} is a file", expected="the folder of a run", fix="name another --out"
