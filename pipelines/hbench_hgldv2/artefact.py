@@ -123,7 +123,7 @@ def rows_text(rows: Iterable[Row], row_type: type[Row]) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[str]]) -> str:
-    """Return cells as CSV text whose lines end in "\n". A cell with a lone carriage return is
+    """Return cells as CSV text whose lines end in "\\n". A cell with a lone carriage return is
     quoted, because readers would otherwise take it for the end of the line.
 
     >>> csv_text([["a", "b,c"], ["\\r", ""]])

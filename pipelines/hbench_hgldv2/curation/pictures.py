@@ -159,8 +159,8 @@ def _candidates(
 def _images(
     raw: Path, selection: Iterable[CleanedLandmark]
 ) -> Mapping[tuple[str, int], Sequence[str]]:
-    """Read the image ids of the selected landmarks, by split and landmark. Raises DataError where a
-    split has no list of images."""
+    """Read the image ids of the selected landmarks, by split and landmark. Raises DataError where no
+    split has a list of images."""
     wanted = {(row.split, row.landmark_id) for row in selection}
     # split -> (file, the name of its column of image ids)
     lists = {split: found for split in SPLITS if (found := _list_of(raw, split)) is not None}
@@ -200,7 +200,7 @@ def _chosen(
     raw: Path, candidates: Iterator[Candidate], missing: list[str]
 ) -> list[tuple[str, Example]]:
     """Make the examples (class id, picture) of a card from the first candidates whose files can be
-    read. The paths of missing files are added to `missing`."""
+    read. The paths of the others are added to `missing`."""
     opened = partial(open_upright, raw)
     chosen: list[tuple[str, Example]] = []
     # the number of candidates is limited, since looking up a missing file takes time, too

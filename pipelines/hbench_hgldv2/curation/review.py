@@ -44,7 +44,7 @@ class Material(NamedTuple):
 
     Attributes:
         suggestions: suggested groups by class id.
-        known_kinds: the kinds of the suggested groups, by group.
+        known_kinds: the kinds of the groups in the file of names, by group.
         decisions: the decisions so far.
         ancestors: the path of each class in the taxonomy, by class id; empty without a taxonomy.
         other: the name of another reviewer, "" without one.

@@ -27,7 +27,7 @@ def offered(used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS) -> tuple
 
 def written_in_two_ways(used: Iterable[str]) -> tuple[str, str] | None:
     """Return two kinds that differ only in case, spaces, hyphens or underscores; None where there
-    are no such two. The kinds compared are those in use and the usual ones."""
+    are no such two. The kinds compared are those that `offered` returns."""
     first: dict[str, str] = {}
     for kind in offered(used):
         known = first.setdefault(re.sub(r"[\s_-]", "", kind).lower(), kind)

@@ -157,7 +157,7 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
 
 
 def _unused(titles: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """The titles of the unused columns, each with a remark on why it is unused."""
+    """The titles of the columns that are no part, each with the remark "not used"."""
     used = set(columns.values())
     return {title: "not used" for title in titles if title not in used}
 

@@ -199,8 +199,8 @@ def _listed(pages: Any) -> Iterable[dict[str, Any]]:
 
 
 def _merge(into: dict[str, Any], page: Mapping[str, Any]) -> None:
-    """Merge a page from a continuation into what is known about it. Dictionaries are merged
-    recursively."""
+    """Merge a page from a continuation into what is known about it. A value that is a dictionary
+    is joined key by key; any other value is replaced."""
     for key, value in page.items():
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             into[key] |= value

@@ -34,8 +34,8 @@ REDIRECTS = "SELECT ?item ?target WHERE { VALUES ?item { %s } ?item owl:sameAs ?
 
 
 def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
-    """Make a source of facts from the query service, which has no wikitext, and only statements of
-    the best rank."""
+    """Make a source of facts from the query service, which has neither revisions nor wikitext,
+    and only statements of the best rank."""
     ask = QueryService(client, servers)
     return facts.FactSource(ask.pages, lambda titles: {}, ask.by_category, ask.entities, ask.names)
 
