@@ -128,7 +128,7 @@ def answered_by_target(named: NamedPictures) -> list[Trusted]:
 
 
 def stack_of(trusted: Trusted) -> Answered:
-    """The number of items with a known truth that are answered at each level."""
+    """The share of the items with a known truth that is answered at each level."""
     by_level = [each.items for each in trusted.outcome.by_level]
     said = sum(by_level)
     # the number of items on which a share is based, from the share and its count

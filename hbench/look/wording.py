@@ -21,7 +21,7 @@ WORD_ENDS = re.compile(r"[\s_/.,:-]")
 
 def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
     """Shorten names of more than `most` letters. The words that all names begin with are left out
-    or, failing that, the middle of a name. Names that would become equal stay whole."""
+    or, failing that, the middle of a name. All names stay whole if two would become equal."""
     given = list(names)
     shared = _beginning(given) if len(given) > 1 else ""
     ends = [found.end() for found in WORD_ENDS.finditer(shared)]

@@ -108,7 +108,7 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     outside = len(points) - len(seen)
 
     def paint(figure: Figure) -> None:
-        """Draw a mark for each row. The line of the front falls in steps, each at the next
+        """Draw a mark for each row. The line of the front falls in steps, each right after a
         point."""
         panel = figure.subplots()
         _paint_points(panel, seen, front, line=front, where="pre")

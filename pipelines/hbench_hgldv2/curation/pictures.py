@@ -159,8 +159,8 @@ def _candidates(
 def _images(
     raw: Path, selection: Iterable[CleanedLandmark]
 ) -> Mapping[tuple[str, int], Sequence[str]]:
-    """Read the image ids of the selected landmarks, by split and landmark. Raises DataError where no
-    split has a list of images."""
+    """Read the image ids of the selected landmarks, by split and landmark. Raises DataError where
+    no split has a list of images."""
     wanted = {(row.split, row.landmark_id) for row in selection}
     # split -> (file, the name of its column of image ids)
     lists = {split: found for split in SPLITS if (found := _list_of(raw, split)) is not None}
