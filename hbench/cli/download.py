@@ -37,7 +37,7 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     """Show progress bars on stderr, if it is a terminal. Yields the function that moves them.
 
     `folder`: where the files go; it may have parts of files from an earlier run. The bar of all
-    files has no length if the size of a file is unknown.
+    files has no length if no file states its size.
     """
     bytes_to_come = sum(source.size or 0 for source in sources) or None
     with terminal.progress(

@@ -41,7 +41,7 @@ class Embedding(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The reports of a dataset, {model: report}, and the metrics by which they may be ranked."""
+    """A dataset, and the reports of the models that were scored on it, {model: report}."""
 
     data: Dataset
     documents: dict[str, Document]

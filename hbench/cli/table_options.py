@@ -29,8 +29,8 @@ ITEM_HELP = "The table's column of ids.  [default: the one that looks so]"
 
 
 def table_options(*item: str) -> list[Callable[[Any], Any]]:
-    """Return the decorator of the options for tables, whose values become a TableOptions. `item`:
-    the name of the option for the column of ids, since `--item` is a query in some verbs."""
+    """Return the decorators of the options for tables, whose values become a TableOptions. `item`:
+    the names of the option for the column of ids, since `--item` is a query in some verbs."""
     return [
         click.option(*item, "item_column", metavar="COLUMN", help=ITEM_HELP),
         click.option(
