@@ -203,7 +203,8 @@ def examples(values: Iterable[object], most: int = 5) -> str:
 
 
 def shorten(text: str, most: int = 80) -> str:
-    """Shorten a text to `most` characters by leaving out its middle.
+    """Leave out the middle of a text of more than `most` characters: `most` of them remain, around
+    an ellipsis.
 
     >>> shorten("a" * 50 + "b" * 50, most=10)
     'aaaaa…bbbbb'
