@@ -129,8 +129,9 @@ def _blocks(sizes: NDArray[np.int64]) -> Iterator[slice]:
 def _sample(classes: NDArray[np.integer], items: int) -> NDArray[np.int64]:
     """Choose a sample of about `items` items and return their indices in `classes`.
 
-    The sample has the first SAMPLED_OF_CLASS items of each class. If these are too many, only every
-    second, third … class is sampled. `classes` (N,) has the class of each item.
+    The sample has the first SAMPLED_OF_CLASS items of each class of two or more. If these are too
+    many, only every second, third … such class is sampled. `classes` (N,) has the class of each
+    item.
     """
     order = np.argsort(classes, kind="stable")
     _, starts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
