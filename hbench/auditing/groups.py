@@ -171,7 +171,7 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
     for group in lost:
         classes[group.items] = group.label
     changed = replace(votes, classes=classes)
-    # only items of the wrong classes are examined: no others can be relabelled
+    # only items that have one of the wrong classes are examined, as every relabelled item has
     targets = np.unique([group.label for group in lost])
     looked_at = np.flatnonzero(np.isin(classes, targets))
     best = Evidence(changed).alternatives(looked_at, classes[looked_at])

@@ -112,10 +112,12 @@ class PromiseOptions:
             raise click.UsageError("--calibrate sets the threshold of --trust: give both.")
 
     def calibration(self, data: Dataset, given: Named, source: NamingOptions) -> Calibration:
-        """Return what the threshold is set on; None for halves of the classes.
+        """Return the items on which the threshold is set, as --calibrate names them. Without
+        --calibrate, the threshold is set on one half of the classes and tested on the other, and
+        vice versa.
 
-        The vectors of a split's items are looked up in `given`, and then in the gallery, which may
-        be the training split.
+        The vectors of a split's items are looked up in `given`, and then in the file of the
+        gallery, which may hold the training split. `source` are the options for reading files.
         """
         from hbench.evaluation.by_name.asked import read_calibration
         from hbench.submissions import embeddings

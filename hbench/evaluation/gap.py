@@ -127,9 +127,12 @@ def _mean_bounds(
     counts: Counts,
     margins: tuple[float, float],
 ) -> tuple[float, float | None]:
-    """Return the mean of `largest_gap` over the queries with a positive in some batch, and the same
-    for scores calibrated by `margins` (α and β). The second is None if scores are not cosines, or
-    if queries ignore items.
+    """Return two upper bounds of the gap between the AP inside batches and the AP on the whole
+    gallery, as means over the queries with a positive in some batch. The second bound is for scores
+    calibrated by `margins` (α and β): positives above α are good, and negatives above β are bad.
+
+    The second bound is None if scores are not cosines, which the margins are, or if queries ignore
+    items, which the counts beyond the margins would include.
 
     `batches`: positions in the gallery. `counts` (b, Q, L + 1): the number of items of each level
     in every batch; those of the finest level are the positives.

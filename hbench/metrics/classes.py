@@ -109,8 +109,9 @@ def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
 def _classes_of_first(
     classes: NDArray[np.int64], scores: NDArray[Any], own: int, k: int
 ) -> NDArray[np.int64]:
-    """Return the classes (k,) of the first k items of a list. Equal scores are put in the order
-    that is worst for the class `own`, whatever the order of the input.
+    """Return the classes (k,) of the first k items of a list, which vote for a class. Among classes
+    with equal votes, the one whose first item comes first wins. Equal scores are put in the order
+    in which the class `own` is least likely to win, whatever the order of the input.
 
     `classes`, `scores` (n,): of the items.
     """
@@ -118,8 +119,8 @@ def _classes_of_first(
     order = np.lexsort((classes == own, -scores))
     ranked = classes[order]
     falling = scores[order]
-    # If more items share the k-th score than fit into the first k, choose those that make another
-    # class most likely to win.
+    # If more items share the k-th score than fit into the first k, only some of them can vote.
+    # Choose those with which another class gets the most votes.
     if k < len(ranked) and falling[k - 1] == falling[k]:
         above = ranked[falling > falling[k]]
         tied = ranked[falling == falling[k]]

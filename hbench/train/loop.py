@@ -219,7 +219,8 @@ def _train_and_score(
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
-        watch.on_remark(where_it_goes_on(run, recipe))
+        if processes.first:
+            watch.on_remark(where_it_goes_on(run, recipe))
     elif resume and processes.first:
         watch.on_remark(f"{out} has no checkpoint yet, so its run begins anew")
     # only the first process has trackers

@@ -190,9 +190,11 @@ def rank_counted(
     first_levels: NDArray[np.uint8],
 ) -> None:
     """Write the ranks (from 1) and levels of the positives of n queries to `out`, and the levels of
-    the items ranked first to `first_levels` (n,). `lists`: the sorted positives. `counts`: all
-    items must have been counted. `pessimistic`: whether, among equal scores, the lower level comes
-    first."""
+    the items ranked first to `first_levels` (n,).
+
+    `lists` are the sorted positives. `counts` must have counted all items. `pessimistic` says
+    whether, among equal scores, the lower level comes first.
+    """
     for query in range(len(first_levels)):
         first = out.starts[query]
         end = out.ends[query]
@@ -202,7 +204,8 @@ def rank_counted(
         # an assignment of slices takes seconds to compile
         for slot in range(np.uint64(len(levels))):
             levels[slot] = lists.levels[np.uint64(offset) + slot]
-        # 0: there are no positives before those of the list
+        # Each list is one place longer than its positives: the last place counts the distractors
+        # behind all of them. 0: no other positives come before those of this list.
         add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
         first_levels[query] = level_of_best(counts.best[query], pessimistic)

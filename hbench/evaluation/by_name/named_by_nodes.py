@@ -154,7 +154,9 @@ def _means_by_reader(
     """Compute {reader: {value: its mean, with an interval over the units (Q,)}}. `by_reader`:
     {reader: {value: (Q,), of the items}}.
     """
-    order = [order_of_names(manifest)]  # the order of sums in the only test
+    # one order for each test, here the only one, in which its values are summed: a mean then does
+    # not depend on the order of the items, not even in its last digits
+    order = [order_of_names(manifest)]
     scores = {}
     for reader, values in by_reader.items():
         means = summarise(np.stack(list(values.values())), order, units)

@@ -208,8 +208,9 @@ def _places_of_vectors(
     """The indices of the columns of numbers that form the vectors; empty if there are none.
 
     These are the columns whose names number dimensions (f0, f1 …). If there are none, they are all
-    columns of numbers except ids, an index and labels. In this case they must hold fractions, and
-    no further texts may stand beside them, since that would be a table of labels.
+    columns of numbers except ids, an index and labels. In this case they must hold fractions
+    (without a header, the first of them), and no further texts may stand beside them, since that
+    would be a table of labels.
 
     Args:
         names: of all columns; "" for each if there is no header.
@@ -229,7 +230,9 @@ def _places_of_vectors(
         for place, name in enumerate(names)
         if place not in numeric and place != ids and name not in words.CLASS_NUMBERS
     ]
-    # under a name, a column of integers may be anything; without a header, the first column decides
+    # With a header, every column must hold fractions, since integers under a name may be years or
+    # counts. Without one, only the first column must: an index or labels would be there, and a
+    # later dimension may hold only integers, such as zeros, by chance.
     deciding = vectors if has_header else vectors[:1]
     if further_texts or not all(place in fractions for place in deciding):
         return ()
