@@ -64,8 +64,8 @@ class Candidate(NamedTuple):
 @dataclass
 class Examples:
     """The examples by class id, the number of `cards` that have some, the paths of the files that
-    were not found, and the cards that are `crowded` out because the page can hold only so many
-    pictures."""
+    were not found or cannot be read, and the number of cards that are `crowded` out because the
+    page can hold only so many pictures."""
 
     of_class: dict[str, list[Example]] = field(default_factory=dict)
     cards: int = 0

@@ -351,8 +351,8 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
 def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities]:
     """Compute the mean and the variance (groups,) of the similarities inside each group.
 
-    PRIOR pairs with the average group's values are added to each group, since a group may have only
-    a few pairs, or none.
+    PRIOR pairs with the mean and the variance of all groups' pairs are added to each group, since a
+    group may have only a few pairs, or none.
     """
     every = np.concatenate(within)
     mean = float(every.mean()) if len(every) else 0.0

@@ -33,8 +33,9 @@ EXAMPLES = 3
 
 
 class Rule(NamedTuple):
-    """A rule for a class without visual meaning. The action "drop" rejects the landmarks of the
-    class; "too_generic" ignores the class where a landmark has other classes."""
+    """A rule for a class without visual meaning, which is ignored where a landmark has other
+    classes. A landmark without others is dropped, as "irrelevant" if the action is "drop", or as
+    "too_generic" if it is that."""
 
     label: str
     qid: str
