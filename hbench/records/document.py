@@ -1,5 +1,5 @@
 """Defines the JSON document of a report and reads it: the scores of one file on one dataset, with
-the conditions under which they may be quoted.
+the conditions that must be quoted with them.
 
 A document holds means with intervals, the levels of first mistakes, and remarks. `Report` adds the
 values of every query, which `--by-query` writes beside the document as parquet.
