@@ -1,5 +1,5 @@
-"""Places landmarks in the hierarchy. The row of a landmark is made from the curated mapping and from
-the votes of its images.
+"""Places landmarks in the hierarchy. A landmark's row is made from the curated mapping and from the
+votes of its images.
 
 Every landmark with a class has a row. It has a super-category if its class has a group or, for an
 ambiguous landmark, if all its classes have the same group. A landmark without a super-category may
