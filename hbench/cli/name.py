@@ -269,10 +269,10 @@ def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, A
 
 
 def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
-    """Print the tables of named items. The first one has the answers, if an error rate was promised
-    (`trusted`). If true labels are known, there are two more: the scores of each way to read a name
-    from the similarities (a reader), and how often names with a given share of the probability
-    (mass) are right."""
+    """Print the tables of named items. The first has the answers, if a share of right answers is
+    promised (`trusted`). If true labels are known, there are two more: the scores of each reader,
+    a way to choose a name by the similarities, and how often names with a given share of the
+    probability (mass) are right."""
     show(named.remark)
     if trusted is not None:
         show(trusted.remark)

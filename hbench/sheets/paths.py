@@ -121,7 +121,7 @@ def as_written(row: Row) -> Row:
     >>> as_written(("Cameras", "Cases (Cameras)"))
     ('Cameras', 'Cases')
     """
-    above = ("", *row)
+    above = ("", *row)  # the parent of each name, and one more at the end, which zip leaves out
     return tuple(
         name.removesuffix(f" ({parent})") for parent, name in zip(above, row, strict=False)
     )

@@ -74,3 +74,9 @@ def test_a_tree_ten_thousand_levels_deep_is_read_and_refused():
 def test_semicolons_in_names_and_comments_are_no_further_trees():
     text = "(A,B); [a comment; of two parts] ('C;D',E);"
     assert parse_newick(text).graph["trees"] == 2
+
+
+def test_a_file_damaged_behind_its_first_tree_is_refused():
+    with pytest.raises(DataError, match="Newick") as refused:
+        parse_newick("(A,B);\n(C,'D")
+    assert "line 2" in refused.value.found

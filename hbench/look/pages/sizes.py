@@ -20,8 +20,8 @@ from hbench.records.shown import shown, shown_difference_range
 
 class SizeCell(NamedTuple):
     """A printed score with the 95 % interval of its difference from the whole vector ("" for the
-    whole vector itself). The verdict is "worse" or "better" where this interval is entirely on
-    that side of 0, otherwise ""."""
+    whole vector itself). The verdict is "worse" or "better" if the whole interval is, otherwise
+    ""."""
 
     score: str
     difference: str
@@ -82,8 +82,8 @@ def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
 
 
 def _verdict(ends: Difference) -> str:
-    """Return "worse" or "better" where the interval of a difference is entirely on that side of 0:
-    below 0 is worse, but better for a metric that is a distance."""
+    """Return "worse" or "better" if the whole interval of a difference is, otherwise "". Below 0 is
+    worse, but for a metric that is a distance it is better."""
     worst, best = sorted(goodness(ends.metric, end) for end in (ends.low, ends.high))
     if best < 0:
         return "worse"

@@ -32,7 +32,8 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
     """Parse the first Newick tree of a text into a graph. Branch lengths are ignored.
 
     The graph's attribute `trees` is the number of trees in the text, and `levels` are the level
-    names, if a comment has them. Raises DataError, which states the position, for invalid text.
+    names, if a comment has them. Raises DataError, which states the position, for invalid text,
+    also after the first tree, since the trees of a damaged file cannot be counted.
     """
     graph: ClassGraph[NodeId] = nx.DiGraph()
     graph.add_node(0, name="")
