@@ -100,18 +100,26 @@ environment() {
     VIRTUAL_ENV="$SCRATCH/$name" uv pip install "$@" pytest pytest-timeout
 }
 
+# source_of NAME: a folder with the tracked files, for one package to be built in. Two builds in one folder fail: both write
+# its build/, and pip builds in the checkout while these steps run.
+source_of() {
+    mkdir "$SCRATCH/source-$1"
+    git ls-files -z | tar -c --null -T - | tar -x -C "$SCRATCH/source-$1"
+    echo "$SCRATCH/source-$1"
+}
+
 # lowest: the lowest versions that pyproject allows.
 lowest() {
     uv pip compile --resolution lowest-direct --extra look --no-annotate --no-header pyproject.toml -o "$SCRATCH/lowest.txt"
     environment lowest "$PYTHON" -r "$SCRATCH/lowest.txt"
-    VIRTUAL_ENV="$SCRATCH/lowest" uv pip install --no-deps "$ROOT"
+    VIRTUAL_ENV="$SCRATCH/lowest" uv pip install --no-deps "$(source_of lowest)"
     cat "$SCRATCH/lowest.txt"
     smoke "$SCRATCH/lowest"
 }
 
 # core: without any extra. A verb whose extra is missing says so.
 core() {
-    environment core "$PYTHON" "$ROOT"
+    environment core "$PYTHON" "$(source_of core)"
     printf 'core: %s MB\n' "$(du -sm "$SCRATCH/core" | cut -f1)"
     smoke "$SCRATCH/core"
 }
@@ -133,7 +141,7 @@ interpreters() {
         [ "$version" = "$own" ] && continue
         python=$(interpreter "$version") || { skipped "Python $version" "no such interpreter is installed here"; continue; }
         printf '+ Python %s\n' "$version"
-        environment "python$version" "$python" "$ROOT[look]"
+        environment "python$version" "$python" "$(source_of "python$version")[look]"
         smoke "$SCRATCH/python$version"
     done
 }
