@@ -122,9 +122,12 @@ def list_positives(
 
 @compiled
 def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
-    """Write sums[place] = Σ_{j before k} weight for each positive k, which is number `place` of all
-    positives. The sum is taken by level: the number of items before k, times their weight for a
-    positive of k's level.
+    """Write sums[place] = Σ_{j before k} weight for each positive k, where `place` is the number of
+    k among the positives of all lists, sorted by list and then by rank.
+
+    The weight of an item j for k depends only on the two levels: `rows.weights` (Q, L + 1, L + 2),
+    by level of k and level of j. So the sum is taken by level, as the number of items of each level
+    before k times their weight.
     """
     depth = rows.weights.shape[1]  # L + 1, the level of items outside of a list
     for row in range(len(rows.scores)):
@@ -156,9 +159,11 @@ def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
 def step_slopes(
     rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]
 ) -> None:
-    """Write the gradient of Σ_place factors[0, place] · sum[place] by the scores to `to` (Q, N),
-    by column. `factors` (2, P): the gradient of each positive's sum, and the finished contribution
-    of that sum to the gradient of the positive's own score s_k.
+    """Write the gradient of Σ_place factors[0, place] · sum[place] by the scores to `to` (Q, N), by
+    column. `sum[place]` is the sum of steps of the positive number `place` of all lists.
+
+    `factors` (2, P): the gradient of each positive's sum, and the finished contribution of that sum
+    to the gradient of the positive's own score s_k.
     """
     buffers = make_buffers(rows)
     gradient = np.empty(rows.scores.shape[1])  # of one list, by rank
@@ -205,14 +210,16 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
 
 @compiled_part
 def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
-    """Compute `step_sums` for one list: write the values and slopes of its positives to `sums`
-    (2, P).
+    """Compute Σ_j weight · step(s_j − s_k) for each positive k of one list, and its slope by s_k:
+    write both to the places of the positives in `sums` (2, P).
 
-    Items are sorted by descending score. For a positive k there are three ranges of items. Those
-    more than δ above k are on the straight part of the step: their sums of weights (`beyond`) and
-    of weighted scores (`moment`) give the value. Those around k are the window, where the sigmoid
-    is computed. Those far below k add nothing. From one positive to the next, the borders of the
-    window only move down the list, so that each item passes a border once.
+    The step at a difference t is σ(t/τ), plus `shape.start` for t ≥ 0; for t > δ it is the line
+    `shape.beyond` + ρ(t − δ); for t < −`shape.reach` it is 0. Items are sorted by descending score.
+    So for a positive k there are three ranges of items. Those more than δ above k are on the line:
+    their sums of weights (`beyond`) and of weighted scores (`moment`) give the value. Those around
+    k are the window, where the sigmoid is computed. Those far below k add nothing. From one
+    positive to the next, the borders of the window only move down the list, so that each item
+    passes a border once.
     """
     number = len(one.scores)
     place = one.place  # of the next positive, among those of all lists
@@ -265,11 +272,15 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
 
 @compiled_part
 def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Floats) -> None:
-    """Add the gradient of one list to `gradient` (N,), by rank. `factors`: see `step_slopes`.
+    """Add the gradient of one list to `gradient` (N,), by rank. `factors` (2, P), for each
+    positive: the gradient of its sum of steps, and the part of the gradient of its own score that
+    comes from that sum.
 
-    The windows are those of `list_sums`. For the items more than δ above a positive, the step is a
-    line, so the positive adds the same to each of these items, apart from their weights. This share
-    is noted in `lines` at the place where these items end, and the notes are summed up at the end.
+    The windows are those of `list_sums`: the items from δ (`shape.delta`) above a positive to
+    `shape.reach` below it, where the step is a sigmoid. For the items more than δ above a positive,
+    the step is a line of slope ρ, so the positive adds the same to each of these items, apart from
+    their weights. This share is noted in `lines` at the place where these items end, and the notes
+    are summed up at the end.
     """
     number = len(one.scores)
     place = one.place  # of the next positive, among those of all lists
@@ -284,7 +295,7 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
         level = np.int64(one.levels[item])
         score = one.scores[item]
         if level >= len(one.relevance) or one.relevance[level] <= 0:
-            continue
+            continue  # no positive
         centre = centred(one, score, shape.tau, centre)
         first = first_within(one.scores, score, first, shape.delta)
         last = first_within(one.scores, score, last, -shape.reach)

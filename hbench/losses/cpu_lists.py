@@ -89,11 +89,14 @@ class CompiledLists(Lists):
         return torch.from_numpy(sums)
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
-        """As in `Lists`; by a compiled kernel for the two steps that are sigmoids around 0."""
+        """Compute Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) for each positive k
+        of query q: (P,), differentiable. The two steps that are sigmoids around 0 have a compiled
+        kernel; others take the general code of `Lists`. `table` (Q, L + 1, L + 1): weights."""
         if not isinstance(step, Sigmoid | SupRank):  # the general code, tile by tile
             return super().step_sums(positives, table, step)
         rows = self._rows(positives, table)
         shape = shape_of(step, self.scores.shape[1])
+        # (Q, N), by rank: the exponents of the kernel's exponentials.
         # Exponents are relative to the best score of a list, so that no exponential overflows.
         # SPAN is added so that lower scores do not underflow too soon.
         below = self.sorted_scores - self.sorted_scores[:, :1]

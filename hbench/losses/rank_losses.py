@@ -101,15 +101,17 @@ class RankLoss(BatchLoss):
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
         """The score of each query (Q,), and whether it has positives (Q,). `scores`, `levels`
-        (Q, N): of its items; levels are 0 … `depth`, or depth + 1 outside of the query's list.
-        """
+        (Q, N): of its items; levels are 0 … `depth`, or depth + 1 outside of the query's list."""
         # some losses add columns to their lists, such as the mixed positives of SupRank's code
         if self.extra is not None:
             scores, levels = self.extra(scores, levels, depth)
         lists = cpu_lists.make_lists(scores, levels, depth)
         table = rank_sums.relevance_table(lists.counts, self.relevance)  # (Q, L+1)
         positives = lists.find_positives(table)
-        ranked = lists, positives, self.split(table), self.steps
+        split = self.split(
+            table
+        )  # which levels are less, and which more relevant than a positive's
+        ranked = lists, positives, split, self.steps
         # computing H-rank takes as long as computing the rank, and only H-AP needs it
         h_rank = rank_sums.h_ranks(*ranked) if self.score is rank_scores.h_ap else None
         score = self.score(RankEstimates(lists, positives, rank_sums.ranks(*ranked), h_rank))

@@ -205,7 +205,8 @@ def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: Rank
 
 def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
     """Compute H-rank(k) of each positive: float (P,), differentiable in the scores. It is the
-    relevance of k, plus a sum over the items more relevant than k, plus a sum over the others."""
+    relevance of k, plus a sum over the items more relevant than k, plus a sum over the others.
+    `split.above`, bool (Q, L+1, L+1): whether the level of j is more relevant than that of k."""
     # (Q, L+1, L+1): min(rel(k), rel(j)) by level of k and of j
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
     above = shared * split.above
@@ -281,7 +282,9 @@ class _StepSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
         """The sums (P,), one for each positive k, over all other items of its list. The tiles
-        include the term of k itself, which is subtracted at the end."""
+        include the term of k itself, which is subtracted at the end. A tile has q queries with k
+        positives (scores `own`, numbers `place` among all P) and n items (`scores`, `weight`) each.
+        """
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout = pairs, _layout(pairs)
         positives = pairs.positives
@@ -378,7 +381,7 @@ def _layout(pairs: _Pairs) -> _Layout:
 def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     """Yield tiles that together have all pairs of a positive and an item with a weight other than
     0. `scores` (Q, N): by column. In a tile, items are sorted by level, the lowest first.
-    """
+    `layout.reach`: how many items, by level, are read for positives of each level."""
     positives = pairs.positives
     sorted_levels = pairs.levels.gather(1, pairs.by_level)
     sorted_scores = scores.gather(1, pairs.by_level)

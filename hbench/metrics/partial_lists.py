@@ -22,12 +22,15 @@ def partial_scorers(names: Sequence[MetricName], setting: Setting) -> list[Score
     come in this order: all metrics, with items of unknown level left out; the lower bounds of the
     graded metrics (those of all levels); their upper bounds.
 
-    A scorer takes a query and its list of codes (hbench.metrics.readings). A metric of one level
-    has no bounds: items that may or may not be positives at its level are left out.
+    A scorer takes a query and its list of codes: 0 for a distractor, 2l − 1 for an item known to be
+    at level l, 2l for an item at level l or finer. A reading (`known`, `wrong`, `right`) converts
+    codes to levels. A metric of one level has no bounds: items that may or may not be positives at
+    its level are left out.
     """
     depth = len(setting.levels)
     graded = [name for name in names if is_graded(name)]
-    # the reading `known` leaves items of unknown level out
+    # the reading `known` leaves items of unknown level out; `wrong` takes the lowest possible level
+    # for them, and `right` the finest
     exact = [
         _graded(name, setting, known(depth)) if is_graded(name) else _of_level(name, setting)
         for name in names
@@ -48,8 +51,10 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
     """Make the scorer of a metric of one level for lists of codes. Queries whose label ends above
     that level are skipped.
 
-    AP# needs all levels, since its positives are of exactly one. Any other metric gets a list in
-    which items of its level or finer have level 1.
+    A code is 2l − 1 for an item known to be at level l, 2l for an item at level l or finer; the
+    scorer's reading converts codes to levels before its function is called. AP# needs all levels,
+    since its positives are of exactly one. Any other metric gets a list in which items of its level
+    or finer have level 1, and all others level 0.
     """
     depth = len(setting.levels)
     scorer = _by_paper(name, setting)

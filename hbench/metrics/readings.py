@@ -42,7 +42,11 @@ class Reading(NamedTuple):
 
     def of(self, sequence: LevelSequence) -> LevelSequence:
         """Convert a sequence of codes to a level sequence. Items that do not stay are removed, and
-        later items move up. Items that count as level 0 become distractors."""
+        later items move up. Items that count as level 0 become distractors.
+
+        `self.stays`, `self.level` (2L,), by code: whether an item stays, and the level that it
+        counts as.
+        """
         stays = self.stays[sequence.levels]
         listed = stays & (self.level[sequence.levels] > 0)
         # an item moves up by the number of removed items before it

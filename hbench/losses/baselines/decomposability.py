@@ -179,8 +179,9 @@ COMBINATIONS = {
 
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
-    """Make the entry of a combination. Its parameters are λ (`lam`) and those of its two losses.
-    `entries`: the entries of all losses, by name."""
+    """Make the entry of a combination: (1 − λ) times a rank loss plus λ times a decomposability
+    loss. Its parameters are λ (`lam`) and those of its two losses. `row` names both losses, and has
+    the defaults of the combination; `entries`: the entries of all losses, by name."""
     first = entries[row.rank]
     second = entries[row.decomposability]
 
