@@ -100,10 +100,12 @@ def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTabl
 
 def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     """The names in a table that has edges from parent to child, a column for each level, or one
-    column of whole paths."""
+    column of whole paths. `chosen`: the options of the user about the table, such as its columns of
+    levels."""
     table = found.table
     facts = [found.written] if found.written else []
-    # if the user names no levels, the file's metadata may do so, or it is a curator's mapping
+    # If the user names no levels, the file's metadata may do so. Or it is a curator's mapping,
+    # whose levels are columns that its format prescribes.
     if not chosen.levels and LEVELS_KEY in (table.schema.metadata or {}):
         chosen = replace(chosen, levels=tuple(parse_json(table.schema.metadata[LEVELS_KEY])))
     if not chosen.levels and is_mapping(table):
@@ -192,9 +194,9 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
 
 
 def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
-    """The columns of names: the chosen levels, else all columns without another meaning. Raises
-    UnknownName for a missing column, DataError if there are no levels.
-    """
+    """The columns of names: the levels that the user chose, or else all columns without another
+    meaning, such as ids or splits. Raises UnknownName for a missing column, DataError if there are
+    no levels."""
     columns = columns_of(table, chosen, of_items=has_items(table))
     refuse_depth(len(columns.levels))
     if not columns.levels:

@@ -114,13 +114,15 @@ class NameTable:
     def keys(self, row: Row) -> list[Key]:
         """Return the nodes along a row as keys of a level and names.
 
-        A node is identified by its name, but a placeholder by its whole path.
+        A node is identified by its name, but a placeholder by its whole path. With `one_namespace`,
+        a name means the same node at all levels: the key then has EVERYWHERE in place of the level.
         """
         keys: list[Key] = []
         for level, name in enumerate(row):
             # NA under A and NA under B are two nodes
             identity = row[: level + 1] if self.is_placeholder(name) else (name,)
-            # in one namespace, a leaf that is repeated below itself must become a new node
+            # in one namespace, a short path may be filled up by repeating its leaf: each repetition
+            # must become a new node, or the leaf would be its own parent
             if self.one_namespace and level and row[level - 1] == name:
                 identity = (*keys[-1][1], name)
             keys.append((EVERYWHERE if self.one_namespace else level, identity))
@@ -196,7 +198,8 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     places: dict[str, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth in range(1, len(row) + 1):
-            # of a leaf that is repeated below itself, only the last repetition is the node
+            # If the only child of a node has the node's name, it is a leaf that is repeated to fill
+            # up its path. Only the last repetition is the node.
             if below.get(row[:depth]) != {row[depth - 1]}:
                 places[row[depth - 1]].add(row[:depth])
 

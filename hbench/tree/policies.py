@@ -89,12 +89,11 @@ def policy_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def mend(table: NameTable, names: Sequence[str]) -> Mended:
     """Apply the policies `names` to a table, in the order of their stages. Raises UnknownName for
-    an unknown policy, UsageError for two that exclude each other.
-    """
+    an unknown policy, UsageError for two that exclude each other."""
     changes: list[Change] = []
     final: dict[Row, Row | None] = {row: row for row in table.rows}
     for step in _in_order(names):
-        new = step.new_rows(table)
+        new = step.new_rows(table)  # from each row to its new row, None if it is left out
         changes += [
             Change(step.name, row, new[row], items)
             for row, items in table.rows.items()
@@ -124,8 +123,9 @@ def _in_order(names: Sequence[str]) -> list[Policy]:
 
 
 def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
-    """The table with the new rows of a policy, and without the problems that it mends. The items of
-    rows that become equal are added up. Raises TreeError if no row is left."""
+    """The table with the new rows of a policy, and without the problems that it mends. `new`: from
+    each row of the table to its new row, None if it is left out. The items of rows that become
+    equal are added up. Raises TreeError if no row is left."""
     rows: Counter[Row] = Counter()
     for row, items in table.rows.items():
         if (after := new[row]) is not None:
@@ -299,7 +299,8 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
     shown: dict[Row, str] = {(): ROOT}
     # parents before children, since the name of a child may contain that of its parent
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
-        # a leaf that is repeated below itself keeps its name
+        # in one namespace, a leaf may be repeated below itself to fill up its path: it keeps its
+        # name
         repeated = table.one_namespace and path[-2:-1] == path[-1:]
         shown[path] = shown[path[:-1]] if repeated else path[-1]
         if path in shared and not repeated:
@@ -340,7 +341,8 @@ def majority_parent(table: NameTable) -> NewRows:
 
     if not table.one_namespace:
         return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
-    # under its new parent, a leaf may end at another depth, so its repetitions are made anew
+    # In one namespace, short paths were filled up by repeating their leaf. Under its new parent, a
+    # leaf may end at another depth, so its repetitions are removed and made anew.
     new = {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows}
     if any(len(row) < len(table.levels) for row in table.rows):  # then leaves are not repeated
         return new

@@ -45,7 +45,8 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
     """
     rows = []
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
-        above = _described(tree, depth) if depth else np.ones(1, bool)  # the root alone
+        # bool, for each node of the level above: whether it counts; at the top, the root alone
+        above = _described(tree, depth) if depth else np.ones(1, bool)
         nodes = np.flatnonzero(_described(tree, depth + 1))
         # the number of described children of each described node of the level above
         children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]

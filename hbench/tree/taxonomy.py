@@ -131,7 +131,7 @@ def read(path: Path) -> Taxonomy:
     if columns.has_parents:
         of_rows = text_rows(table, [columns.parent, columns.name])
         _refuse_repeated(path.name, ids, [f"{of} below {above or 'none'}" for above, of in of_rows])
-        parents = _taxa_named(of_column(columns.parent))
+        parents = _taxa_named(of_column(columns.parent))  # ids, without roots that name themselves
         ranks = _in_small(of_column(columns.rank))
         return Taxonomy(path.name, of_column(columns.name), ranks, parents, accepted, {})
 

@@ -101,6 +101,7 @@ def _names_of_nodes(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
         return {
             node: name if times[name] == 1 else f"{name} [{node}]" for node, name in names.items()
         }
+    # without the attribute "by_node", nodes are identified by their names, which do not repeat then
     if not graph.graph.get("by_node") or not nx.is_directed_acyclic_graph(graph):
         return names
     return _names_by_place(graph, names)

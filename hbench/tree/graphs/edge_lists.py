@@ -78,17 +78,17 @@ def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColum
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
     # columns with ids of parents are tried first
     for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
-        asked = {plain_id(text) for text in texts(table, parent)} - {""}
+        ids_of_parents = {plain_id(text) for text in texts(table, parent)} - {""}
         for child in [by_title[title] for title in words.NODES if title in by_title] + (
             [named] if named else []
         ):
             ids = [plain_id(text) for text in texts(table, child)]
-            known = asked & {*ids}
+            known = ids_of_parents & {*ids}
             if (
                 child != parent
                 and len({*ids}) == len(ids)
                 and known
-                and len(known) * 2 >= len(asked)
+                and len(known) * 2 >= len(ids_of_parents)
             ):
                 return EdgeColumns(parent, child, named if child != named else None)
 
