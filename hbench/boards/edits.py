@@ -24,7 +24,8 @@ REST = re.compile(r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE)
 
 
 def _without(text: str, numbers: Collection[int]) -> str:
-    """Cut the rows with these indices, from 0, out of the text of a leaderboard's file."""
+    """Cut the rows with these indices, from 0, out of the text of a leaderboard's file. HEAD finds
+    the lines `[[row]]`, each of which begins a row."""
     starts = [found.start() for found in HEAD.finditer(text)]
     # the last row first, so that the positions of earlier rows stay valid
     for number in sorted(numbers, reverse=True):
@@ -45,7 +46,8 @@ def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
     tell the rows apart in the text."""
     before = parse_board(text, str(path)).rows
     shorter = text
-    # if rows are written in another form, such as a list, nothing is cut, and an error follows
+    # HEAD finds `[[row]]`. If rows are written in another form, such as a list, nothing is cut, and
+    # an error follows.
     if len(HEAD.findall(text)) == len(before):
         shorter = _without(text, numbers)
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)

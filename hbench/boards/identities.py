@@ -34,7 +34,8 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     for level in endings:
         yield from _falling_recalls(row, level)
         yield from _below(row, f"AP{level}", f"mAP@R{level}")
-    # two scores are equal if neither is below the other
+    # FIRST are metrics that only depend on the first item, so they are equal: neither may be below
+    # the other
     for one, other in pairwise(metric for metric in FIRST if metric in row.scores):
         yield from _below(row, one, other)
         yield from _below(row, other, one)

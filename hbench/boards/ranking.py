@@ -246,7 +246,8 @@ def rank(
         else:
             unranked.append(Standing(None, row.scores.get(key), result))
     standings: list[Standing] = []
-    # equal scores share the first of their places; the next score comes after all of them
+    # Standings have been made without a place. Equal scores share the first of their places; the
+    # next score comes after all of them.
     for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
         shared = len(standings) + 1
         standings += [standing._replace(place=shared) for standing in ranked[score]]

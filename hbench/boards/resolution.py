@@ -39,6 +39,7 @@ def typical_difference(metric: str, *, classes: float, queries: int) -> float | 
     known."""
     if metric not in VARIATION:
         return None
+    # the variance between classes falls with their number, that within classes with the queries
     tau, sigma = VARIATION[metric]
     return 100 * QUANTILE * math.sqrt(tau**2 / classes + sigma**2 / queries)
 
@@ -50,6 +51,7 @@ def resolution(board: Leaderboard, metric: str) -> float | None:
     None if the variation of the metric is not known, or the size of the test: the dataset may not
     be built on this machine, or may have several tests.
     """
+    # the number of queries, and the effective number of classes
     size = SIZES.get(board.dataset) or _built_size(board.dataset)
     if size is None or not size.effective_classes:
         return None

@@ -38,8 +38,9 @@ def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
     dtype = vectors.dtype.newbyteorder("<")  # the same bytes on every machine
 
     def piece(start: int) -> bytes:
-        """The digest of the PIECE items that begin at position `start` of the sorted ids. The
-        whole digest is taken over these digests, so that threads can compute them in parallel."""
+        """The digest of the PIECE items that begin at position `start` of `order`, the rows sorted
+        by id. The whole digest is taken over these digests, so that threads can compute them in
+        parallel."""
         rows = order[start : start + PIECE]
         digest = hashlib.sha256(json.dumps(named[rows].tolist()).encode() + b"\0")
         digest.update(np.ascontiguousarray(vectors[rows], dtype=dtype).data.cast("B"))

@@ -38,24 +38,24 @@ class Judged(NamedTuple):
 
 
 def judged(
-    table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
+    table: pa.Table, query_ids: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> list[Judged]:
     """The judged gallery items of each query.
 
     Args:
         table: a row for each pair of a query and an item, with their level. A negative level means
             that the item is left out of the query's ranking. Pairs with a query that is not in
-            `asked`, or an item that is not in `gallery`, are skipped.
-        asked: the ids of the queries, (Q,). The result has one entry for each, in this order.
+            `query_ids`, or an item that is not in `gallery`, are skipped.
+        query_ids: the ids of the queries, (Q,). The result has one entry for each, in this order.
         gallery: the ids of the gallery items, (G,).
     """
-    queries = rows_in(table["query"], asked)
+    queries = rows_in(table["query"], query_ids)
     rows = rows_in(table["item"], gallery)
     levels = table["level"].to_numpy().astype(np.int8)
     known = np.flatnonzero((queries >= 0) & (rows >= 0))
     # sort the pairs by query; stable, so that a query's pairs keep the order of the table
     order = known[np.argsort(queries[known], kind="stable")]
-    bounds = np.searchsorted(queries[order], np.arange(len(asked) + 1))
+    bounds = np.searchsorted(queries[order], np.arange(len(query_ids) + 1))
     return [
         Judged(rows[order[start:end]], levels[order[start:end]])
         for start, end in itertools.pairwise(bounds)
@@ -63,11 +63,11 @@ def judged(
 
 
 def lists_of(
-    table: pa.Table, asked: Ids | Sequence[str], gallery: Ids | Sequence[str]
+    table: pa.Table, query_ids: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> QueryLists:
     """The judged gallery items of all queries in flat arrays, as the engine expects them. The
     arguments are those of `judged`."""
-    lists = judged(table, asked, gallery)
+    lists = judged(table, query_ids, gallery)
     bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)
     rows = np.concatenate([each.rows for each in lists] or [np.zeros(0, np.int64)])
     levels = np.concatenate([each.levels for each in lists] or [np.zeros(0, np.int8)])

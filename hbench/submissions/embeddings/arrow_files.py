@@ -146,6 +146,7 @@ def _read_parts(
         if len(batch)
     )
 
+    # `said`: which columns were taken, in words; all parts of one table have the same columns
     return TableRead(
         all_ids, _stack_parts(parts, len(all_ids)), list(files), columns[0].said if columns else ""
     )

@@ -112,18 +112,18 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
     Two vectors are equal if their keys from the scan are. If a dataset holds a picture twice,
     honest vectors of both are equal, so shares of a few percent raise no doubt.
     """
-    asked = np.flatnonzero(test.query)
-    ranked = np.flatnonzero(test.gallery)
-    items = gallery.scan.keys[align(gallery, test.items[ranked])]  # (G,)
-    finest = test.labels[ranked, -1]  # (G,)
+    query_rows = np.flatnonzero(test.query)
+    gallery_rows = np.flatnonzero(test.gallery)
+    keys = gallery.scan.keys[align(gallery, test.items[gallery_rows])]  # (G,)
+    finest = test.labels[gallery_rows, -1]  # (G,)
     # for each item, (G,): how many items have its vector, and how many have its vector and class
-    _, group = np.unique(items, return_inverse=True)
+    _, group = np.unique(keys, return_inverse=True)
     size = np.bincount(group)[group]
     _, pair = np.unique(np.stack([group, finest]), axis=1, return_inverse=True)
     pair = pair.reshape(-1)
     alike = np.bincount(pair)[pair]
 
-    if len(ranked) >= MIN_ITEMS:
+    if len(gallery_rows) >= MIN_ITEMS:
         across = float((size > alike).mean())
         within = float((alike > 1).mean())
         if across >= COPIES:
@@ -139,9 +139,9 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
             )
 
     # skipped if queries are in the gallery themselves: their vectors must be there
-    if len(asked) >= MIN_ITEMS and not (test.query & test.gallery).any():
-        of_queries = queries.scan.keys[align(queries, test.items[asked])]  # (Q,)
-        inside = float(np.isin(of_queries, items).mean())
+    if len(query_rows) >= MIN_ITEMS and not (test.query & test.gallery).any():
+        of_queries = queries.scan.keys[align(queries, test.items[query_rows])]  # (Q,)
+        inside = float(np.isin(of_queries, keys).mean())
         if inside >= COPIES:
             yield f"{100 * inside:.0f} % of the queries have exactly the vector of a gallery item"
 
@@ -165,12 +165,13 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
     """
     ranked = np.flatnonzero(test.gallery)
     labels = test.labels[ranked]
-    rows = align(given, test.items[ranked])
+    rows = align(given, test.items[ranked])  # of the items' vectors
     if len(ranked) < MIN_ITEMS:
         return
 
-    # for the fine classes: sums of directions (C, D), numbers of items (C,), and nodes (L, C)
-    sums, finest = _class_sums(given, rows, labels[:, -1])
+    # for the fine classes: sums of directions (C, D), numbers of items (C,), and nodes (L, C): the
+    # label of each class at each level
+    sums, items_of_class = _class_sums(given, rows, labels[:, -1])
     node = _nodes_of_classes(labels)
 
     for level, name in enumerate(test.levels):
@@ -178,7 +179,7 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
         # adjacent, and `first` is where each node begins; −1 is no node, so that the first one does
         by_node = np.argsort(node[level], kind="stable")
         first = np.flatnonzero(np.diff(node[level][by_node], prepend=-1))
-        items = np.add.reduceat(finest[by_node], first)
+        items = np.add.reduceat(items_of_class[by_node], first)
         class_sums = np.add.reduceat(sums[by_node], first)
         several = items > 1  # a class of one item has no variance
         number = items[several].sum()

@@ -56,6 +56,7 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
     names, others = _with_same_letters(sample, longer, CANDIDATES)
     # in turn: one rewriting, two rewritings, row numbers, one rewriting that explains half of them
     search = partial(_pairs_by_first_rewriting, names, others, mirrored=shorter is unknown)
+    # pairs (unknown, wanted) of ids, and the rewriting that makes them equal, in words; or None
     found = search(REWRITINGS, NEARLY_ALL) or search(
         _rewritings_by_two(names, others, mirrored=shorter is unknown), NEARLY_ALL
     )
@@ -71,7 +72,7 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
     if not found:
         return None
     pairs, difference = found
-    if difference in OF_FOLDERS:
+    if difference in OF_FOLDERS:  # a rewriting that ignores folders
         # equal file names prove little, since many folders may have a 1.jpg: a pair is suggested
         # only if one path is the other without leading folders
         spelling = OF_FOLDERS[difference]
@@ -150,6 +151,7 @@ def _rewritings_by_two(
     )
     for first, second in permutations(REWRITINGS, 2):
         both = Rewriting(
+            # one name for both orders of two rewritings
             " and ".join(sorted((first.name, second.name), key=NAMES.index)),
             _one_after_the_other(first.of_wanted, second.of_wanted),
             _one_after_the_other(first.of_unknown, second.of_unknown),

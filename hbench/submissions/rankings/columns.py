@@ -333,11 +333,11 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         for name, kind in fields.items()
         if folded(name) in words.LISTS and _is_list_of_names(kind)
     ]
-    asked = [name for name in names if asks(name)]
+    of_queries = [name for name in names if asks(name)]
     # one row per query; several columns of lists, or of queries, would be ambiguous
-    if len(lists) == len(asked) == 1:
-        others = tuple(name for name in names if name not in (asked[0], lists[0]))
-        found = Roles(asked[0], lists[0], others=others)
+    if len(lists) == len(of_queries) == 1:
+        others = tuple(name for name in names if name not in (of_queries[0], lists[0]))
+        found = Roles(of_queries[0], lists[0], others=others)
         return partial(_read_parquet_lists, roles=found)
 
     # a dataset's manifest has the columns query and item as well, but is no ranking

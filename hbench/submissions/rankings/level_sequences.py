@@ -60,8 +60,8 @@ def levels_of(
     levels = _levels_of_lines(manifest, queries, items, repeats(ranking))
     scores = _scores(ranking)
     lines_of = _lines_by_query(ranking, manifest, queries, items)
-    asked = manifest.items[manifest.query].tolist()
-    lists = zip(map(lines_of, asked), _gallery_counts(manifest), strict=True)
+    query_ids = manifest.items[manifest.query].tolist()
+    lists = zip(map(lines_of, query_ids), _gallery_counts(manifest), strict=True)
     return [
         level_sequence(scores[lines], levels[lines], counts, tie_key) for lines, counts in lists
     ]
@@ -85,17 +85,20 @@ def named_levels_of(
     counted = ~repeats(ranking) & (items >= 0) & manifest.gallery[items]
     scores = _scores(ranking)
     lines_of = _lines_by_query(ranking, manifest, queries, items)
-    asked = np.flatnonzero(manifest.query)
-    gallery = np.flatnonzero(manifest.gallery)
+    query_rows = np.flatnonzero(manifest.query)
+    gallery_rows = np.flatnonzero(manifest.gallery)
 
     sequences = {}
-    for position in np.flatnonzero(have_ambiguous_names(names, manifest.labels)[asked]).tolist():
-        query = asked[position]
+    is_ambiguous = have_ambiguous_names(names, manifest.labels)[query_rows]  # (Q,)
+    for position in np.flatnonzero(is_ambiguous).tolist():
+        query = query_rows[position]
         lines = lines_of(manifest.items[query])
         # (n, L); an unknown item, −1, looks up the names of the last row, but is not counted
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
         # the gallery items that this query's list may hold, among which its positives are counted
-        listable = gallery[~_left_out(manifest, np.full(len(gallery), query), gallery)]
+        listable = gallery_rows[
+            ~_left_out(manifest, np.full(len(gallery_rows), query), gallery_rows)
+        ]
         sequences[position] = named_sequences(
             scores[lines], equal, names[listable] == names[query], ties
         )
@@ -148,8 +151,8 @@ def padding(ranking: Ranking, items: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def without_list(ranking: Ranking, manifest: Manifest) -> Ids:
     """The ids of the manifest's queries for which the ranking has no list, str (n,)."""
-    asked = manifest.items[manifest.query]
-    return asked[rows_in(asked, ranking.queries) < 0]
+    query_ids = manifest.items[manifest.query]
+    return query_ids[rows_in(query_ids, ranking.queries) < 0]
 
 
 def is_full(ranking: Ranking, manifest: Manifest) -> bool:
@@ -186,9 +189,9 @@ def problems(
 def _problems_of_queries(ranking: Ranking, manifest: Manifest) -> list[SubmissionProblem]:
     """Problems with queries: those without a list, and those that the test does not have. Unknown
     queries are fatal if a different spelling explains them, or if all queries are unknown."""
-    asked = manifest.items[manifest.query]
+    query_ids = manifest.items[manifest.query]
     missing = without_list(ranking, manifest)
-    unknown = ranking.queries[rows_in(ranking.queries, asked) < 0]
+    unknown = ranking.queries[rows_in(ranking.queries, query_ids) < 0]
     # a difference in spelling between missing and unknown ids, in words; None if none is found
     cause = likely_cause(missing.tolist(), unknown.tolist())
     fatal = cause is not None or len(unknown) == len(ranking)
@@ -320,11 +323,11 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
     query itself and its ignore group are not counted. An item counts once, at the finest level that
     it shares with the query, or at level 0.
     """
-    asked = np.flatnonzero(manifest.query)
+    query_rows = np.flatnonzero(manifest.query)
     gallery = np.flatnonzero(manifest.gallery)
-    counts = _counts_of_all(manifest, asked, gallery)
+    counts = _counts_of_all(manifest, query_rows, gallery)
     # subtract, in place, the items that each query leaves out
-    for query, query_counts in zip(asked, counts, strict=True):
+    for query, query_counts in zip(query_rows, counts, strict=True):
         # without an ignore group, only the query itself can be left out
         near = np.array([query])
         if manifest.ignore is not None and manifest.ignore[query] >= 0:
@@ -336,22 +339,24 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
 
 
 def _counts_of_all(
-    manifest: Manifest, asked: NDArray[np.int64], gallery: NDArray[np.int64]
+    manifest: Manifest, query_rows: NDArray[np.int64], gallery: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The level counts of each query, (Q, L+1), from level 0. A query that is in the gallery is
-    counted, too. `asked` (Q,) and `gallery` (G,) are rows of the manifest."""
+    counted, too. `query_rows` (Q,) and `gallery` (G,) are rows of the manifest."""
     # items with several paths, for which the ranges below do not work
     if manifest.more is not None:
         nothing = np.zeros(0, np.int64)
-        queries, ranked = (KnownPaths(manifest.paths, items, None) for items in (asked, gallery))
+        queries, ranked = (
+            KnownPaths(manifest.paths, items, None) for items in (query_rows, gallery)
+        )
         return PathLists(queries, ranked, lambda _first, _last: (nothing, nothing)).counts
 
     # in the canonical order, the items that share a query's node of a level form one range
     labels = manifest.labels[gallery]
     order = canonical_order(labels, np.zeros(len(gallery), np.uint64))
-    starts, ends = level_ranges(manifest.labels[asked], labels[order])  # (Q, L)
-    all_items = np.full(len(asked), len(gallery), np.int64)
-    beyond_finest = np.zeros(len(asked), np.int64)
+    starts, ends = level_ranges(manifest.labels[query_rows], labels[order])  # (Q, L)
+    all_items = np.full(len(query_rows), len(gallery), np.int64)
+    beyond_finest = np.zeros(len(query_rows), np.int64)
     # counts of items of level ≥ 0, 1, … L, L + 1; their differences count items of exactly level l
     at_least = np.column_stack([all_items, ends - starts, beyond_finest])  # (Q, L + 2)
     return at_least[:, :-1] - at_least[:, 1:]

@@ -125,7 +125,7 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
     # the queries are in a column with a usual name, else in any other column
     others = [name for place, name in enumerate(header) if place not in of_lists]
     usual = [name for name in others if asks(name)]
-    asked = usual or [name for name in others if not _is_index(name)]
+    of_queries = usual or [name for name in others if not _is_index(name)]
 
     # a first row without a known name may still be a header, unless one of its cells is a list
     has_known_name = any(asks(name) or folded(name) in words.LISTS for name in header)
@@ -134,12 +134,14 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
         return None
     # several candidates for the queries are ambiguous, except under id,images: there the first
     # column has the queries
-    if not asked or (len(asked) > 1 and not is_usual):
+    if not of_queries or (len(of_queries) > 1 and not is_usual):
         return None
 
     items = header[of_lists[0]]
     return Roles(
-        asked[0], items, others=tuple(name for name in header if name not in (asked[0], items))
+        of_queries[0],
+        items,
+        others=tuple(name for name in header if name not in (of_queries[0], items)),
     )
 
 
