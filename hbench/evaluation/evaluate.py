@@ -112,7 +112,8 @@ def evaluate(
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     given: Any = submission
     if isinstance(submission, str | Path) and ids is None:
-        given = read(Path(submission), movable=True)  # nobody else looks at these vectors
+        # `movable`: the evaluation may reorder the vectors in place, since nobody else uses them
+        given = read(Path(submission), movable=True)
     if ids is not None:
         given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
     examined = examine(
@@ -178,6 +179,7 @@ def report_on(
                 "first results cannot be kept for this evaluation",
                 expected="embeddings, and positives by label",
             )
+        # `top` receives the first results of every query while its block is ranked
         jobs = {
             name: replace(job, top=TopResults(len(job.ranker.queries), top_k))
             for name, job in jobs.items()
@@ -215,7 +217,8 @@ def measure_tests(
 
     `jobs`: {test: job}; the engine ranks these. A test without a job belongs to a submitted
     ranking, whose lists are measured directly. `execute`: computes the blocks of the jobs.
-    `on_test`: called with the name of each test; returns a function for progress.
+    `on_test`: called with the name of each test; returns a function for progress. If `examined` has
+    a second protocol (`also`), its values are measured, too.
     """
     data = examined.data
     conditions = examined.conditions

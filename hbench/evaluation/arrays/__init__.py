@@ -134,6 +134,7 @@ def score(
     sides = [side for side in (test.queries, test.gallery) if side is not None]
     # the largest number of right paths of an item
     most = max(Paths(side.labels, side.more).most for side in sides)
+    # `known` is set only for labels of which some paths end early
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
     # arrays have no dataset: give the report a name, a version, and a digest of the labels instead
     subject = Subject("arrays", "1", _digest_of(tree, sides))
@@ -149,6 +150,7 @@ def score(
     # `self_rows` is set only if some items were removed from the queries because they have no name
     # (`_without_nameless_queries`)
     if test.self_rows is not None:
+        # the gallery has all items, and the queries those with a name
         number = len(sides[-1].labels) - len(test.ids)
         warnings.append(
             f"{number:,} items without a label are distractors: only ranked, and right for no query"
@@ -221,11 +223,12 @@ def _remarks_on_names(tree: LabelTree, test: Retrieval) -> list[str]:
     """Make remarks on oddities in the names of the labels, such as two spellings of one class."""
     sides = [side for side in (test.queries, test.gallery) if side is not None]
     # of all right paths: an item with several paths counts in each of its classes
-    labels = []
+    labels = []  # for each side (N + E, L): the first path of each item, and the further paths
     for side in sides:
         of_paths, _ = Paths(side.labels, side.more).all_labels()
         labels.append(of_paths)
     *_, of_finest = tree.counts(np.concatenate(labels))  # items by class, for each level
+    # {names on the path to a finest class: number of items}
     items = dict(zip(class_rows(tree), of_finest.tolist(), strict=True))
     return remarks_on(NameTable(tree.levels, items))
 
@@ -273,9 +276,10 @@ def _retrieval_of_arrays(
     _refuse_unknown(numbers)
     # one tree of both sides' labels, so that equal numbers mean the same class
     tree, renumbered = LabelTree.from_labels(numbers, levels=level_names, names=names)
-    # (N + E,): how many levels of each path are known, where some end early
+    # (N + E,): how many levels of each path are known, where some end early. The finest label of a
+    # path tells its class
     known = known_levels(tree)[renumbered[:, -1]] if is_partial(tree) else None
-    # the queries' labels come first, then the gallery's
+    # the queries' labels come first, then the gallery's. `_part` selects rows of both arrays
     queries = sides[0].placed(rows[0], *_part(renumbered, known, slice(len(paths[0]))))
     gallery = None
     if len(sides) > 1:
@@ -367,7 +371,7 @@ def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
     # for cosines vectors are multiplied by the reciprocal of their length, which overflows to
     # infinity for shorter ones in the float type that is used
     shortest = 1 / float(np.finfo(float_type(array)).max)
-    zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)
+    zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)  # `squares`: squared lengths
     if needs_direction and len(zero):
         raise SubmissionError(
             f"{len(zero)} of the {what} have a length of 0, or next to it, and no cosine",

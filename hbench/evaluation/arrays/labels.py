@@ -46,7 +46,8 @@ class GivenSide(NamedTuple):
         """Make the side of a test, queries or gallery, from labels that were numbered by a tree.
 
         `vectors` (N, D). `labels` (N + E, L): the first path of each item, then the E further
-        paths. `known` (N + E,): how many levels of each path are known; None if all are complete.
+        paths, whose items `owners` (E,) gives by position. `known` (N + E,): how many levels of
+        each path are known; None if all are complete.
         """
         items = len(labels) - len(self.owners)
         of_items = None if known is None else known[:items]
@@ -80,8 +81,8 @@ def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:
     """Return the level names that labels have as the columns of a DataFrame; None without names.
 
     `labels`: those of the queries, then those of the gallery or None. Raises SubmissionError for a
-    column whose name cannot be a level in tables either, and if queries and gallery have different
-    columns.
+    column that has another meaning in a table of items, such as "split" (NOT_LEVELS), and if
+    queries and gallery have different columns.
     """
     found = [named for given in labels if (named := _columns_of(given)) is not None]
     if not found:
@@ -151,11 +152,13 @@ def as_paths(labels: Any, what: str) -> Any:
         return named
 
     given = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
-    # a pandas column of lists is a one-dimensional array of objects
+    # a pandas column of lists is a one-dimensional array of objects; of the list of lists numpy
+    # makes an array (N, L)
     is_flat = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
     if is_flat and len(given) and all(map(_is_path, given)):
         given = given.tolist()
 
+    # only paths in a list can differ in length: the rows of an array do not
     if isinstance(given, list) and given and all(map(_is_path, given)):
         lengths = sorted({len(path) for path in given})
         if len(lengths) > 1:

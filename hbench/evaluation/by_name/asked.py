@@ -45,9 +45,11 @@ class Asked:
     items: tuple[str, ...] | None = None
 
     def naming(self, named: NamedPictures) -> NamedPictures:
-        """Add to a naming of chosen items their number and digest, in its signature, and a remark
-        on those without a label. The naming of a test's own queries is returned unchanged."""
-        if self.items is None:
+        """Complete a naming (the paths that a source gave to the items) if the user chose the
+        items: the signature gets their number and digest, and the warnings get a remark on items
+        that have no label in the `whole` dataset. The naming of a test's own queries is returned
+        unchanged."""
+        if self.items is None:  # the queries of the test
             return named
         digest = hashlib.sha256("\n".join(sorted(self.items)).encode()).hexdigest()
         return replace(
@@ -67,8 +69,8 @@ def asked_of(dataset: str | Path | Dataset, items: Sequence[str] | None) -> Aske
 
 
 def test_of(data: Dataset) -> Manifest:
-    """Return the only test of a dataset. Raises UsageError if there are several, or if it lists
-    positives pair by pair: names need one label tree."""
+    """Return the only test of a dataset. Raises UsageError if there are several tests, or if a
+    test lists positives pair by pair (`data.lists`): names need one label tree."""
     if len(data.tests) > 1 or data.lists:
         raise UsageError(
             "pictures are named in one label tree",
@@ -94,6 +96,8 @@ def _asking(data: Dataset, items: Sequence[str]) -> Dataset:
     ]
     # keep all classes of the test in the tree: an item may be named any of them
     known = class_rows(test.tree)
+    # `nodes`: the labels of all these paths in the new tree, in the same order: the first path of
+    # each item, the further paths, and the classes of the test, which are needed in the tree only
     tree, nodes = LabelTree.from_names(
         [*rows, *(path for _, path in more), *known], levels=test.levels
     )
@@ -132,9 +136,10 @@ def _labels_in_splits(data: Dataset, items: Sequence[str]) -> dict[str, list[Row
     found: dict[str, list[Row]] = {}
     for manifest in splits_of(data).values():
         rows = class_rows(manifest.tree)
+        # all paths of the split (E, L), and the position of each path's item (E,)
         nodes, owners = manifest.paths.all_labels()
         own: dict[str, list[Row]] = {}
-        # a path is found by its finest node
+        # a path is found by its finest node; that of a distractor has the name NO_CLASS
         for node, owner in zip(nodes[:, -1].tolist(), owners.tolist(), strict=True):
             item = manifest.items[owner]
             if item in wanted and rows[node][0] != NO_CLASS:
@@ -214,14 +219,18 @@ def ids_of(given: Named) -> list[str]:
 def read_calibration(
     text: str | None, data: Dataset, sources: Sequence[Named], reader: Callable[[Path], Named]
 ) -> Calibration:
-    """Interpret the option `--calibrate`.
+    """Interpret the option `--calibrate`, which chooses the items on which a threshold is set.
 
     Args:
         text: a file, the name of a split, or a share of the classes; None: halves of the classes.
         data: the dataset with the labels.
-        sources: the named file and, if there is one, the gallery. The items of a split are taken
-            from the first of them that has any.
+        sources: the file whose items are named and, if there is one, the gallery. The items of a
+            split are taken from the first of these files that has any.
         reader: reads another file in the same way as the named file was read.
+
+    Returns:
+        None for halves; a share of the classes; a list of ids, to choose among the named items; or
+        Others, the items of another file or of a split.
 
     Raises:
         UsageError: a text that is none of these.
@@ -246,11 +255,11 @@ def read_calibration(
 
 
 def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) -> list[str] | None:
-    """Return the items that get answers. `ids`: the items of the file.
+    """Return the items that get answers; None for the queries of the test. `ids`: the items of the
+    file. Items that are in no split of the dataset are called new.
 
-    If other items set the threshold, they are the file's queries of the test and its new items,
-    which are in no split of the dataset. Otherwise they are all queries of the test and the new
-    items, or None if only the queries of the test get answers.
+    If other items set the threshold, answers are given to the items of the file that are new or
+    queries of the test. Otherwise they are given to all queries of the test and to the new items.
     """
     answered = to_be_answered(data, ids)
     if isinstance(calibration, Others):
@@ -266,7 +275,8 @@ def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) 
 def refuse_labels(named: NamedPictures, source: str) -> None:
     """Raise SubmissionError if the predictions are the labels themselves. `source`: what the error
     message calls them."""
-    # (n, L) each: for labelled items, whether each node on the path is right, and its mass
+    # (n, L) each: for labelled items, whether each node on the predicted path is right, and its
+    # mass (the predicted chance of the node)
     right, masses = named.judged.right[named.has_truth], named.climb.masses[named.has_truth]
     if len(right) and np.all((right == 1) & (masses == 1)):
         raise SubmissionError(
@@ -294,7 +304,8 @@ def _ids_alone(path: Path) -> list[str] | None:
 def _of_file(path: Path, data: Dataset, given: Named) -> Others:
     """Take the labelled items of another file to set the threshold on.
 
-    `given`: the content of the file at `path`. Raises SubmissionError if no item has a label.
+    `given`: the content of the file at `path`, by which the items are named. Raises SubmissionError
+    if no item has a label.
     """
     ids = ids_of(given)
     labelled = labelled_among(data, ids)
@@ -310,7 +321,8 @@ def _of_file(path: Path, data: Dataset, given: Named) -> Others:
 
 def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
     """Take the labelled items of a split to set the threshold on, from the first of the `sources`
-    that has any of them. Raises SubmissionError if none has."""
+    (files by which items are named) that has any of these items. Raises SubmissionError if no
+    source has one."""
     split = set(splits_of(data)[name].items.tolist())
     for source in sources:
         items = [item for item in ids_of(source) if item in split]
@@ -326,7 +338,7 @@ def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
 
 
 def _others(given: Named, labelled: list[str], ids: list[str], source: str) -> Others:
-    """Make the items to set the threshold on, with a remark on their number.
+    """Collect the items to set the threshold on, with a remark on their number.
 
     `given`: the file by which they are named. `labelled`: the items with a label, out of all `ids`.
     `source`: what messages call them.

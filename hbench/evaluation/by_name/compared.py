@@ -92,12 +92,13 @@ class ValuesByItem:
 
 
 def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesCompared:
-    """Compute the paired differences one − other of two namings of the same items. `unit`: what
-    intervals are taken over, a level or "query".
+    """Compute the paired differences one − other between two namings of the same items, by their
+    values of each item, such as hF1. `unit`: what intervals are taken over, a level or "query".
 
     Raises ComparisonError for different items or labels, UnknownName for an unknown unit.
     """
     first, second = one.table(), other.table()
+    # before the labels are compared row by row, since this refuses tables of different items
     found = tuple(differences_of(first, second, unit=unit))
     # the columns before the values have the item and its class at each level
     classes = queries_of("test", one.manifest).column_names

@@ -102,12 +102,14 @@ class NamedPictures:
 
     @property
     def remark(self) -> str:
-        """A sentence on how often masses of .9 and more are right at the finest level."""
+        """A sentence on how often masses of .9 and more are right at the finest level. The mass of
+        a node is the sum of an item's shares over the classes below the node."""
         if not self.has_truth.any():
             return "masses are shares, no chances: no item has a label to count them by"
+        # (N,) each, of the finest node on each item's path: its mass, and 1 if it is right, else 0
         masses, right = self.climb.masses[:, -1], self.judged.right[:, -1]
         large = masses >= 0.9
-        known = large & ~np.isnan(right)
+        known = large & ~np.isnan(right)  # NaN: nobody knows whether the node is right
         if not known.any():
             return "masses are shares, no chances: none of .9 or more at the finest level"
         share = large[self.has_truth].mean()  # among items with a label, like `right` below
@@ -156,8 +158,8 @@ class NamedPictures:
         return trusted_of(named, target, calibrate, chosen)
 
     def _refuse_to_calibrate(self, other: NamedPictures) -> None:
-        """Raise ComparisonError for a naming with other readers or levels: a threshold that was set
-        on its masses would promise nothing for these."""
+        """Raise ComparisonError if the `other` naming has other readers (the keys of `scores`) or
+        levels: a threshold set on the masses there promises nothing for the masses here."""
         mine, theirs = (
             f"{', '.join(each.scores)} down to {' › '.join(each.manifest.levels)}"
             for each in (self, other)
@@ -174,7 +176,7 @@ class NamedPictures:
     def against(self, other: NamedPictures, *, unit: str | None = None) -> NamesCompared:
         """The paired differences, this naming − another of the same items, value by value.
 
-        Of several readers the one that sums is taken.
+        If there are several readers, the values are those of the reader `sum`.
 
         Args:
             other: what `hbench.name` gave for the same dataset, from any source.
@@ -203,8 +205,9 @@ class NamedPictures:
         return part_of_units(units, share)
 
     def _named_items(self, unit: str) -> NamedItems:
-        """Return the items on which thresholds are set and measured. The unit of an item is its
-        class at the level `unit` or, for "query", the item itself."""
+        """Return the items on which thresholds are set and measured, with their masses, truth and
+        units. The unit of an item is its class at the level `unit` or, for "query", the item
+        itself."""
         units = units_of(queries_of("test", self.manifest), unit)
         return NamedItems(
             items=self.items,
@@ -220,7 +223,7 @@ class NamedPictures:
 def truth_of(manifest: Manifest) -> tuple[Labels, Positions, Positions]:
     """Return the E true paths of a test's queries: the nodes (E, L), the query of each path as its
     position among the queries (E,), and how many levels of each path are known (E,), 0 for an item
-    without a class."""
+    without a class. The first paths of all queries come first, in order, then further paths."""
     labels, owners = manifest.paths.of(np.flatnonzero(manifest.query)).all_labels()
     known = known_levels(manifest.tree)[labels[:, -1]].astype(np.int64)
     # for each node of the coarsest level, whether it means "no class"

@@ -47,8 +47,10 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
     """
     manifest = test_of(examined.data)
     vectors = read_nodes(nodes, manifest.levels)
+    # "naming" is what the error for a ranking, which has no vectors, calls the purpose
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
+    # the node of the tree that each name stands for
     placed = placed_in(manifest.tree, vectors.ids.tolist())
     _refuse_without_finest(manifest.tree, placed)
     # work in the order of the ids, so that the order of a file's rows does not change any bit.
@@ -63,7 +65,7 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
 
 def _refuse_without_finest(tree: LabelTree, placed: PlacedNodes) -> None:
     """Raise SubmissionError if none of the `placed` nodes is of the finest level: paths of pictures
-    end at that level, and shares are summed from there upwards."""
+    end at that level, and shares are summed from there upwards. A node has a depth of 1 … L."""
     if placed.depths.max() == tree.depth:
         return
     given = [tree.levels[depth - 1] for depth in np.unique(placed.depths).tolist()]
@@ -85,6 +87,7 @@ def _node_vectors(manifest: Manifest, placed: PlacedNodes, vectors: Embeddings) 
         at = here.labels[:, level].astype(np.int64)  # the node: the last one on the path to it
         order = np.argsort(at)
         nodes.append(at[order])
+        # `here.rows`: the rows of `vectors` that these nodes have
         of_nodes.append(unit_vectors(vectors.vectors[here.rows[order]], np.float32))
     return NodeVectors(manifest.tree, nodes, of_nodes)
 
@@ -99,8 +102,9 @@ def _naming_of_readings(
     """Score the paths that the readers found for a test's queries. A reader is a rule that chooses
     a path by the scores of the nodes (EACH, SUM, DOWN).
 
-    `readings`: the paths. `placed`: the node of each row of `vectors`, for the signature and for
-    remarks on classes without a vector.
+    `readings`: for each reader the nodes of the paths, and the masses along those of SUM.
+    `placed`: the node of each row of `vectors`, for the signature and for remarks on classes
+    without a vector.
     """
     tree = manifest.tree
     units = units_of(queries_of("test", manifest), examined.conditions.unit)
@@ -142,7 +146,8 @@ def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[
     by_reader = {}
     for reader, nodes in readings.nodes.items():  # nodes (Q, L) of the items, coarse to fine
         by_reader[reader] = scores_of(tree, nodes, labels, owners, known)
-        # NaN for items without a label, as the other values
+        # NaN for items without a label, as the other values. The first paths of all items come
+        # first, hence known[: len(nodes)]
         consistent = are_consistent(tree, nodes).astype(np.float64)
         by_reader[reader]["consistent"] = np.where(known[: len(nodes)] > 0, consistent, np.nan)
     return by_reader

@@ -62,20 +62,23 @@ class NodeVectors:
         self.tree = tree
         self.nodes = nodes
         self.vectors = vectors
-        self.parents = tree.parents
+        self.parents = tree.parents  # parents[l][i]: the node above node i of level l
         # For each level but the finest: the children of node i are numbered from edges[i] to
         # edges[i + 1] − 1. They are contiguous, since nodes are numbered in the order of their
-        # paths.
+        # paths. `strict=False`: the names of the finest level are not used, which has no children.
         self.edges = [
             np.searchsorted(parents, np.arange(len(above) + 1))
             for parents, above in zip(self.parents[1:], tree.names, strict=False)
         ]
-        # levels above the first one with vectors follow from the node that is found there
+        # the index of the coarsest level with vectors: the node of a picture at any level above
+        # follows from the node that is found there
         self.first = next(level for level, here in enumerate(nodes) if len(here))
 
     def read(self, pictures: Floats, *, scale: float = SCALE) -> Readings:
-        """Name pictures by their vectors (N, D), with all three readers, a block of them at a time.
-        `scale`: the factor of the cosines in the softmax of SUM.
+        """Name pictures by their vectors (N, D), of length 1, a block of pictures at a time. There
+        are three readers: EACH takes the best node of every level, DOWN the best child at each
+        step from the root, and SUM adds up probabilities of the finest nodes. `scale`: the factor
+        of the cosines in the softmax of SUM.
 
         The last bits of a matrix product depend on the shapes of its factors. `product_of` splits
         it into pieces of a fixed size, so that the number of threads does not change them.
@@ -92,14 +95,16 @@ class NodeVectors:
                 by_level = self._scores_of_all_nodes([product[part] for product in products])
                 best = [scores.argmax(axis=1) for scores in by_level]
                 at = slice(block.start + part.start, block.start + part.stop)
+                # levels above `first` are filled at the end
                 nodes[EACH][at, self.first :] = np.stack(best, axis=1)
                 nodes[DOWN][at] = self._go_down(by_level)
                 # last, since it overwrites the scores of the leaves
                 nodes[SUM][at], masses[at] = self._sum_upwards(by_level[-1], best[-1], scale)
         # levels above the first one with vectors: the ancestors of the node that was found there
-        for reader in (EACH, DOWN):
+        for reader in (EACH, DOWN):  # SUM has nodes at all levels
             for level in range(self.first, 0, -1):
                 nodes[reader][:, level - 1] = self.parents[level][nodes[reader][:, level]]
+        # the masses are those on the path to the finest node of SUM
         return Readings(nodes, Climb(self.tree.paths[nodes[SUM][:, -1]].astype(np.int32), masses))
 
     def _scores_of_all_nodes(self, products: list[Floats]) -> list[Floats]:
@@ -113,12 +118,13 @@ class NodeVectors:
         by_level: list[Floats] = []
         for level in range(self.tree.depth - 1, self.first - 1, -1):
             nodes = self.nodes[level]
-            own = products[level - self.first]
+            own = products[level - self.first]  # the first product is of the level `first`
             number = len(self.tree.names[level])
-            if len(nodes) == number:
+            if len(nodes) == number:  # every node has a vector
                 scores = own
             elif by_level:  # there is a finer level, the first of the list
-                # children are contiguous: reduceat takes the maximum from each start to the next
+                # the best child of each node, then the own scores of the nodes with vectors.
+                # Children are contiguous: reduceat takes the maximum from each start to the next
                 scores = np.maximum.reduceat(by_level[0], self.edges[level][:-1], axis=1)
                 scores[:, nodes] = own
             else:
@@ -128,9 +134,9 @@ class NodeVectors:
         return by_level
 
     def _go_down(self, by_level: list[Floats]) -> Nodes:
-        """Take the best child at each step, from the best node of the first level with vectors on.
-        Return nodes (n, L), in which the levels above that one are not filled yet. `by_level`: the
-        scores (n, nodes) of each level from that one on."""
+        """Take the best child at each step, starting from the best node of the level `first`, the
+        coarsest level with vectors. Return nodes (n, L), in which the levels above `first` are not
+        filled yet. `by_level`: the scores (n, nodes) of each level from `first` on."""
         path = np.empty((len(by_level[0]), self.tree.depth), np.int32)
         path[:, self.first] = by_level[0].argmax(axis=1)
         for level in range(self.first + 1, self.tree.depth):
@@ -180,6 +186,7 @@ def product_of(pictures: Floats, vectors: Floats) -> Floats:
         """Write the products with the vectors of one piece."""
         scores[:, piece] = pictures @ vectors[piece].T
 
+    # one thread of BLAS for each thread of the pool: more threads than cores would be slower
     with one_blas_thread(), ThreadPoolExecutor(available_threads()) as pool:
         list(pool.map(multiply, slices(len(vectors), PIECE)))
     return scores

@@ -42,14 +42,16 @@ class Neighbours(NamedTuple):
 def climb_by_neighbours(
     vectors: Floats, gallery: Neighbours, *, k: int = K, sharpness: float = SHARPNESS
 ) -> Climb:
-    """Find the path with the largest share for each item. `vectors` (N, D): of the items, of length
-    1.
+    """Find the path with the largest share for each item, and the masses of the nodes on it.
+
+    `vectors` (N, D): of the items, of length 1. `gallery`: the M items with labels, their vectors
+    (M, D) and `paths` (M, L).
 
     Each of the `k` nearest gallery items has the weight exp(sharpness · (cosine − 1)). The share of
     a class is the weight of its items divided by the sum of all; shares add up along the paths. If
     cosines are equal the item that comes first in the gallery is taken.
     """
-    # (N·k,) each: the item, its neighbour in the gallery, their cosine
+    # (N·k,) each, or fewer in a small gallery: the item, its neighbour in the gallery, their cosine
     owners, found, scores = _nearest_in_gallery(vectors, gallery, k)
     weights = np.exp(sharpness * (scores - 1))
     sums = np.bincount(owners, weights, len(vectors))
@@ -64,7 +66,8 @@ def _nearest_in_gallery(
     Return three arrays with an entry for each pair of a vector and a neighbour, sorted by vector,
     nearest first: the positions of the vectors, the positions in the gallery, and the cosines.
     """
-    # the gallery items that are to be named as well, and their positions among the vectors
+    # the gallery items that are to be named as well, and their positions among the vectors, which
+    # `places` has; −1 there means that an item is not to be named
     own = np.flatnonzero(gallery.places >= 0)
     place = gallery.places[own]
     parts: list[tuple[NDArray[np.int64], ...]] = []
@@ -74,7 +77,8 @@ def _nearest_in_gallery(
         # an item that is also in the gallery is not its own neighbour
         here = (place >= block.start) & (place < block.stop)
         scores[place[here] - block.start, own[here]] = -np.inf
-        # rows of candidates are counted from the first vector of the block
+        # for each neighbour, best first: its row, counted from the first vector of the block, its
+        # place in the list, which is not needed, its column in the gallery, and its cosine
         rows, _, columns, values = candidates(scores, k).best(k, _by_column)
         parts.append((rows + block.start, columns))
         cosines.append(values.astype(np.float64))
@@ -93,7 +97,8 @@ def gallery_of(
     source: Embeddings, data: Dataset, numbering: Numbering, items: NDArray[np.object_]
 ) -> tuple[Neighbours, list[str]]:
     """Take the items of an embedding file that have a label in the dataset as neighbours. Return
-    them, and remarks on the others. `items` (N,): the ids of the items to be named.
+    them, and remarks on the others. `numbering`: turns paths of names into numbers of nodes.
+    `items` (N,): the ids of the items to be named.
 
     Raises SubmissionError if no item has a label.
     """
@@ -124,8 +129,9 @@ def gallery_of(
 
 
 def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> Labels:
-    """Return the paths (M, L) of items, given by id, numbered by `numbering`. The label is that of
-    the last split that has the item. Unknown ends, and items without a label, are BELOW."""
+    """Return the paths (M, L) of items, given by id, as numbers of nodes, which `numbering` gives
+    to names. The label is that of the last split that has the item; tests come after the train
+    split. BELOW (−1) stands for the unknown end of a path, or for a whole path without a label."""
     paths = np.full((len(ids), len(data.levels)), BELOW, np.int32)
     for manifest in _manifests(data):
         # (M,): the row of each item in this split, −1 if it is not there

@@ -96,6 +96,7 @@ def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None
     """
     with readable(path), open_parquet(path) as file:
         columns = file.schema_arrow.names
+    # SURE_IDS: names such as "item" or "id"
     has_ids = any(words.folded(name) in words.SURE_IDS for name in columns)
     present = [level for level in levels if level in columns]
     if has_ids or not present:
@@ -186,7 +187,7 @@ Node = tuple[int, int]  # a depth, and a fine class below the node
 
 def _nodes_by_path(tree: LabelTree) -> dict[Row, Node]:
     """Return {path of names: node} for every node of the tree, except nodes that represent an
-    unknown name."""
+    unknown name. A node is its depth, 1 … L, and the first finest class below it."""
     nodes: dict[Row, Node] = {}
     for fine, row in enumerate(class_rows(tree)):
         for depth in range(1, tree.depth + 1):
@@ -202,18 +203,18 @@ def _nodes_of(tree: LabelTree) -> tuple[dict[Row, Node], dict[str, list[Node]]]:
     """
     of_path = _nodes_by_path(tree)
     of_name: dict[str, list[Node]] = {}
-    brought: dict[Row, list[Node]] = {}  # {path as it was written in the table: nodes}
+    by_written: dict[Row, list[Node]] = {}  # {path as it was written in the table: nodes}
     for path, node in of_path.items():
         of_name.setdefault(path[-1], []).append(node)
         if (written := as_written(path)) != path:
-            brought.setdefault(written, []).append(node)
+            by_written.setdefault(written, []).append(node)
 
     of_written_name: dict[str, list[Node]] = {}
-    for written, nodes in brought.items():
+    for written, nodes in by_written.items():
         of_written_name.setdefault(written[-1], []).extend(nodes)
-    # a path that was written for several nodes names none of them. The tree's own spelling has
-    # precedence over a written one: it comes last in the merged dictionaries
-    alone = {written: nodes[0] for written, nodes in brought.items() if len(nodes) == 1}
+    # a path that was written for several nodes stands for none of these. The tree's own spelling
+    # has precedence over a written one: it comes last in the merged dictionaries
+    alone = {written: nodes[0] for written, nodes in by_written.items() if len(nodes) == 1}
     return {**alone, **of_path}, {**of_written_name, **of_name}
 
 
@@ -221,13 +222,15 @@ def _nodes_meant_by(
     name: str, of_path: dict[Row, Node], of_name: dict[str, list[Node]]
 ) -> list[Node]:
     """Find the nodes that a text may mean: all nodes of this name, or else the node of this path,
-    with any of the usual separators. `of_path`: {path of names: node}. `of_name`: {name: nodes}."""
+    with any of the usual separators. Several nodes mean that the name is ambiguous, [] that the
+    tree has no such name. `of_path`: {path of names: node}. `of_name`: {name: nodes}."""
     if name in of_name:
         return of_name[name]
     bare = name.removeprefix(FROM_THE_TOP)
     marks = dict.fromkeys(separator.strip() for separator in SEPARATORS)
     paths = [tuple(bare.split(JOINED))]
     paths += [split_path(bare, mark) for mark in marks if mark in name]
+    # hbench's own separator, JOINED, is tried first, and the first reading that is a path counts
     return [of_path[path] for path in paths if path in of_path][:1]
 
 

@@ -32,8 +32,9 @@ class NamesBelow:
     """The nodes of a tree by the names that people write for them."""
 
     def __init__(self, tree: LabelTree) -> None:
-        """`below`: for the path to a node, () for the root, the paths to its children by their
-        names, folded; `of_name`: all paths that end in a name, folded."""
+        """Collect the paths to all nodes of the tree. `below`: {path to a node, () for the root:
+        {name of a child: path to this child}}. `of_name`: {name: all paths that end in it}. The
+        names are folded (`_folded`), so that case does not matter."""
         self.below: dict[Row, dict[str, Row]] = {}
         self.of_name: dict[str, set[Row]] = {}
         for row in map(known_part, class_rows(tree)):
@@ -47,16 +48,17 @@ class NamesBelow:
                     self.of_name.setdefault(_folded(name), set()).add(path)
 
     def place(self, names: Row) -> Row:
-        """The path in the tree of predicted names, coarse to fine, in the tree's spelling, and
-        behind it the names after the last one found. Names between that the tree lacks are passed
-        over: a prediction may have more ranks than the tree has levels.
+        """Follow predicted names, coarse to fine, down the tree. Return the path to the last node
+        that was found, in the tree's spelling, and after it the predicted names that remain. Names
+        before that node which the tree does not have are left out: a prediction may have more
+        ranks than the tree has levels.
         """
         named = [name for name in names if name]
         if len(named) == 1:  # a single name may be of any level if exactly one node has it
             nodes = self.of_name.get(_folded(named[0]), set())
             return next(iter(nodes)) if len(nodes) == 1 else tuple(named)
         path: Row = ()  # the path to the last node that was found
-        last = 0  # the number of names up to and including that node's
+        last = 0  # the number of predicted names up to that node, including its own name
         for number, name in enumerate(named):
             children = self.below.get(path, {})
             # a species may be written without its genus, which is then the previous name
@@ -90,12 +92,13 @@ def climb_of_predictions(
     """Compute the masses along the predicted paths of a test's queries, in the test's order, and
     remarks on the predictions.
 
-    `read_as`: the predictions in a file. `numbering`: numbers names as the tree does. Raises
-    SubmissionError if no query is predicted.
+    `read_as`: the predictions in a file; each has an item, names from coarse to fine, and chances.
+    `numbering`: turns paths of names into numbers of nodes, with new numbers for names that the
+    tree does not have. Raises SubmissionError if no query is predicted.
     """
     names = NamesBelow(manifest.tree)
     items = manifest.items[manifest.query].tolist()
-    place = {item: number for number, item in enumerate(items)}
+    place = {item: number for number, item in enumerate(items)}  # {query: its position}
     rows = [row for row in read_as.rows if row.item in place]
     if not rows:
         raise SubmissionError(
@@ -174,6 +177,7 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
     large = {item for item, total in sums.items() if total > 1 + ROUNDED}
     if large:
         said.append(f"chances of {len(large):,} items are more than 1 in sum, and are scaled to 1")
+    # every row has a score by now; `or 0.0` only tells the type checker so
     return [
         row._replace(score=(row.score or 0.0) / max(sums[row.item], 1.0)) for row in scaled
     ], said
@@ -183,11 +187,11 @@ def _climb(
     rows: Sequence[Prediction], place: dict[str, int], names: NamesBelow, numbering: Numbering
 ) -> Climb:
     """Compute the masses along the path with the largest share of each item. An item without
-    predictions has no nodes.
+    predictions has −1 for every node, and the masses 0.
 
     `rows`: the predictions, with scaled chances. `place`: {item: its position in the test}.
-    `names`: finds nodes by name. If a row has a chance for each level (`by_level`), these are the
-    masses along its path.
+    `names`: finds nodes by name. `numbering`: turns paths of names into numbers of nodes. If a row
+    has a chance for each of its names (`by_level`), these are the masses along its path.
     """
     depth = numbering.tree.depth
     # {names of a row: names of its path, coarse to fine; unknown ones as they were predicted}

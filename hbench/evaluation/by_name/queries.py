@@ -100,6 +100,7 @@ def report_on_nodes(
     asked = asked._replace(remarks=[*examined.warnings, *asked.remarks])
     names = EmbeddingSubmission(nodes).source
     if names.sha256:  # empty for vectors in memory, which have no file
+        # `content`: the digest of ids and vectors, the same in any file format
         names = names.model_copy(update={"content": nodes.content})
     subject = replace(examined.subject, names=names)
     return report_of_names(asked, subject, memory=memory, execute=execute, on_test=on_test)
@@ -117,7 +118,8 @@ def report_of_names(
     `memory`, `execute` and `on_test` are those of `report_on_nodes`.
     """
     conditions = asked.conditions
-    # {test: measurement}, a test for each depth
+    # {test: measurement}, a test for each depth. `_of_edges` sets the consistency of nodes whose
+    # parent has no vector to NaN
     measurements = {}
     for test in asked.tests:
         job = test.job(conditions, memory=memory)
@@ -125,6 +127,7 @@ def report_of_names(
         measurements[test.name] = _of_edges(measured, test, conditions)
 
     levels = conditions.levels
+    # for each test a table of its nodes, with the names along their paths (`classes`)
     queries = [
         named_queries(test.name, test.retrieval.ids, test.classes, levels) for test in asked.tests
     ]
@@ -148,6 +151,8 @@ def asked_by_name(
     `report_on_nodes`.
     """
     data = examined.data
+    # `lists`: positives that are given pair by pair; `also`: a second protocol, the released
+    # evaluator's
     if data.lists or examined.also is not None:
         raise UsageError(
             "names are scored by labels and the papers' equations",
@@ -157,6 +162,7 @@ def asked_by_name(
 
     galleries = {}
     for name, manifest in data.tests.items():
+        # `parts`: the embeddings of the queries and, if it has its own file, the gallery
         own = retrieval_of(manifest, *embedded.parts)
         # the prefix of the new tests' names, needed only if the dataset has several tests
         prefix = "" if len(data.tests) == 1 else f"{name}/"
@@ -182,10 +188,12 @@ def asked_of(
             nodes, gallery.vectors.shape[1], cosine=conditions.words.similarity == "cosine"
         )
         placed = placed_in(tree, nodes.ids.tolist())
-        some = _in_gallery(gallery, placed)  # only nodes with gallery items have positives
+        # (n,), of the n nodes found: only those with items in the gallery have positives
+        some = _in_gallery(gallery, placed)
         remarks += _remarks(nodes, placed, some)
         tests += _tests(tree, placed.of(some), nodes, gallery=gallery, prefix=prefix)
 
+    # in the signature: how many nodes each test has
     numbers = ",".join(f"{len(test.retrieval.ids)}@{test.name}" for test in tests)
     words = replace(conditions.words, queries=f"nodes({numbers})")
     return AskedByName(tests, replace(conditions, words=words), remarks)
@@ -227,6 +235,8 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
 def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
     """Raise SubmissionError if the vectors of names are invalid, have length 0 (with `cosine`), or
     differ in dimension from the items' vectors."""
+    # which names or items the ids mean is checked elsewhere: here each id counts as expected, so
+    # that only duplicate ids and the vectors are judged
     known = set(nodes.ids.tolist())
     problems = embedding_files.problems(nodes, wanted=nodes.ids, known=known, cosine=cosine)
     refuse(nodes.source, problems)
@@ -267,7 +277,8 @@ def _tests(
     tree: LabelTree, nodes: PlacedNodes, vectors: Embeddings, *, gallery: Side, prefix: str
 ) -> Iterator[NodeTest]:
     """Yield a test for each depth that has nodes, coarse to fine. The gallery's labels are cut at
-    that depth. `prefix`: put before the name of the level to make the test's name."""
+    that depth. `nodes`: the nodes that are queries; `nodes.rows` are their rows in `vectors`.
+    `prefix`: put before the name of the level to make the test's name."""
     # the paths of all nodes that have a vector
     given = set()
     for path, depth in zip(nodes.labels.tolist(), nodes.depths.tolist(), strict=True):
@@ -280,7 +291,7 @@ def _tests(
         known = None if gallery.known is None else np.full(len(paths), depth, np.uint8)
         rows: Any = SelectedRows(vectors.vectors, here.rows)
         asked = Side(rows, paths, ignore=None, known=known)
-        names = _names_along(tree, paths)
+        names = _names_along(tree, paths)  # for each level of the whole tree, the nodes' names
         # a node's id is the path of names to it, "Birds > Owl". Below its depth names are "", hence
         # names[:depth]
         ids = [JOINED.join(path) for path in zip(*names[:depth], strict=True)]

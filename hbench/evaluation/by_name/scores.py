@@ -60,6 +60,7 @@ def scores_of(
     # the reader's path is cut at the last known level of the truth, so it has as many edges below
     # the last common node as the truth has: hence the factor 2
     scores["hops"] = 2.0 * (known[:number] - common)
+    # NaN for pictures of unknown truth, in all values
     return _where_known(scores, known[:number])
 
 
@@ -82,7 +83,7 @@ def scores_of_path(
     """
     number = len(nodes)
     is_known = np.arange(1, nodes.shape[1] + 1) <= known[:, None]
-    said = nodes != BELOW
+    said = nodes != BELOW  # (N, L): whether the answer has a node at a level
     # whether the answer is right at a level and all above: cumprod is 0 from the first error on
     same = np.cumprod((nodes[items] == labels) & is_known & said[items], axis=1).astype(bool)
     common = same.sum(axis=1)
@@ -100,6 +101,7 @@ def scores_of_path(
         if len(labels) > number:
             scores[f"{measure}, lenient"] = _best_of(values, items, number)
     scores |= _of_ends(common[:number], of_path[:number], known[:number], said.sum(axis=1))
+    # NaN for items of unknown truth, in all values
     return _where_known(scores, known[:number])
 
 
@@ -111,9 +113,12 @@ def _where_known(scores: dict[str, Values], known: Known) -> dict[str, Values]:
 
 def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values]:
     """Compute hP, hR and hF1 (E,) of answers with `of_path` (E,) nodes, of which `common` (E,) are
-    right, against true paths with `known` (E,) nodes. An answer without nodes has the hP NaN."""
+    right, against true paths with `known` (E,) nodes. An answer without nodes has the hP NaN.
+    A true path of 0 nodes (unknown truth) gives NaN, without a warning of numpy."""
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.where(of_path > 0, common / of_path, np.nan)
+        # hF1, the harmonic mean of hP and hR, is 2·common / (of_path + known). Written so, it is 0
+        # for an answer without nodes
         return dict(
             zip(
                 HIERARCHICAL,
@@ -151,7 +156,7 @@ def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
 def _hierarchical(both: NDArray[np.int64], known: Known) -> tuple[Values, ...]:
     """Compute hP, hR and hF1 (E,) of paths with a node at every level, of which `both` (E,) are
     right. `known` (E,): the number of true nodes. As many of the reader's nodes are compared, so
-    hP equals hR."""
+    hP equals hR. Of unknown truth (0) all values are 0 here; callers replace them by NaN."""
     precision = both / np.maximum(known, 1)
     recall = both / np.maximum(known, 1)
     total = precision + recall

@@ -106,7 +106,8 @@ def name(
             found=f"{k}, {sharpness}",
         )
     _refuse_sources(nodes, gallery, predictions)
-    # a dataset with a test whose queries are the items to be named
+    # `data`: a dataset with a test whose queries are the items to be named. `whole`: the dataset
+    # with all labels. `naming` puts the number of items into the signature if the user chose them
     asked = asked_of(dataset, items)
     if nodes is None and gallery is None:
         given = pictures if predictions is None else predictions
@@ -166,7 +167,7 @@ def _name_by_neighbours(
     refuse_vectors(source, embedded.dim, cosine=True)
     gallery, remarks = gallery_of(source, labelled, numbering, items)
     rows = embedding_files.align(embedded, items)
-    # (Q, D), in order of the names
+    # (Q, D), in the order of the ids
     vectors = unit_vectors(embedded.vectors[rows], np.float32)
     climb = climb_by_neighbours(vectors, gallery, k=k, sharpness=sharpness).of(np.argsort(order))
     signature = (
@@ -180,9 +181,9 @@ def _name_by_neighbours(
 
 
 def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPictures:
-    """Name the queries of a dataset's test as predictions do, which are `given` as a file, or as
-    what was read from one. `unit`: what intervals are taken over, None for the classes of the
-    finest level."""
+    """Name the queries of a dataset's test by predictions. `given`: a file of predictions, or what
+    was read from one. `unit`: what intervals are taken over, None for the classes of the finest
+    level."""
     if not isinstance(given, str | Path | Predictions):
         raise UsageError(
             "without nodes and without a gallery, names come from a table of predictions",
@@ -215,14 +216,16 @@ class Source:
 
 
 def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPictures:
-    """Score the names that a source gives to a test's queries. `unit`: the level whose classes
-    intervals are taken over, or "query" for the items themselves."""
+    """Score the names that a source gives to a test's queries. `source`: the masses along a path
+    for each query, with the names of the nodes. `unit`: the level whose classes intervals are taken
+    over, or "query" for the items themselves."""
     units = units_of(queries_of("test", manifest), unit)
     # {name of the value, such as hF1: values (Q,)}
     values = scores_of_path(manifest.levels, source.climb.nodes, *truth_of(manifest))
     means = summarise(np.stack(list(values.values())), [order_of_names(manifest)], units)
     nodes = source.climb.nodes
-    # a path may end early, so the mass of its last node is the one at index ends − 1
+    # a path may end early, so the mass of its last node is the one at index ends − 1; an empty
+    # path has the mass 0
     ends = (nodes != BELOW).sum(axis=1)
     masses = np.where(ends > 0, source.climb.masses[np.arange(len(ends)), ends - 1], 0.0)
     texts = [source.numbering.text(path) for path in nodes.tolist()]

@@ -191,7 +191,7 @@ class Trusted:
         return pa.table(
             {
                 "item": pa.array(self.items.tolist()),
-                "answer": pa.array(self.nodes),
+                "answer": pa.array(self.nodes),  # paths as texts, "" without an answer
                 "answer_level": pa.array(names[self.levels].tolist()),
                 "mass": pa.array(self.masses),
                 "promised": pa.array(promised),
@@ -240,7 +240,8 @@ def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int,
 
 
 def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, Any]:
-    """Convert an outcome for JSON. `levels`: the names of all levels, coarse to fine."""
+    """Convert an outcome (which shares of items are answered, right and wrong) for JSON. `levels`:
+    the names of all levels, coarse to fine."""
     by_level = {
         level: {"items": items, "right": _json(right)}
         for level, (items, right) in _by_level(outcome, levels).items()
@@ -275,6 +276,7 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
         # and items without a label, are answered with a threshold set on all labelled items
         chosen = has_truth
         halves, thresholds = _thresholds_of_halves(named, target, has_truth)
+        # `_of`: masses, verdicts and units of the chosen items
         promise = threshold_for(*_of(named, chosen), target)
         thresholds = np.where(has_truth, thresholds, promise.threshold)
         tested = has_truth
@@ -294,6 +296,7 @@ def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit
     Raises the errors of `NamedPictures.trust`.
     """
     _refuse_target(target)
+    # `_of`: masses, verdicts and units of the items of known truth
     promise = threshold_for(*_of(others, others.has_truth), target)
     thresholds = np.full(len(named.items), promise.threshold)
     # an item that is in both was used to set the threshold, so it is not measured
@@ -337,7 +340,7 @@ def _answer_at(
     levels = judged.climb.levels_at(thresholds)
     answers = answers_of(levels, judged.right)  # (N,): 1 right, 0 wrong, NaN unknown or no answer
     rows = np.arange(len(levels))
-    # (N, L+1): column 0, for items without an answer, is 1
+    # (N, L+1): column 0 is for items without an answer, that is at the root, whose mass is 1
     masses = np.concatenate([np.ones((len(levels), 1)), judged.climb.masses], axis=1)
     of_tested = judged.of(tested)
     interval = np.full(2, np.nan)
@@ -361,6 +364,7 @@ def _answer_at(
         outcome=outcome_of(of_tested, levels[tested]),
         interval=(float(interval[0]), float(interval[1])),
         curve=curve_of(of_tested),
+        # with a fixed threshold for each level, for comparison
         fixed=outcome_of(of_tested, of_tested.climb.levels_by(fixed_thresholds(len(named.levels)))),
         unlabelled=None
         if named.has_truth.all()
@@ -375,7 +379,8 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
     answer."""
     nodes = named.judged.climb.nodes
     rows = np.arange(len(nodes))
-    # many items share an answer, so the text of each different node is made only once
+    # many items share an answer, so the text of each different node is made only once. An item
+    # without an answer (level 0) has no node; 0 takes its place, and its text is empty
     own = np.where(levels > 0, nodes[rows, levels - 1], 0).astype(np.int64)
     # a number for each pair of a node and its level, 0 … L
     keys = own * (nodes.shape[1] + 1) + levels
