@@ -48,7 +48,8 @@ class Values(NamedTuple):
     def empty(
         cls, metrics: int, counts: NDArray[np.int64], others: tuple[Values, ...] = ()
     ) -> Values:
-        """Values of n queries before anything is computed: every metric is NaN.
+        """Values of n queries before anything is computed: every metric is NaN, the level of the
+        item ranked first is 0, and no query has ties.
 
         Args:
             metrics: the number of metrics.
@@ -108,7 +109,8 @@ class View:
         Args:
             ranker: ranks the same queries under the dataset's own labels.
             labels: the labels of the queries (Q, L') and of the gallery (G, L'), in input order,
-                coarse to fine. Their finest classes must be those of the ranker.
+                coarse to fine. At the finest level, they must divide the items into the same
+                classes as the ranker's labels.
             scorers: the metrics, in order.
             ties: makes the keys by which equal scores are ordered, one for each level.
         """
@@ -116,7 +118,7 @@ class View:
         # Means are summed in the order of these labels, so that they equal, to the bit, those of an
         # evaluation under these labels alone. lexsort sorts by its last key first, so the levels
         # are reversed to make the coarsest one the first criterion.
-        asked = ranker.queries
+        asked = ranker.queries  # (Q,): positions in the input, in the order of the ranking
         coarse_first = of_queries[asked].T[::-1]
         return cls(
             ranker.relabelled(of_queries, of_gallery, ties),

@@ -32,7 +32,12 @@ class Gallery:
     def __init__(self, scores: Scores, device: torch.device) -> None:
         """Load the gallery's vectors (G, D), chunk by chunk, if they take at most half of the
         card's free memory, since the scores need the rest. Else each chunk is sent whenever it is
-        multiplied."""
+        multiplied.
+
+        `scores`: the vectors on the host, in blocks of queries and chunks of the gallery;
+        `scores.queries` (Q,) and `scores.columns` (G,) are input positions in canonical order,
+        `scores.chunks` the columns at which chunks start.
+        """
         self.scores = scores
         self.device = device
         self.kept: Tensor | None = None
@@ -42,32 +47,38 @@ class Gallery:
             for start in scores.chunks:
                 with scores.chunk(start) as chunk:
                     self.kept[start : start + len(chunk)] = torch.from_numpy(chunk)
-        # blocks that are multiplied together: about MULTIPLIED queries
+        # blocks that are multiplied together: about MULTIPLIED queries, since a product of fewer
+        # takes longer per query
         self.group = max(1, MULTIPLIED // scores.block_size)
-        # the queries are the gallery in the same order: their vectors are on the card already
+        # Whether the queries are the gallery in the same order: then a kept gallery has their
+        # vectors, too. The ranker uses one object for both in this case, hence `is`.
         self.is_mutual = (
             scores.query_rows is scores.gallery_rows and scores.queries is scores.columns
         )
 
     def rows(self, numbers: range) -> Tensor:
-        """The scores (n, G) of the n queries of the blocks with these numbers. Whole groups of
-        blocks are multiplied, which follow from the data alone, so that the bits of a score do not
-        depend on which blocks are requested."""
+        """The scores (n, G) of the n queries of the blocks with these numbers. Queries and columns
+        are in canonical order, which sorts items by their path and then by their content.
+
+        Whole groups of blocks are multiplied. The groups follow from the data alone, so the bits of
+        a score do not depend on which blocks are requested.
+        """
         size = self.scores.block_size * self.group  # queries of a group
         # the requested queries in canonical order; the last block may be partly filled
         first = numbers.start * self.scores.block_size
         last = min(numbers.stop * self.scores.block_size, len(self.scores.queries))
         rows = torch.empty((last - first, len(self.scores.columns)), device=self.device)
-        # for each group that has some of these queries (−(−a // b) is a / b rounded up), its
-        # vectors and the number of its first query
+        # for each group that has some of these queries (−(−a // b) is a / b rounded up): its
+        # vectors (size, D) and the number of its first query
         groups = [
             (self._vectors(group, size), group * size)
             for group in range(first // size, -(-last // size))
         ]
         for columns, chunk in self._chunks():
             for vectors, start in groups:
-                # the requested queries of this group; the products of a whole group are written in
-                # place, those of a part are taken from the whole
+                # The requested queries of this group. If they are the whole group, its product is
+                # written in place. If not, the whole group is multiplied all the same, as a product
+                # of another shape may round differently, and their rows are copied.
                 begin = max(start, first)
                 end = min(start + size, last)
                 out = rows[begin - first : end - first, columns]
@@ -78,8 +89,9 @@ class Gallery:
         return rows
 
     def _vectors(self, group: int, size: int) -> Tensor:
-        """The vectors (size, D) of a group of `size` queries. The last group is filled up with
-        copies of its last vector, since a product of another shape may round differently."""
+        """The vectors (size, D), on the card, of the group with number `group`, which has `size`
+        queries. The last group is filled up with copies of its last vector, since a product of
+        another shape may round differently."""
         queries = slice(group * size, (group + 1) * size)
         if self.kept is not None and self.is_mutual:  # they are on the card already
             vectors = self.kept[queries]
@@ -97,5 +109,5 @@ class Gallery:
             yield slice(0, len(self.kept)), self.kept
             return
         for start in self.scores.chunks:
-            with self.scores.chunk(start) as chunk:
+            with self.scores.chunk(start) as chunk:  # valid only inside of `with`, so it is copied
                 yield slice(start, start + len(chunk)), torch.tensor(chunk, device=self.device)

@@ -50,13 +50,15 @@ class Staged:
     def __init__(
         self, like: Sequence[NDArray[Any]], queries: int | None, device: torch.device
     ) -> None:
-        """Allocate arrays of the types and shapes of the arrays `like`. `queries`: the length of
-        the first axis of each new array, None for the length that it has in `like`."""
+        """Allocate arrays of the types and shapes of the arrays `like`, whose first axis is that of
+        the queries. `queries`: the length of this axis in each new array, None for the length that
+        it has in `like`."""
         shapes = [each.shape if queries is None else (queries, *each.shape[1:]) for each in like]
         sizes = [
             int(np.prod(shape)) * each.itemsize for shape, each in zip(shapes, like, strict=True)
         ]
-        # sizes rounded up, so that each array begins at a multiple of ALIGNED
+        # sizes rounded up, so that each array begins at a multiple of ALIGNED bytes and can be
+        # viewed as its type
         self.places = [-(-size // ALIGNED) * ALIGNED for size in sizes]
         self.packed = torch.empty(sum(self.places), dtype=torch.uint8, device=device)
         # views into the bytes, each with its type and shape; [:size] drops the bytes that fill up

@@ -43,8 +43,10 @@ class CardLists(NamedTuple):
 
     @classmethod
     def empty(cls, queries: int, positives: int, device: torch.device) -> CardLists:
-        """Allocate the lists of this many queries, with up to this many `positives` each. The
-        memory is not cleared: only what kernels have written is read."""
+        """Allocate the lists of this many queries, with up to this many `positives` each: ranks and
+        levels (queries, positives), and for each query the number of its positives (`sizes`) and
+        the level of the item at rank 1 (`first`). The memory is not cleared: only what kernels have
+        written is read."""
         shape = (queries, positives)
         return cls(
             ranks=torch.empty(shape, dtype=torch.int32, device=device),
@@ -69,7 +71,7 @@ class ReadLists:
         """Allocate the lists, and send the meaning of each code to the card.
 
         Under partial labels an item has a code in place of a level, which also tells whether the
-        item may be finer.
+        item may be finer. A reading decides which level each code counts as.
 
         Args:
             how: the reading: for each code, whether an item stays in the list, and its level then.
@@ -109,14 +111,18 @@ class GroupSums:
         # a batch of no queries has the shapes and constants of the sums
         batch = group.batch(np.zeros((0, view.codes), np.int64))
         request = batch.request
-        # counts, relevance and weight of each query, which `start` sends
+        # counts (Q, L + 1), relevance and weight (Q, H, L + 1) of each query, for H graded sums,
+        # such as H-AP; `start` sends them for every batch
         self.staged = Staged(_of_queries(request), view.queries, view.device)
         # a kernel does not accept an empty array, so a single cut 0 stands for no cuts
         cuts = request.cuts if len(request.cuts) else np.zeros(1, np.int64)
+        # both tables are by rank r: 1/log2(1 + r) and Σ_{n≤r} 1/n
         tables = [cuts, group.tables.discount, group.tables.harmonic]
         counts, relevance, weight = map(on_card, self.staged.arrays)
         # the same for every batch, so they are sent once
         at_cuts, discount, harmonic = map(on_card, sent(tables, view.device))
+        # `lowest`: the lowest level in the lists; `binary`, `gain`, `overlap`: whether the metrics
+        # need the ASI of each level alone, the gains (for NDCG), and the ASI of all levels
         self.request = sums.CardRequest(
             counts,
             at_cuts,
@@ -155,7 +161,7 @@ class GroupSums:
         Returns:
             The copy on the host, which is complete once the card has finished.
         """
-        # `request` uses the memory of `staged`, and `out` that of `flat`
+        # `request`, which the kernel reads, uses the memory of `staged`, and `out` that of `flat`
         self.staged.fill(_of_queries(batch.request))
         self.flat.zero_()  # the kernel writes no sum of a query without positives
         # one block of threads for each query
@@ -187,7 +193,8 @@ class CardView:
     def __init__(self, plan: MetricPlan, queries: int, device: torch.device) -> None:
         """Allocate what the kernels of this plan read and write, for up to `queries` queries.
 
-        Kernels rank codes, which are levels, or under partial labels two codes per level.
+        Kernels rank codes, which are levels, or under partial labels two codes per level. `plan`
+        tells which metrics are computed and where each query's positives are in a row of scores.
         """
         self.plan = plan
         self.queries = queries
@@ -195,10 +202,13 @@ class CardView:
         self.codes = len(plan.ranker.code_ties)
         positives = max(1, plan.most_positives)  # a kernel does not accept an empty array
         self.lists = CardLists.empty(queries, positives, device)
-        # two arrays of scores: sorted, and before sorting, part by part. Two of codes: before
-        # sorting, as the sorted codes are in `lists`, and one that only the sums use (`spare`).
+        # Two arrays of scores: sorted, and before they are sorted, divided into parts of similar
+        # scores. Two arrays of codes: one for the codes before sorting, as the sorted codes are in
+        # `lists`; the other one is used only for the sums (`spare`).
         scores = torch.empty((2, queries, positives), device=device)
         codes = torch.empty((2, queries, positives), dtype=torch.uint8, device=device)
+        # for each query: how many items have −inf; whether equal scores have different codes, and
+        # whether a score is beyond the largest float
         left_out = torch.empty(queries, dtype=torch.int32, device=device)
         tied, overflows = torch.empty((2, queries), dtype=torch.uint8, device=device)
         self.found = ranks.Found(
@@ -211,6 +221,7 @@ class CardView:
 
         of_lists = self.of_lists = self.lists.of_kernel()
         first_scores, other_scores = map(on_card, scores)
+        # sorted scores, codes and ranks, then scores and codes before sorting
         self.slots = ranks.Slots(
             first_scores, of_lists.levels, of_lists.ranks, other_scores, on_card(codes[0])
         )
@@ -222,13 +233,15 @@ class CardView:
         self._make_groups()
 
     def _stage_ranges(self) -> None:
-        """Allocate the ranges of the positives on the card: for each query and code, the columns
-        from start to end that hold its items (and, for a level, those of all finer ones). Sets
-        `staged`, which is sent for each share of the queries, and `ranges`, the kernels' view of it
-        with what is the same for all shares.
+        """Allocate the columns of the positives on the card, for each query.
+
+        Sets `staged`, the arrays that are sent for each share of the queries. Sets `ranges`: the
+        same memory as arrays that kernels accept, with the arguments that all shares have in
+        common.
         """
-        # the ranges of no queries have the types and widths: begins and sizes (n,), starts and ends
-        # (n, K), for all K codes but 0
+        # `begins`, `sizes` (n,): the first column of a query's positives, and their number.
+        # `starts`, `ends` (n, K): the columns of each code but 0, or of each level and finer ones.
+        # The ranges of no queries have the right types and widths.
         self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
         begins, sizes, starts, ends = map(on_card, self.staged.arrays)
         # equal scores are ordered by these keys, one for each code
@@ -262,7 +275,8 @@ class CardView:
         readings = {
             group.reading.name: group.reading for group in self.plan.groups if group.reading
         }
-        self.first_by = ""  # the view's own lists tell the level at rank 1
+        # "": no reading, the view's own lists tell the level at rank 1
+        self.first_by = ""
         if self.plan.ranker.known is not None:
             # as level of the item ranked first, reports show the known level
             own = readings_of.known(self.plan.ranker.depth)
@@ -284,7 +298,8 @@ class CardView:
         # one block of threads for each query
         ranks.rank_rows[len(rows), ranks.THREADS](scores, self.ranges, self.slots, self.of_found)
         # positives below the lowest level that a metric needs are not listed, but one of them may
-        # be ranked first: then all scores are searched for the best one
+        # be ranked first: so all scores are searched for the best one. `lowest=1`: its code may be
+        # any
         if self.plan.lowest > 1:
             best.codes_of_best[len(rows), ranks.THREADS](
                 scores, self.ranges._replace(lowest=1), self.of_lists.first
@@ -303,7 +318,7 @@ class CardValues:
 
     def __init__(self, view: CardView, numbers: range, rows: Tensor) -> None:
         """Start to rank the positives of the blocks with these `numbers`, and to compute the sums.
-        `rows` (n, G): the finished scores of the blocks' queries.
+        `rows` (n, G): the finished scores of the blocks' queries, −inf where an item is left out.
 
         Nothing here waits for the card: kernels and copies are only queued, so that the host can
         prepare the next blocks. `finish` takes the results.
@@ -325,8 +340,10 @@ class CardValues:
         # under partial labels, each reading makes its own lists from the lists of codes
         for read in view.readings.values():
             read.read(view.of_lists, queries)
+        # the lists that tell the level at rank 1
         own = view.readings[view.first_by].lists if view.first_by else view.lists
         self.first = fetched(own.first[:queries])
+        # `view.groups` has the memory on the card of the groups in `fast.batches`, in their order
         self.sums = [
             self._start(group, batch)
             for group, (_, batch) in zip(view.groups, self.fast.batches, strict=True)
@@ -337,7 +354,9 @@ class CardValues:
         sums are taken over the view's own lists, or those by the group's reading."""
         lists = self.view.lists if group.read is None else group.read.lists
         of_kernel = self.view.of_lists if group.read is None else group.read.of_kernel
-        if group.group.loses_last:  # some released evaluators drop the last item of every list
+        # some released evaluators drop the last item of every list; this also lowers the counts of
+        # `batch`
+        if group.group.loses_last:
             sizes = _sizes_without_last(lists, batch)
             of_kernel = of_kernel._replace(sizes=on_card(sizes))
         at = slice(0, len(self.block.queries))
@@ -357,7 +376,7 @@ class CardValues:
         """Write the values to the block. The card must have finished, so that the copies on the
         host are complete."""
         values = self.block.values
-        _, tied, _ = self.found
+        _, tied, _ = self.found  # `overflows` reads the other two
         values.tied[:] = tied.numpy()
         values.first_level[:] = self.first.numpy()
         # each group of metrics writes its sums, which came as one flat tensor, to its batch
@@ -379,8 +398,8 @@ class CardValues:
 
 def _of_queries(request: rank_sums.SumRequest) -> list[NDArray[Any]]:
     """The arrays of a request that have a row for each query: counts (Q, L + 1), relevance and
-    weight, both (Q, H, L + 1) for H graded sums. If there is no graded sum, they are of one sum and
-    filled with zeros, since a kernel does not accept an empty array."""
+    weight, both (Q, H, L + 1) for H graded sums. Without a graded sum, relevance and weight are
+    zeros (Q, 1, L + 1), since a kernel does not accept an empty array."""
     grades = [
         each if each.shape[1] else np.zeros((len(each), 1, each.shape[2]), each.dtype)
         for each in (request.relevance, request.weight)
@@ -396,7 +415,7 @@ def _sizes_without_last(lists: CardLists, batch: Batch) -> Tensor:
     subtracted from the batch's counts, in place. A last item is a positive only if the last
     positive has the last rank. The host must know that rank, so this waits for the card.
     """
-    counts = batch.request.counts
+    counts = batch.request.counts  # (n, L + 1): the items of each level in a query's list
     sizes = lists.sizes[: len(counts)]
     at = (sizes.long() - 1).clamp(min=0)[:, None]  # the place of the last positive
     rank, level = (
@@ -404,8 +423,10 @@ def _sizes_without_last(lists: CardLists, batch: Batch) -> Tensor:
         for each in (lists.ranks, lists.levels)
     )
     size = sizes.cpu().numpy()  # (n,): positives
+    # whether the last positive is lost: its rank is the length of the list, distractors included
     is_lost = (size > 0) & (rank == counts.sum(axis=1))
-    # one less at the level of the lost item, which is 0 for a distractor; an empty list loses none
+    # Subtract 1 at the level of the lost item, which is 0 for a distractor. An empty list loses
+    # none: False is subtracted.
     counts[np.arange(len(counts)), np.where(is_lost, level, 0)] -= counts.sum(axis=1) > 0
     (without_last,) = sent([(size - is_lost).astype(np.int32)], sizes.device)
     return without_last

@@ -77,6 +77,7 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
         return
 
     with ExitStack() as stack:
+        # the workers are started while Ctrl-C is blocked, so that this process alone gets it
         with _interrupts_wait():
             cluster = LocalCluster(
                 n_workers=workers,
@@ -99,7 +100,8 @@ def _interrupts_wait() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    # started before, because Python unblocks Ctrl-C when it starts this helper process
+    # This helper process of multiprocessing is started before the signal is blocked, because Python
+    # unblocks Ctrl-C in this thread when it starts the helper.
     resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -112,8 +114,9 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
     """Return an executor that lets the workers of the client's cluster compute the blocks. Each
     block is one task, and values are yielded as they arrive.
 
-    `files`: the files of the queries' and of the gallery's vectors; `reader`: how to read one. The
-    executor raises UsageError if no worker sees the files, or if the job was not made from files.
+    `files`: the files of the queries' and of the gallery's vectors; `reader`: two functions, to
+    read one, or to join ids and vectors that another worker sent. The executor raises UsageError if
+    no worker sees the files, or if the job was not made from files.
     """
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
@@ -125,6 +128,7 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
             )
 
         name = f"hbench-{job.digest}"
+        # every worker gets the plugin, which makes the job there at the first task
         client.register_plugin(
             Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name
         )
@@ -209,7 +213,7 @@ class Opened(WorkerPlugin):
         this worker is to read the files."""
         with self.lock:  # other threads of the worker wait for what is being read
             if self.read is None:
-                read, join = self.reader
+                read, join = self.reader  # read(path, ids=…), join(ids, vectors): embeddings
                 sent = [join(*content) for content in contents]
                 self.read = sent or [read(path, ids=ids) for path, ids in self.files]
             return self.read
@@ -217,7 +221,9 @@ class Opened(WorkerPlugin):
     def job(self, contents: Sequence[Content]) -> Job:
         """The job, made from the embeddings at the first call. Raises IntegrityError if it is not
         the same as the client's job. `contents`: see `embedded`."""
-        with self.lock:  # other threads of the worker wait for what is being made
+        # other threads of the worker wait for what is being made; the lock is reentrant, as
+        # `embedded` takes it again
+        with self.lock:
             if self.made is None:
                 made = self.rebuild(self.embedded(contents))
                 if made.digest != self.digest:
@@ -240,8 +246,9 @@ def _opened(name: str) -> Opened:
 def _values(name: str, block: int, contents: Sequence[Content]) -> Values:
     """Compute the values of one block: a task that runs on a worker.
 
-    `name`: of the plugin that has the job. `contents`: the ids and vectors of all files, empty if
-    the worker reads the files itself.
+    `name`: of the plugin (`Opened`) that has the job on this worker. `contents`: the ids and
+    vectors of all files, empty if the worker reads the files itself. The client passes futures,
+    which dask replaces by what they hold.
     """
     # one thread, as a worker already runs a task on each of its threads
     [(_, values)] = on_threads(_opened(name).job(contents), [block], threads=1)
@@ -252,6 +259,7 @@ def _contents(client: Client, name: str, files: Sequence[File]) -> list[Any]:
     """Let workers that see the files read them for the workers that do not. Return the contents of
     the files as dask futures, in the order of `files`, or an empty list if all workers see the
     files. `name`: of the plugin by which the workers read files."""
+    # {address of a worker: whether it sees every file}; a file may have a second one, with its ids
     sees = client.run(
         lambda: all(path.exists() for file in files for path in file if path is not None)
     )

@@ -53,7 +53,8 @@ def on_devices(names: str) -> Execute:
                 found="values by name" if job.by_name else str(job.ranker.scores.dtype),
                 fix="leave --device out to rank on the processors",
             )
-        # one plan for each set of labels: the dataset's own, then other trees
+        # One plan for each set of labels: the dataset's own, then other trees. A plan tells which
+        # metrics are computed and where the positives are in a row of scores.
         plans = [MetricPlan.of(view.ranker, view.scorers) for view in (job, *job.others)]
         cards = [CardJob(job, plans, device) for device in devices]
         # if the memory is too small, the error tells the free bytes of the first card
@@ -143,6 +144,7 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
                     yield pair
         finally:
             is_over.set()
+        # reached if the caller has not stopped early; all iterators have ended
         for task in tasks:
             task.result()  # raises the error of an iterator that had one
 
@@ -217,9 +219,10 @@ class CardJob:
         If the job wants the first results of each query (`job.top`), keep them."""
         ranker = self.job.ranker
         rows = self.finished_rows(numbers)  # (n, G): of all queries of these blocks
+        # each view sorts the columns by its own labels
         own, *others = [CardValues(view, numbers, self._in_order(rows, view)) for view in views]
         if self.job.top is not None:
-            first = own.block.first
+            first = own.block.first  # the number, in canonical order, of the first query
             self.job.top.keep_found(ranker, _best(rows, self.job.top.k), first, len(rows))
         return _Share(numbers, own, others, _event_when_done(self.device))
 
@@ -233,8 +236,9 @@ class CardJob:
         return rows[:, on_device]
 
     def finished_rows(self, numbers: range) -> Tensor:
-        """The finished rows of scores of some blocks, (n, G), as Ranker.arranged finishes them:
-        copies have the score of their original, and left-out items have −inf.
+        """The finished rows of scores of the blocks with these numbers, (n, G), as Ranker.arranged
+        finishes them. Copies, items whose vectors equal those of an earlier item, get the score of
+        that item, since equal products may be rounded differently. Left-out items have −inf.
 
         Where positives are listed, rows are (n, G + P): the scores of positives are moved to P
         columns behind the gallery, so that the positives of each level are side by side.
@@ -244,10 +248,12 @@ class CardJob:
         # the number, in canonical order, of the first query
         first = numbers.start * ranker.scores.block_size
         if len(ranker.copies):
-            copies, originals = self.copies
+            copies, originals = self.copies  # columns
             rows[:, copies] = rows[:, originals]
+        # items with several paths: the positives of a query are listed, not ranges of columns
         if ranker.listed is not None:
             return _of_lists(rows, ranker.listed.placed(first, first + len(rows)))
+        # the row and column of each left-out score, which becomes −inf, or NaN if it is not finite
         queries, columns = sent(ranker.left_out(first, first + len(rows)), self.device)
         rows[queries, columns] = _left_out(rows[queries, columns])
         return rows
@@ -275,7 +281,7 @@ class _Share(NamedTuple):
         for view in (self.own, *self.others):
             view.finish()
         self.own.block.others = [view.block for view in self.others]
-        # the values of all blocks are in common arrays, of which each block gets a slice
+        # one `Values` holds those of all blocks, of which each block gets a slice
         values = self.own.block.finish()
         for place, number in enumerate(self.numbers):
             yield (
@@ -289,9 +295,10 @@ def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
     places: (n, G + width). This is what ListedItems.arranged does on the host.
 
     The items of each level are then side by side, as the kernels expect. `placed`: which scores are
-    moved, and where to; it also has the left-out items, which get −inf.
+    moved, and where to; it also has the left-out items, which get −inf. Changes `rows`, too.
     """
-    # all but the first member, the width, are index arrays
+    # All but the first member, the width, are index arrays. Of each positive: its row, its place
+    # behind the gallery and its column. Of each score that becomes −inf: its row and column.
     of_row, place, column, all_rows, all_columns = sent(placed[1:], rows.device)
     size = rows.shape[1]
     arranged = torch.full((len(rows), size + placed.width), -torch.inf, device=rows.device)
@@ -330,8 +337,8 @@ def _event_when_done(device: torch.device) -> torch.cuda.Event | None:
 
 @contextmanager
 def _current(device: torch.device) -> Iterator[None]:
-    """Make this card the current one of torch inside of `with`, and of numba from here on. Both
-    have a current card for each thread."""
+    """Make this card the current one of torch inside of `with`. Also make it the current one of
+    numba, which keeps it afterwards. Both have a current card for each thread."""
     if device.type != "cuda":
         yield
         return

@@ -61,6 +61,7 @@ def kept_in(folder: Path, execute: Execute) -> Execute:
             else:
                 yield block, values
         for block, values in execute(job, missing):
+            # with the digest as the header that `_values_in_file` compares
             files.write(paths[block], {"job": job.digest}, _arrays_of(values))
             yield block, values
 
@@ -72,7 +73,7 @@ def _values_in_file(path: Path, job: Job, block: int) -> Values | None:
     is then computed again.
 
     The arrays must have the types and shapes of this block's values: numpy would broadcast arrays
-    of other shapes over its queries.
+    of other shapes over the block's queries.
     """
     if not path.exists():
         return None
@@ -86,6 +87,7 @@ def _values_in_file(path: Path, job: Job, block: int) -> Values | None:
     found = {name: (array.dtype, array.shape) for name, array in arrays.items()}
     if header != {"job": job.digest} or found != shapes:
         return None
+    # in the file, "0." begins the names of the first other view's arrays
     others = [_values_in(arrays, f"{number}.") for number in range(len(job.others))]
     return _values_in(arrays, "")._replace(others=tuple(others))
 

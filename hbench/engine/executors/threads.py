@@ -50,21 +50,24 @@ def on_threads(
     """Yield the number of each block and the values of its queries, in any order. After an
     interrupt or an error, waiting blocks are not computed.
 
-    `threads`: the most threads to use, None for all processors; a job too small for a plan uses
-    one. `announce`: called with a message if kernels have to be compiled first.
+    `threads`: the most threads to use, None for all processors; a small job, which has no plan,
+    uses one. `announce`: called with a message if kernels have to be compiled first.
     """
+    # computes metrics as sums with compiled kernels; None for a small job, which formulas compute
+    # query by query, since loading compiled code takes longer
     plan = plan_of(job)
     if threads is not None and threads < 1:
         raise UsageError("threads must be 1 or more", found=f"{threads}", fix="leave it out: all")
-    # without a plan, formulas make many short calls of numpy, for which threads would only wait for
-    # each other
+    # formulas make many short calls of numpy, for which threads would only wait for each other
     most = 1 if plan is None else threads or available_threads()
+    # computes each product s(i, j) = s(j, i) of two items once; None where the job needs whole rows
     triangle = triangle_of(job, plan, blocks, most)
     if announce and plan is not None and not kernels_are_compiled():
         announce(announcement())
     if triangle:
         with _pool(triangle.threads) as pool:
-            # None if BLAS does not give s(i, j) = s(j, i) to the bit: then whole rows are needed
+            # the sorted positives of all queries; None if BLAS does not give s(i, j) = s(j, i) to
+            # the bit: then whole rows are needed
             if lists := triangle.lists(pool):
                 yield from triangle.values(lists, pool)
                 return
@@ -99,6 +102,7 @@ def _by_rows(
                 block = waiting.popleft()
                 multiply = partial(scores.multiply, scores.block_vectors(block), out=buffers[-1])
                 tasks = [pool.submit(multiply, start) for start in scores.chunks]
+                # `start`: the block, still without values; its `add` computes them from scores
                 line.append(Stage(block, buffers.pop(), tasks, plans.start(block)))
             for stage in done:  # yielded only here, when the threads have the next tasks
                 yield stage.block, stage.values.finish()
@@ -130,12 +134,20 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 def _submit_scoring(
     pool: ThreadPoolExecutor, threads: int, stage: Stage, queries: int
 ) -> list[Future[Any]]:
-    """Submit tasks that compute the metrics of a block's n `queries`, and return them. The tasks
-    get smaller and smaller, so that all threads end at about the same time."""
+    """Submit tasks that compute the metrics of a block and return these tasks.
+
+    The tasks get smaller and smaller, so that all threads end at about the same time.
+
+    Args:
+        pool: the threads.
+        threads: the number of threads.
+        stage: the block, with its scores.
+        queries: the number of queries in the block; later rows of the scores are padding.
+    """
     tasks = []
     start = 0
     while start < queries:
-        # a share of the remaining queries, but at least QUERIES
+        # 1/SHARE of the queries that remain for each thread, but at least QUERIES
         end = min(start + max((queries - start) // (SHARE * threads), QUERIES), queries)
         tasks.append(pool.submit(stage.values.add, stage.scores[start:end], start))
         start = end

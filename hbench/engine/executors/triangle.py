@@ -61,7 +61,7 @@ class Triangle:
         self.ranker = plan.ranker
         self.scores = plan.ranker.scores
         self.parts = plan.parts(0, len(self.ranker.queries))
-        # both numbers of bytes depend on the attributes above
+        # both numbers of bytes depend on the attributes above; 0 threads: not even one fits
         self.threads = int(
             np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads)
         )
@@ -88,8 +88,8 @@ class Triangle:
         """Bytes of each thread: the vectors of one block, one tile of scores, the counts for the
         tile's columns, a chunk while positives are sorted, and the plan's workspace."""
         vectors = self.scores.gallery_rows.width
-        # for each query of a block: its scores in the tile, and as many numbers again for the
-        # counts, which take less
+        # for each query of a block: its scores in the tile, and as many numbers again as an upper
+        # bound for the counts of the tile's columns
         scores = 2 * self.scores.chunk_size
         tile = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
         return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
@@ -103,6 +103,8 @@ class Triangle:
         )
         # fills the lists of one block, and returns whether that block's products are symmetric
         sort = partial(self._sort, lists)
+        # the products of each block with itself do not show how the last chunk, which has another
+        # shape, is rounded
         if not self._ends_are_alike() or not all(pool.map(sort, range(self.scores.blocks))):
             return None
         return lists
@@ -120,6 +122,7 @@ class Triangle:
         for start in reversed(self.scores.chunks):
             with self.scores.chunk(start) as chunk:
                 self._count_chunk(chunk, start, pool, lists=lists, counts=counts)
+            # block `left` − 1, the last that is not finished, begins in this chunk
             while left and (left - 1) * self.scores.block_size >= start:
                 left -= 1
                 yield left, self._finish(left, lists, counts)
@@ -151,24 +154,27 @@ class Triangle:
         # Each block has its own rows, but all blocks share the columns of the chunk. So each thread
         # counts for the columns in its own arrays, which are added up at the end.
         by_thread = [Counts.zeros(columns) for _ in range(self.threads)]
-        free = by_thread.copy()  # those that no thread uses at present
+        free = by_thread.copy()  # the Counts that no thread uses at present
 
         def count(block: int) -> None:
             """Count the tile of one block for the queries of the block and of the chunk."""
+            # the block's queries, with views of their lists and counts
             rows = self._side(block, lists, counts)
             of_columns = free.pop()  # never empty: there is one for each thread of the pool
             with self._buffer(len(chunk)) as tile:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
                 side = TileSide(start, columns, of_columns)
                 most = self.plan.most_positives
-                # the last block may have fewer queries than its tile has rows
+                # one `top` for each query: the last block may have fewer than its tile has rows
                 count_tile(tile[: len(rows.counts.top)], rows, side, self.plan.rule, most)
             free.append(of_columns)
 
         # the upper triangle: blocks from the first to the one that holds the chunk's last item;
         # `list` waits for all of them and raises an error that one had
         list(pool.map(count, range(-(-items.stop // self.scores.block_size))))
-        for of_columns in by_thread:  # `of` returns views, so this adds to `counts` itself
+        # `of` returns views, so this adds to `counts` itself; `flat_range`: the places of the
+        # chunk's lists in flat arrays of all queries
+        for of_columns in by_thread:
             counts.of(items, flat_range(self.parts, items)).add(of_columns)
 
     @contextmanager
@@ -223,7 +229,7 @@ class Triangle:
         """Score and sort the positives of a block's queries, and write them to `lists`, the lists
         of all queries. Return whether the products of the block with itself are symmetric to the
         bit."""
-        queries = self._queries(block)
+        queries = self._queries(block)  # a slice of the canonical order
         chunks = self._chunks_of_positives(queries)
         parts = self._parts_in(chunks, queries)
         # views, so that writing to them fills `lists`; places count from the block's first list
@@ -237,7 +243,7 @@ class Triangle:
             by_score = workspace.by_score
             # as many queries at once as fit in the workspace; + 1 for the −inf behind each list
             for some in fitting(parts.sizes + 1, len(by_score.keys)):
-                sort(rows[some], parts.of(some), by_score)
+                sort(rows[some], parts.of(some), by_score)  # writes scores and levels to `by_score`
                 flat = flat_range(parts, some)  # the places of their lists within the block's
                 size = flat.stop - flat.start
                 of_block.ordered[flat] = by_score.scores[:size]
@@ -292,7 +298,7 @@ class Triangle:
         values = Block(self.ranker, range(block, block + 1), self.plan.metrics)
         side = self._side(block, lists, counts)
         fast = FastColumns(values, self.plan)
-        positives = side.lists.parts.sizes - 1  # (n,): without the query itself
+        positives = side.lists.parts.sizes - 1  # (n,): a part also holds the query itself
         # in the flat ranks, a query's positives end where the next query's positives begin
         ends = np.cumsum(positives)
 

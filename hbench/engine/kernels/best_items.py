@@ -43,14 +43,16 @@ def raise_best(
     best: NDArray[np.floating],
 ) -> None:
     """Update `best` (L + 1,), the highest score of each level so far, with these `scores`, whose
-    items are in the columns from `first` on. `ranges`: from where to where the columns of the items
-    of level ≥ l are, starts and ends (L,)."""
+    items are in the columns from `first` on. `ranges`: the columns of the items of level ≥ l, as
+    starts and ends (L,), at place l − 1; they may lie outside of these scores, wholly or partly.
+    """
     starts, ends = ranges
     # Ranges are nested. From the finest level outwards, the items of a range that are not in the
     # range before, the inner one, are of exactly this level.
     inner_start = 0
     inner_end = 0
     for level in range(len(starts), -1, -1):
+        # level 0 has no range of its own: its items are all those outside of the other ranges
         start = 0
         end = len(scores)
         if level:

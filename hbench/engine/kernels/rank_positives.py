@@ -76,7 +76,8 @@ def rank_rows(
 ) -> None:
     """Write the ranks and levels of the positives of n rows of scores (n, G) to `out`. Items that
     are left out of a list have −inf. `by_score`: the positives of each row, sorted; `parts`: where
-    they are in the rows and in `by_score`.
+    they are in the rows and in `by_score`. `rule`: how equal scores are ordered, and how many
+    positives are looked up at once (`portion`).
     """
     # buffers for the largest portion of any row: `before`, positives by bucket, with one place more
     # than there are buckets; `counts`, distractors by slot, with one place more for the distractors
@@ -94,6 +95,7 @@ def rank_rows(
         size = parts.sizes[row]
         sorted_levels = by_score.levels[offset : offset + size]
         tied = False
+        # at most `size`: left-out items, such as the query itself, are sorted to the end
         for slot in range(np.uint64(len(levels))):
             levels[slot] = sorted_levels[slot]
         # the columns before and behind those of the positives; very many positives are looked up a
@@ -124,7 +126,8 @@ def count_above(
 
     `distractors`: the scores before and behind the columns of the positives. `ordered` (P + 1,):
     the positives' scores, best first, then a lower one or −inf. `before`: a buffer for
-    BUCKETS·P + 1 counts.
+    BUCKETS·P + 1 counts. `rule`: whether ties are `pessimistic`, and up to how many positives
+    (`few`) each is compared with all distractors.
     """
     positives = len(above) - 1
     tied = False
@@ -164,7 +167,7 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
     positives in the buckets before each bucket; the first bucket has the highest scores. `ordered`
     (P + 1,), P ≥ 1: the positives' scores, descending, then a lower one or −inf, where every search
     stops."""
-    scale = scale_of(ordered, before)
+    scale = scale_of(ordered, before)  # buckets per unit of score
     high = ordered[0]
     top = ordered.dtype.type(len(before) - 2)  # the last bucket, as a float
     before[:] = 0
@@ -213,6 +216,7 @@ def count_distractors(
     buckets before each. The slot of a distractor is searched from there to the start of the next
     bucket. `pessimistic`: whether a distractor comes before a positive with the same score.
     """
+    # as in `look_up`: buckets per unit of score, the best score, and the last bucket as a float
     scale = scale_of(ordered, before)
     high = ordered[0]
     top = ordered.dtype.type(len(before) - 2)
@@ -283,8 +287,9 @@ def compare_distractors(
 def first_after(
     ordered: NDArray[np.floating], score: Scalar, low: Scalar, high: Scalar, equal: bool
 ) -> Scalar:
-    """The first slot from `low` on whose score is lower than `score`, or, unless `equal`, equal to
-    it; `high` if there is none before. By bisection, as `ordered` (P + 1,) descends.
+    """The first slot from `low` on that does not come before `score`; `high` if there is none. A
+    slot with a higher score comes before, and if `equal`, also one with the same score. By
+    bisection, as `ordered` (P + 1,) descends.
     """
     while low < high:
         middle = (low + high) // np.uint64(2)

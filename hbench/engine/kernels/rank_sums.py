@@ -122,7 +122,7 @@ def sum_up(
         ranks = ranked.ranks[first:end]
         levels = ranked.levels[first:end]
         counts = request.counts[query]
-        total = len(ranks)
+        total = len(ranks)  # all listed positives: ASI is a mean over the first `total` ranks
 
         # in each round, the positives above the level are copied to the buffers for the next round
         for lowest in range(request.lowest, len(counts)):
@@ -263,6 +263,7 @@ def split(
     for start in range(0, len(ranks), TILE):
         ranks_here = ranks[start : start + TILE]
         levels_here = levels[start : start + TILE]
+        # marks (n,) of the items to copy: those not above the level (flag 0), then the others (1)
         if start < early:
             chosen_here = are_above(levels_here[: early - start], lowest, np.uint8(0), chosen)
             at += compress(ranks_here[: len(chosen_here)], chosen_here, buffers.others[at:])
@@ -337,8 +338,9 @@ def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole:
     """Σ (t − t')·(precision sum of the items of relevance ≥ t), over the relevances t for which the
     lowest level of these items is `lowest`; t' is the next smaller relevance.
 
-    `ranks`, `levels` (P,): the positives of level `lowest` or finer. `whole`: their precision sum,
-    which is used if all of them have relevance ≥ t.
+    `ranks`, `levels` (P,): the positives of level `lowest` or finer. `grades`: by level, the
+    relevance, the weight (how often an item counts), and the number of items. `whole`: the
+    precision sum of these positives, which is used if all of them have relevance ≥ t.
     """
     relevance, weight, counts = grades
     total = 0.0
@@ -350,6 +352,7 @@ def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole:
             and relevance[lowest] >= relevance[level]
             and counts[lowest]
         ):
+            # t', whether there is a term, and whether it is over the whole list
             previous, is_term, is_whole = threshold_of(level, lowest, grades)
             if is_term:
                 part = (
@@ -364,7 +367,8 @@ def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole:
 
 @compiled_part
 def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, bool]:
-    """Return what one term of a graded sum needs, for the relevance t of `level`.
+    """Return what one term of a graded sum needs, for the relevance t of `level`. `grades`: by
+    level, the relevance, the weight (how often an item counts), and the number of items.
 
     Returns three values: the next smaller relevance; whether there is a term, that is, `lowest` is
     the lowest level that reaches t, and no level before `level` has the same t; and whether all

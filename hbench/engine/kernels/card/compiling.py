@@ -39,12 +39,12 @@ def card_kernel(function: Callable[..., None]) -> Any:
     if IS_SIMULATED:  # nothing is compiled, and nothing kept
         return cuda.jit(function)
     # Machine code is kept in a folder for this state of the sources: numba's own folder, beside
-    # each module, does not distinguish states. Some versions of numba.cuda have their own
-    # configuration object.
+    # each module, does not distinguish states. Some versions of numba.cuda have a configuration
+    # object of their own, in `cuda.core`; others use the one of numba.
     configuration = getattr(cuda, "core", numba)
     configuration = getattr(configuration, "config", numba.config)
     usual = configuration.CACHE_DIR
-    folder = kernel_folder()
+    folder = kernel_folder()  # None if other users may write to it: then nothing is kept
     if folder:
         configuration.CACHE_DIR = str(folder / sources_digest(function.__module__)[:16])
     try:

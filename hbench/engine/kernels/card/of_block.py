@@ -63,7 +63,7 @@ def running(value: Number, shared: Number) -> tuple[Number, Number]:
 
     before = shared[thread] - value
     total = shared[threads - 1]
-    cuda.syncthreads()
+    cuda.syncthreads()  # the caller may overwrite `shared`: every thread must have read it
     return before, total
 
 
@@ -84,7 +84,7 @@ def total(value: Number, shared: Number) -> Number:
         step //= 2
 
     found = shared[0]
-    cuda.syncthreads()
+    cuda.syncthreads()  # the caller may overwrite `shared`: every thread must have read it
     return found
 
 
@@ -94,7 +94,7 @@ def add_up_columns(shared: Number) -> None:
     row afterwards. The second half of the rows is added to the first half until one row is left, so
     T must be a power of two."""
     thread = cuda.threadIdx.x
-    cuda.syncthreads()
+    cuda.syncthreads()  # every thread has written its row
 
     step = cuda.blockDim.x // 2
     while step > 0:
@@ -122,7 +122,7 @@ def largest(value: Number, shared: Number) -> Number:
         step //= 2
 
     found = shared[0]
-    cuda.syncthreads()
+    cuda.syncthreads()  # the caller may overwrite `shared`: every thread must have read it
     return found
 
 
@@ -132,8 +132,9 @@ def sum_up_before(numbers: Number, size: Number, shared: Number) -> None:
     `numbers` (size + 1,) becomes the sum of all. `shared` (T,): memory that all T threads share.
     """
     done = int32(0)  # the sum of all numbers before `start`
+    # the block takes `at_once()` numbers in a round
     for start in range(0, size, at_once()):
-        # each thread sums up some neighbours, and gets the sum of the threads before it
+        # each thread sums up a span of neighbours, and gets the sum of the threads before it
         span = span_from(start, size)
         own = int32(0)
         for place in range(span.begin, span.end):

@@ -26,14 +26,15 @@ class Slotted(NamedTuple):
 
 @card_part
 def place_among(unsorted: Slotted, slot: Number, first: Number, last: Number) -> Number:
-    """Return the place of the positive in `slot` when its part, the slots from `first` to `last`,
-    is sorted: best first, equal scores by the key of their code, and equal keys by slot.
+    """Return the place that the positive in `slot` has after its part, the slots from `first` to
+    `last`, is sorted: best first, equal scores by the tie key of their code (the lower key comes
+    first), and equal keys by slot. `unsorted`: scores and codes by slot, and tie keys by code.
     """
     score = unsorted.scores[slot]
     key = unsorted.keys[unsorted.codes[slot]]
     place = first
     for each in range(first, last):
-        other = uint32(each)
+        other = uint32(each)  # unsigned, so that numba adds no code for negative indices
         beside = unsorted.scores[other]
         if beside > score:
             place += uint32(1)
@@ -75,8 +76,9 @@ def comes_first(positives: Slotted, slot: Number, score: Number, code: Number) -
 
 @card_call
 def sort_equal(positives: Slotted, first: Number, last: Number) -> None:
-    """Sort the codes in the slots from `first` to `last`, whose scores are all equal, by their tie
-    keys. For each key, one pass swaps the codes with this key to the front of the unsorted rest."""
+    """Sort the codes in the slots from `first` to `last` by their tie keys. All scores there are
+    equal, so they stay in place. For each key, one pass swaps the codes with this key to the front
+    of the unsorted rest."""
     codes = positives.codes
     place = first
     for key in range(len(positives.keys)):

@@ -139,7 +139,8 @@ class Sorted(NamedTuple):
 def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) -> None:
     """Rank the positives of n rows of scores (n, G), in which left-out items have −inf. Writes
     ranks and codes to `slots`, and the rest to `found`. Each block of threads handles one query."""
-    # memory that the threads of a block share: counts, first parts, and numbers per thread
+    # memory that the threads of a block share: the table of the parts with the counts behind it,
+    # the first part of each bucket, and numbers per thread
     pool = cuda.shared.array(POOL, int32)
     firsts = cuda.shared.array(FIRSTS, int32)
     sums = cuda.shared.array(THREADS, int32)
@@ -156,7 +157,7 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 
     low, high, positives = score_range_of_positives(row, extremes)
     buckets = Buckets(high, scale_of(low, high), firsts, pool)
-    parts = divide(row, buckets, positives)
+    parts = divide(row, buckets, positives)  # their number; the table takes one place more
     sort_positives(row, buckets, slots)
     scores = slots.scores[query]
     codes = slots.codes[query]
@@ -271,8 +272,8 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
             cuda.atomic.add(firsts, uint32(place_of(score, buckets)), 1)
     cuda.syncthreads()
 
-    # each bucket gets one part, and a share of the `wanted` parts by its positives; the total never
-    # exceeds the table
+    # each bucket gets one part, and a share of the `wanted` parts by its positives, so the total
+    # fits into the table; int64, as the product may exceed int32
     wanted = min(positives // PER_PART, POOL - FIRSTS - 1)
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
         firsts[bucket] = 1 + int64(firsts[bucket]) * wanted // max(positives, int32(1))
@@ -332,7 +333,7 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
     # the number of positives is the end of the last part; firsts[BUCKETS] is the number of parts
     size = buckets.table[buckets.firsts[BUCKETS] - 1]
     for each in range(cuda.threadIdx.x, size, cuda.blockDim.x):
-        slot = uint32(each)
+        slot = uint32(each)  # unsigned, as numba adds no code for negative indices then
         part = part_of(unsorted.scores[slot], buckets)
         first = start_of(part, buckets)
         last = uint32(buckets.table[part])
@@ -347,7 +348,8 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
 @card_part
 def code_of(ranges: CardRanges, query: Number, column: Number) -> Number:
     """The code of the item in a column, for a query: the number, from 1, of the last range that
-    holds the column; 0 for a distractor, which is in no range."""
+    holds the column; 0 for a distractor, which is in no range. Codes below `ranges.lowest` count
+    as 0."""
     code = uint8(0)
     for each in range(ranges.lowest - 1, ranges.starts.shape[1]):
         if ranges.starts[query, each] <= column < ranges.ends[query, each]:
@@ -397,6 +399,7 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
 def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) -> Number:
     """The slot of the first positive behind a distractor with this score, found by bisection in the
     part of the score. If `pessimistic`, the distractor comes before positives with the same score.
+    All positives of earlier parts have higher scores, those of later parts lower ones.
     """
     part = part_of(score, buckets)
     low = start_of(part, buckets)

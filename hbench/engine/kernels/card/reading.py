@@ -66,6 +66,7 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
     """
     sums = cuda.shared.array(THREADS, int64)
     query = cuda.blockIdx.x
+    # the level of the item ranked first: 0 unless a listed positive gets rank 1 below
     if cuda.threadIdx.x == 0:
         out.first[query] = 0
     cuda.syncthreads()

@@ -156,7 +156,7 @@ def sum_lists(lists: Listed, spare: Spare, request: CardRequest, out: CardSums) 
     level the list of positives is shortened to those of higher levels. `spare` is memory for these
     shorter lists.
     """
-    # on separate lines, by which the simulator distinguishes shared arrays
+    # one array a line: the simulator tells shared arrays apart by the line that makes them
     counts = cuda.shared.array(THREADS, int64)
     sums = cuda.shared.array((THREADS, COLUMNS), float64)
     number = cuda.blockIdx.x
@@ -169,16 +169,18 @@ def sum_lists(lists: Listed, spare: Spare, request: CardRequest, out: CardSums) 
 @card_part
 def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
     """Write all sums of one query, level by level. Each level leaves a list of the positives of
-    higher levels, which are written to two buffers in turns, since the other one is being read."""
+    higher levels. They are written to two buffers in turns, as one is read while the other is
+    written."""
     number = query.number
     for level in range(work.request.lowest, work.request.counts.shape[1]):
         if query.size == 0:
             break
-        # the last two columns are R, the number of positives, and the whole list
+        # the last two columns are R, the number of positives, and the whole list: `sum_level`
+        # writes these
         for column in range(work.out.hits.shape[2] - 2):
             sum_up_to(query, level, column, work)
         higher = Higher(spare.ranks[level % 2, number], spare.levels[level % 2, number])
-        whole = sum_level(query, level, higher, work)
+        whole = sum_level(query, level, higher, work)  # the precision sum over the whole list
         for each in range(work.request.graded):
             add_graded(query, Graded(each, level, whole), work)
         # all positives above this level are listed, so the counts give their number
@@ -198,13 +200,14 @@ def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> 
     own = work.shared.sums[cuda.threadIdx.x]  # precision, gain, hits of this thread
     own[:3] = 0
     start = 0
+    # the same test in all threads, so that they leave the loop together
     while start < query.size and query.ranks[start] <= cut:
         # the threads of the block share `at_once` positives, of which this thread takes a span
         span = span_from(start, query.size)
         for item in range(span.begin, span.end):
             rank = query.ranks[item]
             if rank <= cut:
-                own[0] += (item + 1) / rank
+                own[0] += (item + 1) / rank  # `item` positives come before this one
                 own[1] += work.request.discount[rank] if work.request.gain else 0.0
                 own[2] += 1
         start += at_once()
@@ -282,10 +285,11 @@ def with_items(sums: LevelSums, query: SummedQuery, span: Span, request: CardReq
 
 @card_part
 def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequest) -> Number:
-    """Write the items of higher levels to the list `upper`. Return what the other items, of exactly
-    this level, add to the ASI, the mean overlap of the ranking with the ideal order."""
+    """Write the items of a span that are of higher levels to the list `upper`. Return what the
+    other items, of exactly this level, add to the ASI, the mean overlap of the ranking with the
+    ideal order, which puts higher levels first."""
     overlap = 0.0
-    exactly = items.exactly
+    exactly = items.exactly  # items of exactly this level that come before
     above = counted(request.counts, query.number, items.level + 1)
     for item in range(items.span.begin, items.span.end):
         if query.levels[item] > items.level:
@@ -349,8 +353,9 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
         if not reached or counts[level] == 0:
             continue
         previous, is_term, is_whole = threshold_of(level, part.lowest, grades)
+        # `previous`: t'; `is_term`: whether this level and the part's lowest make a term
         if is_term:
-            # if all items of the list reach t, the precision sum is known
+            # if all items of the list reach t (`is_whole`), the precision sum is known
             precision = part.whole
             if not is_whole:
                 precision = sum_threshold(query, relevance[level], part.number, work)
@@ -361,8 +366,9 @@ def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
 
 @card_part
 def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: Work) -> Number:
-    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold.
-    `graded`: the number of the graded sum whose relevance and weight are used."""
+    """Σ_k (1/r_k)·Σ_{j ≤ k} weight_j over the positives whose relevance reaches the threshold. The
+    weight is how often an item counts. `graded`: the number of the graded sum whose relevance and
+    weight, by level, are used."""
     relevance = work.request.relevance[query.number, graded]
     weight = work.request.weight[query.number, graded]
     part = 0.0
