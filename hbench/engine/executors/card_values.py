@@ -326,7 +326,7 @@ class CardValues:
         self.view = view
         self.block = Block(view.plan.ranker, numbers, view.plan.metrics)
         self.fast = FastColumns(self.block, view.plan)
-        self.width = rows.shape[1]
+        self.width = rows.shape[1]  # columns; `overflows` compares it with the items of each list
 
         queries = len(rows)
         view.rank(rows, self.block.first)

@@ -45,7 +45,7 @@ def on_devices(names: str) -> Execute:
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         """Compute blocks, given by their numbers, on all cards together. Raises UsageError for what
-        the kernels do not support: values by name, and float64."""
+        the kernels do not support: values by name (`job.by_name`), and float64."""
         if job.by_name is not None or job.ranker.scores.dtype != "float32":
             raise UsageError(
                 "this evaluation cannot be done on a device",
@@ -165,7 +165,8 @@ class CardJob:
         """How many blocks can be ranked at once: a multiple of `gallery.group`, which is the number
         of blocks that are multiplied together, and at least one group."""
         scores = self.job.ranker.scores
-        # other views of the labels, and lists, copy the rows into another order of columns
+        # other views of the labels copy the rows into another order of columns, and lists of
+        # positives copy them into wider rows
         copies = 1 if len(self.plans) == 1 and self.job.ranker.arrange is None else 2
         positives = max(plan.most_positives for plan in self.plans)
         # bytes of one query: float32 scores of its row, and its positives
@@ -275,7 +276,7 @@ class _Share(NamedTuple):
         if self.done is not None:  # the simulator has no event, as it works synchronously
             self.done.synchronize()
         scores = self.own.block.ranker.scores
-        # one view is enough, as all have the same scores
+        # the job's own view tells, as all views have the same scores
         if self.own.overflows():
             raise overflow(scores.query_rows.read(self.own.block.queries))
         for view in (self.own, *self.others):

@@ -216,6 +216,7 @@ class Triangle:
         of_last = self._queries(last)
         # The pairs that both products have: the first `shared` items are in the first block and in
         # the first chunk; the items from `start` on are in the last block and in the last chunk.
+        # `_queries` gives slices of the canonical order.
         shared = min(of_first.stop, self.scores.chunk_size)
         start = max(of_last.start, chunk)
         # `_rows` takes the starts of chunks: range(chunk, chunk + 1) is the last chunk alone, and
