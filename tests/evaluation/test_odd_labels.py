@@ -48,9 +48,10 @@ def test_paths_are_paths_however_they_are_held(labels):
     assert hap(labels) == hap(np.array(PATHS))
 
 
-def test_paths_of_different_lengths_are_refused_with_what_to_do():
+@pytest.mark.parametrize("held", [list, tuple])
+def test_paths_of_different_lengths_are_refused_with_what_to_do(held):
     with pytest.raises(SubmissionError, match="paths of different lengths") as refusal:
-        hap([["A"], *PATHS[1:]])
+        hap(held([["A"], *PATHS[1:]]))
     assert "unknown" in refusal.value.fix
 
 

@@ -111,6 +111,16 @@ def test_a_lineage_of_more_ranks_and_epithets_finds_its_nodes(tmp_path):
     assert named.scores["predictions"]["accuracy/species"].value == 1 / 4
 
 
+def test_a_gallery_of_another_dimension_is_refused_as_a_gallery(tmp_path):
+    file, table, rows, vectors = many(tmp_path, classes=12, per_class=4)
+    gallery = tmp_path / "narrow.npz"
+    np.savez(gallery, ids=np.array([row[0] for row in rows]), embeddings=vectors[:, :8])
+
+    with pytest.raises(hbench.SubmissionError, match="the gallery") as refusal:
+        hbench.name(file, table, gallery=gallery)
+    assert "--names" not in refusal.value.fix
+
+
 def test_neighbours_leave_the_item_itself_out(tmp_path):
     file, table, rows, vectors = many(tmp_path, classes=12, per_class=4)
     named = hbench.name(file, table, gallery=file, k=3)

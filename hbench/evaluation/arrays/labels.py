@@ -158,8 +158,8 @@ def as_paths(labels: Any, what: str) -> Any:
     if is_flat and len(given) and all(map(_is_path, given)):
         given = given.tolist()
 
-    # only paths in a list can differ in length: the rows of an array do not
-    if isinstance(given, list) and given and all(map(_is_path, given)):
+    # only paths in a list or tuple can differ in length: the rows of an array do not
+    if isinstance(given, list | tuple) and given and all(map(_is_path, given)):
         lengths = sorted({len(path) for path in given})
         if len(lengths) > 1:
             raise SubmissionError(

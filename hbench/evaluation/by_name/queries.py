@@ -232,20 +232,28 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
     return replace(conditions, metrics=tuple(metrics), unit=QUERY)
 
 
-def refuse_vectors(nodes: Embeddings, dimension: int, *, cosine: bool) -> None:
-    """Raise SubmissionError if the vectors of names are invalid, have length 0 (with `cosine`), or
-    differ in dimension from the items' vectors."""
+def refuse_vectors(
+    given: Embeddings,
+    dimension: int,
+    *,
+    cosine: bool,
+    what: str = "names",
+    fix: str = "take both from one model: hbench embed --names",
+) -> None:
+    """Raise SubmissionError if vectors that items are compared with are invalid, have length 0
+    (with `cosine`), or differ from the items' vectors in their `dimension`. `what`: whose vectors
+    they are; `fix`: what to do about another dimension. Both are for the error."""
     # which names or items the ids mean is checked elsewhere: here each id counts as expected, so
     # that only duplicate ids and the vectors are judged
-    known = set(nodes.ids.tolist())
-    problems = embedding_files.problems(nodes, wanted=nodes.ids, known=known, cosine=cosine)
-    refuse(nodes.source, problems)
-    if nodes.dim != dimension:
+    known = set(given.ids.tolist())
+    problems = embedding_files.problems(given, wanted=given.ids, known=known, cosine=cosine)
+    refuse(given.source, problems)
+    if given.dim != dimension:
         raise SubmissionError(
-            "the vectors of the names have another dimension than those of the items",
+            f"the vectors of the {what} have another dimension than those of the items",
             expected=f"{dimension}",
-            found=f"{nodes.dim}",
-            fix="take both from one model: hbench embed --names",
+            found=f"{given.dim}",
+            fix=fix,
         )
 
 

@@ -164,7 +164,8 @@ def _name_by_neighbours(
     items = manifest.items[manifest.query][order]
     numbering = Numbering(manifest.tree)
     source = _as_embeddings(given, "gallery")
-    refuse_vectors(source, embedded.dim, cosine=True)
+    fix = "embed the gallery and the items with one model"
+    refuse_vectors(source, embedded.dim, cosine=True, what="gallery", fix=fix)
     gallery, remarks = gallery_of(source, labelled, numbering, items)
     rows = embedding_files.align(embedded, items)
     # (Q, D), in the order of the ids
