@@ -133,10 +133,11 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
         text += f" (≥ {low:.1f})"
     elif high > low:
         text += f" ±{(high - low) / 2:.1f}"
-    x, space, side = (low, -3.5, "right") if value > 60 else (high, 3.5, "left")
+    # beside the mark and above the interval; scores with levels are percent of the panel's width
+    space, side = (-3.5, "right") if value > 50 else (3.5, "left")
     panel.annotate(
         text,
-        (x, row),
+        (value, row),
         xytext=(space, 0),
         textcoords="offset points",
         ha=side,
