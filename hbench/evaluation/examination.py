@@ -60,7 +60,7 @@ class Examined:
         """Make the job of one test whose positives are given by labels. Raises UsageError, with
         `fix` as its advice, for a submitted ranking, which the engine does not rank, and for a test
         that lists its positives pair by pair."""
-        jobs = self.jobs()
+        jobs = self.jobs()  # empty for a submitted ranking
         if test not in jobs or test in self.data.lists:
             raise UsageError(
                 f"{test} lists its positives pair by pair",
@@ -93,7 +93,8 @@ def examine(
     """
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     given = as_submission(submission)
-    # an embedding file may list items that could not be embedded: leave them out of the dataset
+    # an embedding file may list items that could not be embedded (`left_out`, their ids): remove
+    # them from the dataset
     data, left_out = without_items(whole, given.source.left_out)
     _refuse_empty(data)
 
@@ -101,11 +102,13 @@ def examine(
     partial = partial_labels_of(data)
     if partial:
         given.refuse_partial(data)
-    # if nobody chose a similarity, uint8 vectors are ambiguous: they may be packed bits
+    # uint8 vectors may be numbers or packed bits. A similarity tells which if the user chose it, or
+    # if it is the dataset's and compares bits ("hamming")
     if settings.similarity is None and data.protocol.similarity != "hamming":
         given.refuse_bits()
     also = _official_protocol(data, settings, partial=bool(partial)) if also_official else None
     conditions = _conditions(settings, data, partial=bool(partial), left_out=left_out)
+    # `several`: the most paths that an item has
     if conditions.words.several > 1 and also is not None:
         raise UsageError(
             "the released evaluators know one path of an item", fix="leave the official values out"
@@ -132,19 +135,21 @@ def examine(
 def _conditions(
     settings: Settings, data: Dataset, *, partial: bool, left_out: Sequence[str]
 ) -> Conditions:
-    """Resolve the user's settings to conditions. Whatever they leave open follows the dataset's
-    papers.
+    """Resolve the user's settings to conditions. Metrics and similarity that are None become those
+    of the dataset's papers; without metrics, hbench's default metrics are added.
 
     `partial`: whether some labels end above the finest level. `left_out`: the ids of the items that
     were removed from `data` because they could not be embedded.
     """
+    # the default metrics of a tree with these levels (names), then those that the papers report
     default: list[str | MetricName] = [*default_metrics(data.levels), *data.protocol.all_metrics]
     names = parse_metrics(default if settings.metrics is None else settings.metrics, data.levels)
     similarity = settings.similarity
     if similarity is None:
         similarity = data.protocol.similarity
     protocol = protocol_name(settings.protocol, data)
-    # the signature tells which items are left out: scores on different items are not comparable
+    # the signature tells which items are left out, by their number and a digest of their ids:
+    # scores on different items are not comparable
     without = f"{len(left_out)}({_short_digest(left_out)})" if left_out else ""
     chosen = replace(settings, similarity=similarity, protocol=protocol)
     # the most paths that an item has; the signature states it if it is above 1
@@ -164,7 +169,9 @@ def _subject(
     """
     source = None
     if given.source.sha256:  # empty for arrays, which have no file
+        # `content`: the sha256 of vectors and ids, or of lists, in whatever format they are stored
         source = given.source.model_copy(update={"content": given.content})
+    # how hbench understood a user's own table and the submitted file, in sentences
     read_as = (*([whole.read] if whole.read else []), *given.understood)
     return Subject(
         dataset=whole.name,
@@ -190,8 +197,8 @@ def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> 
     """Make the remarks on the dataset: which items were left out, and, for a user's own dataset,
     oddities in the names of its classes, such as two spellings of one name.
 
-    `data`, `whole`: the dataset without the items that were left out, and with them. `left_out`:
-    their ids.
+    `data`: the dataset without the items that were left out. `whole`: the dataset with them.
+    `left_out`: the ids of these items.
     """
     remarks = []
     if left_out:
@@ -200,15 +207,17 @@ def _remarks_on_data(data: Dataset, whole: Dataset, left_out: Sequence[str]) -> 
         remarks.append(
             f"{number} are neither queries nor in the gallery: {examples(left_out)}; {by_class}"
         )
-    if data.name not in specs:  # the names in published datasets are as their authors want them
+    # `specs`: the published datasets, whose class names are as their authors want them
+    if data.name not in specs:
         remarks += remarks_on(name_table_of(list(data.tests.values())))
     return remarks
 
 
 def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[str]]:
     """Remove items from the tests of a dataset. `items`: the ids of items that could not be
-    embedded. Return the dataset and the sorted ids that were removed. From a dataset that lists
-    positives pair by pair nothing is removed, since no listed item may be missing."""
+    embedded. Return the dataset and the sorted ids that were removed. Nothing is removed from a
+    dataset with a test that lists its positives pair by pair (`lists`), since no listed item may be
+    missing."""
     listed = set(items)
     left_out = sorted(
         {item for test in data.tests.values() for item in test.items if item in listed}
@@ -223,7 +232,8 @@ def without_items(data: Dataset, items: Sequence[str]) -> tuple[Dataset, list[st
 
 
 def _classes_of(data: Dataset, items: Sequence[str]) -> str:
-    """Say how many of the items (ids) belong to each finest class, the largest number first."""
+    """Say how many of the items (ids) belong to each finest class, the largest number first. An
+    item with several paths counts for the class of its first path."""
     listed = set(items)
     counts = Counter[str]()
     for test in data.tests.values():
@@ -273,18 +283,19 @@ def partial_labels_of(data: Dataset) -> list[str]:
     for name, test in data.tests.items():
         # all paths of all items, (E, L), and the item of each, (E,)
         labels, items = test.paths.all_labels()
-        # (E,): how many levels of each path are known
+        # (E,): how many levels of each path are known, looked up by the path's finest label
         known = known_levels(test.tree)[labels[:, -1]]
         if not (known < test.tree.depth).any():
             continue
 
-        # (N,) each: the number of known levels of an item's best known path, and whether any of its
-        # paths ends early
+        # for each of the N items: the most levels that are known of one of its paths (N,), and
+        # whether a path of it ends above the finest level (N,)
         best = np.zeros(len(test), np.uint8)
         ends_early = np.zeros(len(test), bool)
         np.maximum.at(best, items, known)
         ends_early[items[known < test.tree.depth]] = True
-        # how many queries are known exactly down to level 1, 2, …; [1:] leaves level 0 out
+        # how many queries are known exactly down to level 1, 2, …, L. [1:] leaves out the count for
+        # level 0, which is 0 since level 1 of every path is known
         counts = np.bincount(best[test.query], minlength=test.tree.depth + 1)[1:].tolist()
         parts = [
             f"{count:,} to {level}"

@@ -58,13 +58,12 @@ class Execution:
 
     def __post_init__(self) -> None:
         """Raise UsageError for options that exclude each other, before anything is read."""
+        # APART: {option: (what it does, the options that it excludes)}
         for option, (does, others) in APART.items():
             joined = [other for other in others if getattr(self, option) and getattr(self, other)]
             if joined:
                 option, other = (name.replace("_", "-") for name in (option, joined[0]))
                 raise UsageError(f"--{option} {does}: leave --{other} out")
-        # below, `trees` is imported only where it is needed, which saves other commands a tenth of
-        # a second
         if self.blocks:
             Share.parse(self.blocks)  # raises unless it is "i/n"
         if self.blocks and not self.resume:
@@ -73,6 +72,7 @@ class Execution:
                 fix="name one by --resume DIR",
             )
         if self.trees:
+            # imported only here, which saves other commands a tenth of a second
             from hbench.evaluation.variants.trees import parse
 
             parse(self.trees, self.edges)  # raises for files without a tree
@@ -83,10 +83,13 @@ class Execution:
         files: Sequence[tuple[Path, Path | None]],
         announce: Callable[[str], None] | None = None,
     ) -> Iterator[Execute]:
-        """Yield the executor that the options choose. Local dask workers stop when the block ends.
+        """Yield the executor that the options choose: a GPU, dask workers, or threads. With
+        `resume`, finished blocks are kept on disk. Local dask workers stop when the `with` block
+        ends.
 
-        `files`: the embedding files, each with the file of its ids or None; dask workers read them
-        themselves. `announce`: called with a line of text before kernels are compiled.
+        `files`: the embedding files, each with the file of its ids, or None if it holds them; dask
+        workers read these files themselves. `announce`: called with a line of text before kernels
+        are compiled.
         """
         execute: Execute = partial(on_threads, threads=self.threads, announce=announce)
         kept = self.resume
@@ -102,7 +105,9 @@ class Execution:
             elif self.scheduler or self.workers:
                 from hbench.engine.executors import dask
 
+                # the number of workers has no effect beside a scheduler, which has its own
                 client = stack.enter_context(dask.connected(self.scheduler, self.workers or 0))
+                # the functions by which a worker opens a file, and joins ids and vectors
                 reader = dask.FileReader(embeddings.read, embeddings.joined)
                 execute = dask.on_cluster(
                     client, [dask.File(path.resolve(), ids) for path, ids in files], reader
@@ -110,11 +115,11 @@ class Execution:
             yield kept_in(kept, execute) if kept else execute
 
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
-        """Measure every test of an examined submission, and return the report: also under other
-        trees, and with first results, if the options say so.
+        """Measure every test of an examined submission, and return the report. With `trees`, it
+        also has scores under other trees; with `top_k`, the first results of every query.
 
         `execute`: the executor that `open` yields. `on_test`: called with the name of a test;
-        returns a function for progress.
+        returns a function that is called with the number of finished blocks and that of all.
         """
         if self.trees:
             from hbench.evaluation.variants.trees import parse, report_under
@@ -133,12 +138,13 @@ class Execution:
     def keep_blocks(
         self, examined: Examined, execute: Execute, on_test: OnTest | None = None
     ) -> int:
-        """Compute this process's share of every test's blocks, and return their number.
+        """Compute this process's share of every test's blocks, and return how many blocks it has.
 
         `execute` keeps the blocks in the folder `resume`. `on_test`: called with the name of a
-        test; returns a function for progress. Raises UsageError for a ranking, which has no blocks.
+        test; returns a function that is called with the number of finished blocks and that of all.
+        Raises UsageError for a ranking, which has no blocks.
         """
-        share = Share.parse(self.blocks or "1/1")
+        share = Share.parse(self.blocks or "1/1")  # "i/n"; "1/1" is all blocks
         if self.trees:
             from hbench.evaluation.variants.trees import jobs_under, parse
 
@@ -149,7 +155,7 @@ class Execution:
             raise UsageError("rankings have no blocks", expected="embeddings")
         number = 0
         for name, job in jobs.items():
-            own = share.of_blocks(job.ranker.blocks)
+            own = share.of_blocks(job.ranker.blocks)  # a range, out of the number of all blocks
             on_block = on_test(name) if on_test else None
             measure(job, execute=execute, blocks=own, on_block=on_block)
             number += len(own)

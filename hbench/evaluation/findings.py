@@ -28,9 +28,12 @@ WITH_INVERSION = "have a relevance inversion"
 def few_units(units: NDArray[np.int64], unit: str, *, partial: bool = False) -> list[str]:
     """Make a remark if there are too few units to trust an interval; an empty list otherwise.
 
-    Units of different sizes are as informative as 1/Σ s² equal ones, s being their shares of the
-    queries. `units`: the unit of each scored query. `unit`: what the units are, the name of a level
-    or "query". `partial`: whether paths may end early, which the remark then mentions.
+    Units of different sizes are as informative as 1/Σ s² units of equal size, where s is the share
+    of the queries that belong to a unit.
+
+    `units` (n,): the number of the unit to which each scored query belongs. `unit`: what the units
+    are, the name of a level, or "query" if each query is a unit. `partial`: whether paths may end
+    above the finest level, which the remark then mentions.
     """
     sizes = np.bincount(units)
     number = int((sizes > 0).sum())
@@ -55,7 +58,8 @@ def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, i
 def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
     """Return a doubt for each test whose results are suspiciously good: if the item at rank 1 is of
     the finest class for every query, labels may have leaked. Tests with few queries are left out:
-    they may be perfect by chance. `measurements`: {test: measurement}. `levels`: their number."""
+    they may be perfect by chance. `measurements`: {test: measurement}. `levels`: L, the number of
+    levels, which is also the level of an item of the query's finest class."""
     perfect = [
         name
         for name, each in measurements.items()
@@ -70,16 +74,21 @@ def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tu
 
 def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> list[str]:
     """Return remarks on each test: how many queries have ties, relevance inversions, or no
-    positives. `measurements`: {test: measurement}.
+    positives.
+
+    `measurements`: {test: measurement}. Of each, `tied` (Q,) tells whether items of equal score
+    differ in level, and `counts` (Q, L + 1) the number of items of each level, from 0.
     """
     found = []
     whole = conditions
     for name, each in measurements.items():
-        # if queries are nodes, the tree ends at their depth, so there are counts for fewer levels
+        # if queries are nodes, the tree ends at their depth, so there are counts for fewer levels.
+        # [:… − 1] since counts have a column for level 0, which has no name
         conditions = replace(whole, levels=whole.levels[: each.counts.shape[1] - 1])
         asked = len(each.tied)
         tied = int(each.tied.sum())
-        # queries without a positive at any level; column 0 counts items that share no level
+        # the number of queries without a positive at any level; column 0 of the counts is for items
+        # that share no level with the query
         alone = int((each.counts[:, 1:].sum(axis=1) == 0).sum())
         inversions = int(has_inversion(conditions.relevance(each.counts), each.counts).sum())
         left_out = f"{WITHOUT_POSITIVES} and are left out of the means, but for R@k, where they "
@@ -90,6 +99,7 @@ def remarks(measurements: Mapping[str, Measurement], conditions: Conditions) -> 
             # level. So only the metrics of all levels leave these queries out
             left_out = f"{WITHOUT_KNOWN} and are left out of the means of H-AP and others of all "
             left_out += "levels"
+        # {what is true of some queries: the number of these queries}
         facts = {
             f"{WITH_TIES}, in {conditions.words.ties} order (the other: --ties)": tied,
             left_out: alone,
@@ -110,19 +120,21 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
     """Make remarks on queries without a positive at a level of some R@k: hbench counts them as 0,
     other packages leave them out.
 
-    `alone`: how many queries have no positive at any level. A level at which only these have none
-    gets no remark, since they have one of their own. Neither does any level under partial labels,
-    where an item may be a positive of a coarser level while its own level is unknown.
+    `measurement.counts` (Q, L + 1): the number of items of each level, from 0. `alone`: how many
+    queries have no positive at any level; another remark is about these, so a level at which no
+    other query lacks positives gets none here. Partial labels get none either, since an item whose
+    level is unknown, and which `counts` leaves out, may still be a positive of a coarser level.
     """
     if conditions.words.partial:
         return []
     asked = len(measurement.counts)
-    # the levels of the R@k among the metrics
+    # the levels of the R@k among the metrics; an R@k that names no level is of the finest
     levels = {
         name.level or conditions.levels[-1] for name in conditions.metrics if name.base == "R"
     }
     found = []
     for place, level in enumerate(conditions.levels, start=1):
+        # a positive of level l is an item of level l or finer
         without = int((measurement.counts[:, place:].sum(axis=1) == 0).sum())
         if level in levels and without > alone:
             found.append(
@@ -135,6 +147,7 @@ def _without_positives(measurement: Measurement, conditions: Conditions, alone: 
 def _beyond_gallery(measurement: Measurement, conditions: Conditions) -> list[str]:
     """Make a remark on the R@k whose cut k is at least the length of the longest list: all
     positives are within the cut then, so these metrics say nothing about the ranking."""
+    # the items of all levels, 0 … L, are a query's whole list
     longest = int(measurement.counts.sum(axis=1).max(initial=0))
     beyond = sorted(
         {

@@ -59,14 +59,15 @@ def gap_of(
     margins: tuple[float, float] = (0.9, 0.6),
     on_batch: OnBlock | None = None,
 ) -> Gap:
-    """Measure the gap of every chosen metric, over the queries for which it is defined both inside
-    batches and on the whole gallery.
+    """Measure by how much every chosen metric is higher inside batches than on the whole gallery,
+    over the queries for which it is defined in both.
 
-    `batches`: the gallery positions (b,) of each batch. `margins`: α and β of ROADMAP's
-    calibration; positives should have a cosine above α, negatives one below β. `on_batch`: called
-    with the number of finished batches and the number of all.
+    `test`: with the whole gallery. `chosen`: holds M metrics. `batches`: the gallery positions of
+    the items of each batch. `margins`: α and β of ROADMAP's
+    calibration loss, which pushes cosines of positives above α, of negatives below β. `on_batch`:
+    called with the number of finished batches and the number of all.
     """
-    whole = measure(job_of(test, chosen)).values
+    whole = measure(job_of(test, chosen)).values  # (M, Q), NaN where undefined
     totals, defined, counts = _inside_batches(test, chosen, batches, whole.shape, on_batch)
     both = (defined > 0) & ~np.isnan(whole)
     number = both.sum(axis=1)
@@ -96,8 +97,8 @@ def _inside_batches(
     Args:
         test: the test with the whole gallery.
         chosen: the metrics.
-        batches: positions in the gallery.
-        shape: (M, Q).
+        batches: the gallery positions of the items of each batch.
+        shape: (M, Q), the numbers of metrics and queries.
         on_batch: called with the number of finished batches and the number of all.
 
     Returns:
@@ -110,10 +111,10 @@ def _inside_batches(
     counts = np.empty((len(batches), asked, depth + 1), np.int64)
     for done, (batch, rows) in enumerate(zip(batches, counts, strict=True), start=1):
         inside = measure(job_of(_within(test, batch), chosen))
-        values = _where_positive(inside, chosen)
+        values = _where_positive(inside, chosen)  # (M, Q), NaN for queries without a positive
         totals += np.nan_to_num(values)
         defined += ~np.isnan(values)
-        rows[:] = inside.counts
+        rows[:] = inside.counts  # writes to `counts`, of which `rows` is the part of this batch
         if on_batch:
             on_batch(done, len(batches))
     return totals, defined, counts
@@ -131,13 +132,13 @@ def _mean_bounds(
     gallery, as means over the queries with a positive in some batch. The second bound is for scores
     calibrated by `margins` (α and β): positives above α are good, and negatives above β are bad.
 
-    The second bound is None if scores are not cosines, which the margins are, or if queries ignore
-    items, which the counts beyond the margins would include.
+    The second bound is None if scores are not cosines, since the margins are cosines. It is also
+    None if queries ignore items, since the counts beyond the margins would include these.
 
-    `batches`: positions in the gallery. `counts` (b, Q, L + 1): the number of items of each level
-    in every batch; those of the finest level are the positives.
+    `batches`: the gallery positions of the items of each batch. `counts` (b, Q, L + 1): the number
+    of items of each level in every batch; items of the finest level are the positives.
     """
-    # (Q, b) each
+    # (Q, b) each: a query's positives and negatives in each batch
     positives = counts[:, :, -1].T
     negatives = counts[:, :, :-1].sum(axis=2).T
     some = np.flatnonzero(positives.any(axis=1))
@@ -145,6 +146,7 @@ def _mean_bounds(
     if chosen.words.similarity != "cosine" or test.queries.ignore is not None:
         return bound, None
 
+    # (Q, b) each: positives above α, and negatives above β
     good, bad = _counts_beyond_margins(test, batches, margins)
     calibrated = [
         largest_gap(positives[q], negatives[q], good_positives=good[q], bad_negatives=bad[q])
@@ -175,8 +177,8 @@ def random_batches(items: int, size: int, seed: int) -> list[Counts]:
 
 
 def sampled(test: Retrieval, queries: int, seed: int) -> Retrieval:
-    """Draw this number of `queries` at random, or keep all of them if there are no more. Their
-    order and the gallery do not change."""
+    """Draw `queries` (a number) of the test's queries at random, or return the test as it is if it
+    has no more. The order of the queries and the gallery stay the same."""
     asked = len(test.queries.labels)
     if asked <= queries:
         return test
@@ -193,11 +195,14 @@ def largest_gap(
     bad_negatives: Counts | None = None,
 ) -> float:
     """Compute how far below 1 the AP of a query over all batches can be if its AP in every batch is
-    1: 1 − 1/P Σ_{m≤P} m/(m + n(m)), n(m) the most negatives that can precede the m-th positive.
+    1. It is 1 − 1/P Σ_{m≤P} m/(m + n(m)), where P is the number of positives, and n(m) the largest
+    number of negatives that can precede the m-th positive.
 
-    A negative of batch b comes after all P_b positives of b, so n(m) ≤ max Σ_b N_b over sets of
-    batches with Σ_b P_b < m. Fractions of batches are allowed, which only raises the bound. Batches
-    may differ in size; for equal batches, taken whole, this is ROADMAP's Eq. 8.
+    Batch b has P_b positives and N_b negatives. Its negatives come after all its positives, so only
+    batches whose positives all precede the m-th one can have negatives before it. Thus n(m) is at
+    most max Σ_b N_b over sets of batches with Σ_b P_b < m. Fractions of batches are allowed, which
+    only raises the bound. Batches may differ in size; for equal batches, taken whole, this is
+    ROADMAP's Eq. 8.
 
     Args:
         positives: (b,), the positives of the query in each batch.
@@ -209,9 +214,9 @@ def largest_gap(
     m = np.arange(1, positives.sum() + 1)  # numbers the positives of all batches in ranked order
     before = _most_before(positives, negatives, m - 1)
     if good_positives is not None and bad_negatives is not None:
-        calm = m <= good_positives.sum()  # the positives with the best scores come first
+        is_good = m <= good_positives.sum()  # good positives have the best scores: they come first
         before = np.where(
-            calm, np.minimum(before, _most_before(good_positives, bad_negatives, m - 1)), before
+            is_good, np.minimum(before, _most_before(good_positives, bad_negatives, m - 1)), before
         )
     return float(1 - (m / (m + before)).mean())
 
@@ -241,9 +246,11 @@ def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
 
 def _within(test: Retrieval, batch: Counts) -> Retrieval:
     """Restrict the gallery of a test to one batch (b,) of gallery positions. A query that is in the
-    batch is still left out of its own list."""
+    batch is still left out of its own list. Labels by name are dropped: only released evaluators
+    compare them."""
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    # `self_rows` (Q,): each query's row in the whole gallery, −1 if it is not there
     # (G + 1,): maps a row of the whole gallery to its row in the batch, −1 if it is not there. The
     # extra last entry stays −1: a query that is not in the gallery has the row −1, which indexes it
     position = np.full(len(gallery.labels) + 1, -1)
@@ -256,7 +263,8 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
     in the batch: R@k would be 0 there and lower the mean over batches."""
     values = inside.values.copy()
     for row, name in enumerate(chosen.metrics):
-        # a metric of all levels needs a positive of any level, that is of level 1 or finer
+        # `arguments` has the level, a number, of a metric of one level only. A metric of all levels
+        # needs a positive of any level, that is of level 1 or finer
         level = name.arguments(chosen.levels).get("level", 1)
         values[row, inside.counts[:, level:].sum(axis=1) == 0] = np.nan
     return values
@@ -272,7 +280,9 @@ def _counts_beyond_margins(
     """
     gallery = test.queries if test.gallery is None else test.gallery
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    # `self_rows` (Q,): each query's row in the gallery; −1, which equals no row, if it is not there
     order = np.concatenate(batches)  # sort the gallery by batch, so that each batch is a range
+    # float64 vectors are compared in float64, all others in float32
     precision = np.float64 if gallery.vectors.dtype == np.float64 else np.float32
     # products of unit vectors are cosines
     ranked = unit_vectors(gallery.vectors[order], precision)
@@ -285,7 +295,7 @@ def _counts_beyond_margins(
     for first in range(0, len(self_rows), QUERIES_AT_ONCE):
         rows = np.arange(first, min(first + QUERIES_AT_ONCE, len(self_rows)))
         cosines = unit_vectors(test.queries.vectors[rows], precision) @ ranked.T
-        same = test.queries.labels[rows, -1][:, None] == fine
+        same = test.queries.labels[rows, -1][:, None] == fine  # (n, G): are of one finest class
         itself = self_rows[rows][:, None] == order  # a query is not its own positive
         # reduceat sums each batch: from its start to that of the next
         good.append(

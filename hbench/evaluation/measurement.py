@@ -48,9 +48,10 @@ class Retrieval:
     names: tuple[Labels, Labels] | None = None
 
     def of_queries(self, some: NDArray[np.int64]) -> Retrieval:
-        """Restrict the test to some of its queries, given by position. The gallery stays the
-        same."""
-        # if the queries are the gallery, query q is row q of it
+        """Restrict the test to some of its queries, given by position. The gallery stays the same,
+        but it is stored as a gallery of its own if the queries were the gallery: only `some` of its
+        items are queries then."""
+        # (Q,): each query's row in the gallery. If the queries are the gallery, query q is row q
         rows = np.arange(len(self.ids)) if self.gallery is None else self.self_rows
         names = None
         if self.names is not None:
@@ -84,8 +85,9 @@ def scorers_of(
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
     """Make the scorers that give a report its values: those of every metric under the protocol,
-    then under a second one. Under partial labels each metric of all levels also gets a lower and an
-    upper bound.
+    then those of every metric under a second one. Under partial labels there is no second protocol;
+    the scorers of all metrics are followed by those of the lower bounds of the metrics of all
+    levels, and by those of the upper bounds.
 
     Args:
         conditions: the metrics, the protocol and their settings.
@@ -119,7 +121,7 @@ def job_of(
     held beyond the embeddings. `all_pairs`: whether released evaluators keep the item ranked last;
     None: if the queries are their own gallery.
     """
-    names = None if test.names is None else test.names[0]
+    names = None if test.names is None else test.names[0]  # (Q, L), of the queries
     keeps_last = test.gallery is None if all_pairs is None else all_pairs
     scorers = scorers_of(
         conditions, test.queries.labels, all_pairs=keeps_last, also=also, names=names
@@ -128,8 +130,9 @@ def job_of(
     queries = test.queries
     gallery = test.gallery
 
-    # labels are partial in another test of the dataset only. Here all are known to the finest
-    # level, and both sides have to state that
+    # `known` is None if no label of the test ends early. The conditions are of the whole dataset,
+    # so if they are partial, another test has such labels. The scorers of partial labels need to
+    # know of every item that all its levels are known
     if conditions.words.partial and queries.known is None:
         queries = _fully_known(queries)
         gallery = gallery and _fully_known(gallery)
@@ -140,8 +143,10 @@ def job_of(
         self_rows=test.self_rows,
         similarity=conditions.similarity,
         tie_key=conditions.ties,
+        # the values are held, too, so the ranker gets the rest
         memory=None if memory is None else memory - results,
     )
+    # labels by name, for scorers that compare names as released evaluators do
     by_name = _columns_by_name(test, ranker, conditions) if scorers_by_name(scorers) else None
     return Job(
         ranker,
@@ -174,6 +179,7 @@ def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) ->
     """Return the labels by name of queries and gallery, each in the ranker's order. None if no
     query is affected, that is has a name that stands for several nodes of the tree."""
     assert test.names is not None  # otherwise there are no scorers by name
+    # (Q, L) and (G, L), in input order
     of_queries, of_gallery = test.names
     gallery = test.queries if test.gallery is None else test.gallery
     # of both sides, since items of either may show that a name stands for several nodes
@@ -182,6 +188,7 @@ def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) ->
     affected = are_ambiguous[: len(test.queries.labels)]  # the queries come first
     if not affected.any():
         return None
+    # `ranker.queries` (Q,), `ranker.columns` (G,): the input positions in the ranker's order
     return NameColumns(
         of_queries[ranker.queries],
         of_gallery[ranker.columns],
@@ -227,6 +234,7 @@ def measure(
     chosen = range(ranker.blocks) if blocks is None else blocks
     # values of all queries, in the order of the input, NaN until their block is done
     result = job.nothing(len(ranker.queries))
+    # `ranker.rows(block)`: the input positions of the queries of a block
     for done, (block, values) in enumerate(execute(job, chosen), start=1):
         result.put(ranker.rows(block), values)
         if on_block:
@@ -246,9 +254,9 @@ def _measurement(
 ) -> Measurement:
     """Make the measurement of one view of the labels (the dataset's own, or another tree).
 
-    Its values are summed in the view's own order, if it has one and all blocks were computed
-    (`is_whole`), else in the order of `measured` (n,), the positions of the measured queries. The
-    order decides the last bits of the means.
+    For means, the values are summed in the order `view.canonical`, if there is one and all blocks
+    were computed (`is_whole`), else in the order of `measured` (n,), the positions of the measured
+    queries. The order decides the last bits of the means.
     """
     canonical = measured if view.canonical is None or not is_whole else view.canonical
     return Measurement(values.values, values.first_level, values.counts, values.tied, canonical)
@@ -270,6 +278,7 @@ def measured_sequences(
     values = [
         [scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers
     ]
+    # the scorers that compare names, as released evaluators do, by their position in `scorers`
     for row, scorer in scorers_by_name(scorers).items():
         for query, by_name in (named or {}).items():
             values[row][query] = scorer(query, by_name)

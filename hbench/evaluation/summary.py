@@ -51,9 +51,10 @@ def report_of(
     """Make the report of all tests. A score is the mean over the tests of the mean over the queries
     of a test.
 
-    A measurement's first rows of values are the chosen metrics. Further rows are the values of a
-    second protocol, which become `official` in the report; under partial labels they are the lower
-    and then the upper bounds.
+    The first rows of a measurement's values are the chosen metrics. Further rows are the metrics
+    under a second protocol, which become `official` in the report. Under partial labels, which have
+    no second protocol, further rows are the lower bounds, then the upper bounds, of the metrics of
+    all levels.
 
     Args:
         measurements: {test: measurement}.
@@ -70,14 +71,15 @@ def report_of(
     canonical = [measured.canonical for measured in measurements.values()]
     if is_pooled:
         canonical = [_one_order(canonical)]
-    units = units_of(queries, conditions.unit)
+    units = units_of(queries, conditions.unit)  # (Q,): the number of each query's unit
     # intervals of fractions are kept within 0 and 1
     are_fractions = [factor_of(name) == 100 for name in names]
     scores = summarise(values, canonical, units, are_fractions=are_fractions)
     # the scores after those of the chosen metrics. `zip(names, …, strict=False)` below takes as
     # many scores from the front as there are names
     others = scores[len(names) :]
-    # under partial labels `others` has the metrics of all levels twice: lower and upper bounds
+    # under partial labels `others` has the metrics of all levels (graded ones) twice: lower bounds,
+    # with all unknown labels wrong, then upper bounds, with all of them right
     graded = []
     if conditions.words.partial:
         graded = [str(name) for name in conditions.metrics if is_graded(name)]
@@ -114,8 +116,8 @@ def _few(
 ) -> list[str]:
     """Make a remark if the intervals are over too few units to be trusted.
 
-    `values` (M, Q): of the queries; those without any defined value do not count. `units` (Q,): the
-    unit of each query.
+    `values` (M, Q): NaN where undefined; queries without any defined value do not count. `units`
+    (Q,): the number of each query's unit.
     """
     is_scored = ~np.isnan(values).all(axis=0)
     return list(few_units(units[is_scored], conditions.unit, partial=conditions.words.partial))
@@ -148,7 +150,7 @@ def _means_by_test(
 ) -> dict[str, dict[str, float | None]]:
     """Compute {test: {metric: mean}}. Empty for a single test, whose means are the scores.
 
-    `names`: of the metrics, in the order of the first rows of values. Values are summed in the
+    `names`: of the metrics, which are the first rows of values. Values are summed in the
     canonical order, so that the last bits do not depend on the order of items in a file.
     """
     if len(measurements) < 2:
@@ -188,10 +190,11 @@ def summarise(
     # the positions of each test's queries among all, in the order of its sums
     of_tests = [start + own for start, own in zip(starts, canonical, strict=True)]
     order = np.concatenate(of_tests)
+    # the last argument (Q,): the number of each query's test
     sums = UnitSums.of(values[:, order], units[order], np.repeat(np.arange(len(sizes)), sizes))
 
     scores = []
-    for row, interval in enumerate(mean_intervals(sums).tolist()):
+    for row, interval in enumerate(mean_intervals(sums).tolist()):  # (M, 2): low, high
         by_test = [values[row, queries] for queries in of_tests]
         is_fraction = row >= len(are_fractions) or are_fractions[row]
         if not is_fraction and len({*values[row][~np.isnan(values[row])].tolist()}) == 1:

@@ -29,11 +29,14 @@ BESIDE = (BY_QUERY, SUFFIX)  # suffixes of the files that an evaluation writes b
 
 def files_in(folder: Path) -> list[Path]:
     """Return the embedding files of a folder, sorted by name, without hidden files and files that
-    an evaluation wrote. Raises SubmissionError if there are none, or if two would share a report.
+    an evaluation wrote. Raises SubmissionError if there are none, or if two have the same name but
+    for its suffix (a.npz, a.parquet): their reports would have the same path.
     """
     if not folder.is_dir():
         raise SubmissionError(f"{folder} is not a folder", expected="a folder of embedding files")
 
+    # READERS: {suffix of a format of embeddings: its reader}. BESIDE: the suffixes of files that an
+    # evaluation writes beside its report
     files = [
         path
         for path in sorted(folder.iterdir())
@@ -60,6 +63,8 @@ def passed_over(folder: Path, files: Collection[Path]) -> list[str]:
     names = []
     for path in sorted(folder.iterdir()):
         is_hidden = path.name.startswith(".")
+        # ends as an evaluation's files do, or is named after a file to be scored: for a.npy these
+        # are a.json, a.ids.json, a_ids.txt
         is_beside = (
             path.name.endswith(BESIDE) or path.name.split(".")[0].removesuffix("_ids") in stems
         )
@@ -69,8 +74,9 @@ def passed_over(folder: Path, files: Collection[Path]) -> list[str]:
 
 
 def earlier(path: Path, examined: Examined) -> Document | None:
-    """Read the report at `path` if it is on the same file and dataset, compared by digest, under
-    any conditions. None if it is on others or does not exist."""
+    """Read the report at `path` if it is on the same file and dataset as `examined`, compared by
+    digest; its conditions may differ. Return None if it is on others, is not a report or does not
+    exist."""
     if not path.exists():
         return None
     try:
@@ -79,7 +85,7 @@ def earlier(path: Path, examined: Examined) -> Document | None:
         return None
     subject = examined.subject
     embedding = document.embedding
-    # vectors in memory have no file: None on both sides is equal
+    # the two sha256; vectors in memory have no file, so None on both sides is equal, too
     same_file = (embedding and embedding.sha256) == (subject.source and subject.source.sha256)
     return document if same_file and document.dataset_digest == subject.digest else None
 
@@ -97,9 +103,10 @@ def finished(path: Path, examined: Examined) -> Document | None:
         return None
     same = (
         document.signature == examined.signature()
+        # the unit of the intervals: the name of a level, or "query"
         and document.unit == examined.conditions.unit
         and set(map(str, examined.conditions.metrics)) <= set(document.scores)
-        # official values exist if they are requested
+        # True >= False: official values exist if they are requested; it may have them anyway
         and bool(document.official) >= bool(examined.also)
     )
     return document if same else None
@@ -116,6 +123,8 @@ def widened(path: Path, examined: Examined) -> Examined:
     if document is None:
         return examined
 
+    # {what this evaluation does not write: whether the report has it}. First results are in a file
+    # with the report's name and SUFFIX
     held = {
         "scores under other trees": document.trees,
         "first results": path.with_suffix(SUFFIX).exists(),
@@ -130,6 +139,7 @@ def widened(path: Path, examined: Examined) -> Examined:
         )
 
     asked = examined.conditions.metrics
+    # the names of metrics that only the earlier report has
     missing = [name for name in document.scores if name not in set(map(str, asked))]
     if not missing:
         return examined
@@ -193,13 +203,16 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
     `documents`: {file: report}. Raises ComparisonError for reports on different queries.
     """
     paths = sorted(documents, key=lambda path: (-_goodness(documents[path], metric), path.name))
+    # `_values`: the table of a report's values by query
     best = _values(paths[0], documents[paths[0]], metric)
     unit = documents[paths[0]].unit
-    # a list of one difference for each report, since `_values` has a single metric
+    # for each report but the best a list of differences, one for each metric of the tables; these
+    # have a single metric, so each list has a single difference
     differences = [
         differences_of(_values(path, documents[path], metric), best, unit=unit)
         for path in paths[1:]
     ]
+    # the p-values are corrected for all models together. None: the best is not compared with itself
     behind = [None, *(family[0] for family in corrected_together(differences))]
     return [
         ModelStanding(documents[path], documents[path].scores[metric], difference)

@@ -38,9 +38,14 @@ def metrics_shown(
 def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> PrintedTable:
     """Make the table for people: a line for each model, best first, with its score by the metric
     that ranks, the paired difference from the best, the other requested metrics (the best in bold),
-    and the number of doubts, if there are any."""
+    and the number of doubts, if there are any.
+
+    `standings`: the models with their reports, best first. `metric`: ranks them. `asked`: the
+    requested metrics.
+    """
     names = metrics_shown(standings, metric, asked)
     doubted = any(standing.document.doubts for standing in standings)
+    # PAIRED: the headers of the difference, its interval and its p-value. names[0] is `metric`
     header = ["model", metric, *PAIRED, *names[1:]]
     if doubted:
         header.append("doubts")
@@ -66,8 +71,8 @@ def _best_in_bold(
     standings: Sequence[ModelStanding], metric: str, others: Sequence[str]
 ) -> list[list[int]]:
     """Return, for the line of each model, the indices of the columns in which the model is best.
-    The metric that ranks is column 1, after the model's name; the others follow the columns of the
-    difference."""
+    The metric that ranks is column 1, after the model's name. Then come the columns PAIRED of the
+    difference from the best, and after them the metrics `others`."""
     first_of_others = 2 + len(PAIRED)
     columns = {metric: 1}
     columns |= {name: column for column, name in enumerate(others, start=first_of_others)}
@@ -113,7 +118,11 @@ def _best(standings: Sequence[ModelStanding], name: str) -> set[int]:
 def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]) -> str:
     """Make the table for programs, as CSV: a line for each model, best first, with its name and
     file, all requested metrics in full precision, and the paired difference from the best by the
-    metric that ranks. Missing values are empty."""
+    metric that ranks. Missing values are empty.
+
+    `standings`: the models with their reports, best first. `metric`: ranks them. `asked`: the
+    requested metrics.
+    """
     names = [metric, *(name for name in asked if name != metric)]
     rows: list[list[Any]] = []
     for standing in standings:
@@ -122,7 +131,9 @@ def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
         values = [
             document.scores[name].value if name in document.scores else None for name in names
         ]
-        paired = [gap and gap.record()[field] for field in FIELDS]  # None for the best itself
+        # the fields of the difference from the best; all None for the best itself
+        paired = [gap and gap.record()[field] for field in FIELDS]
+        # names from outside are written so that no spreadsheet executes them as a formula
         about = [name_of(standing), document.embedding and document.embedding.file]
         rows.append(
             [

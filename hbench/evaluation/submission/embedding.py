@@ -53,7 +53,8 @@ class EmbeddingSubmission:
         self, queries: Embeddings, gallery: Embeddings | None = None, *, movable: bool = False
     ) -> None:
         """Keep the embeddings. `gallery`: None if `queries` also has the items of the gallery.
-        `movable`: whether arrays in memory may be reordered and scaled in place."""
+        `movable`: whether arrays in memory may be reordered and scaled in place, because nobody
+        uses them afterwards."""
         self.movable = movable
         self.queries = queries
         self.gallery = queries if gallery is None else gallery
@@ -72,7 +73,7 @@ class EmbeddingSubmission:
             dtype=self.queries.dtype,
             left_out=tuple(sorted({item for part in self.parts for item in part.left_out})),
             image_size=self.queries.image_size,
-            # of two files, no one command makes both
+            # the command that made the embeddings; there is none that makes two files
             made=self.queries.made if len(self.parts) == 1 else None,
         )
 
@@ -84,17 +85,19 @@ class EmbeddingSubmission:
 
     def problems(self, data: Dataset, *, cosine: bool) -> list[SubmissionProblem]:
         """Everything that is wrong with the submission for a dataset, in one pass; mere remarks
-        have `fatal` False. `cosine`: whether it is ranked by cosine, which zero vectors have not.
+        have `fatal` False. `cosine`: whether the similarity is the cosine, which is undefined for
+        zero vectors.
 
         Raises SubmissionError where the files of queries and gallery are swapped.
         """
         tests = data.tests.values()
-        known = data.known_items  # of all splits: an item of another one is no unknown id
-        # the ids of all tests' queries and of all their galleries
+        # the ids of all splits: a file may also hold items of the training split, for example
+        known = data.known_items
+        # the ids of all tests' queries, and of the items of all their galleries
         asked = np.concatenate([manifest.items[manifest.query] for manifest in tests])
         ranked = np.concatenate([manifest.items[manifest.gallery] for manifest in tests])
         if len(self.parts) == 1:
-            # each id once, in order: most datasets ask for what they rank
+            # each id once, in order: in most datasets the queries are gallery items, too
             needed = np.array(list(dict.fromkeys([*asked, *ranked])), dtype=object)
             return embedding_files.problems(self.queries, wanted=needed, known=known, cosine=cosine)
 
@@ -141,8 +144,8 @@ class EmbeddingSubmission:
         return tuple(names), []
 
     def refuse_partial(self, data: Dataset) -> None:
-        """Raise SubmissionError if the submission cannot be scored under partial labels: levels
-        that are listed pair by pair do not come from labels."""
+        """Raise SubmissionError if the dataset lists positives pair by pair. Partial labels are not
+        supported for it, since levels that are listed do not come from labels."""
         if data.lists:
             raise SubmissionError(
                 "partial labels are scored by embeddings alone",
@@ -151,9 +154,12 @@ class EmbeddingSubmission:
             )
 
     def refuse_bits(self) -> None:
-        """Raise UsageError for vectors of bytes that may be packed bits: only the user knows."""
+        """Raise UsageError for vectors of bytes (uint8) that may be packed bits or numbers, which
+        only the user knows. Called if neither the user nor the dataset chose a similarity that
+        tells it."""
         for part in self.parts:
-            # packed bits set the highest bit of some bytes; numbers are seldom that large
+            # packed bits set the highest bit of some bytes; numbers are seldom as large as that bit
+            # (HIGHEST_BIT)
             if part.dtype == "uint8" and float(part.vectors.max(initial=0)) >= HIGHEST_BIT:
                 raise UsageError(
                     f"the bytes (uint8) in {part.source} may be packed bits or numbers",
@@ -174,12 +180,13 @@ class EmbeddingSubmission:
         """Make the jobs of the dataset's tests: {test: job}. Each job has a function `rebuild`, by
         which a cluster's worker makes it again from the files. `also`: the name of a second
         protocol. `memory`: the most bytes held beyond the embeddings."""
-        # a job that reorders the vectors would spoil them for the dataset's other tests
+        # whether the job may reorder the vectors in place, which would spoil them for the dataset's
+        # other tests
         movable = self.movable and len(data.tests) == 1
         of_all = partial(build_job, conditions=conditions, also=also, memory=memory)
         jobs = {}
         for name, test in data.tests.items():
-            # such a test lists its positives pair by pair, as revisited Oxford does, without labels
+            # the test lists its positives pair by pair, without labels, as revisited Oxford does
             if name in data.lists:
                 lists = pair_labels.lists_of(
                     data.lists[name], test.items[test.query], test.items[test.gallery]
@@ -187,8 +194,8 @@ class EmbeddingSubmission:
                 build = partial(of_all, test=test, names=None, lists=lists)
             else:
                 build = partial(of_all, test=test, names=data.labels_by_name(test))
-            # a worker calls `build` with the files that it has read. `movable` is False there,
-            # since the jobs of a worker share these
+            # a worker calls `build` with the embeddings that it has read, and without `movable`,
+            # since its jobs share them
             jobs[name] = replace(build(self.parts, movable=movable), rebuild=build)
         return jobs
 
@@ -213,12 +220,14 @@ def build_job(
         conditions: the conditions of the scores.
         also: the name of a second protocol; None: there is none.
         memory: the most bytes held beyond the embeddings; None: the default.
-        names: (N, L), the labels by name; None if they form a tree.
+        names: (N, L), the labels by name of all items of the test, which released evaluators
+            compare; None if names form a tree.
         lists: the positives of each query; None if labels tell them.
         movable: whether the vectors may be reordered in place.
     """
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:
+        # `by_id` (Q,): positions of the queries, sorted by their ids.
         # all_pairs=True keeps the item ranked last, as released evaluators for listed positives
         # do. Means are summed in the order of the ids, as for a ranking
         by_id = np.argsort(test.items[test.query].astype(str))
@@ -246,8 +255,8 @@ def retrieval_of(
     block is ranked.
 
     If queries and gallery are the same items, the queries rank each other. A query is never in its
-    own list. `gallery`: None if `queries` has the vectors of both. `movable`: whether vectors may
-    be reordered in place.
+    own list. `queries`, `gallery`: the embeddings; `gallery` is None if `queries` has the vectors
+    of both. `movable`: whether vectors may be reordered in place.
     """
     # the rows of the manifest that are queries, and those in the gallery
     asked = np.flatnonzero(manifest.query)
@@ -255,6 +264,7 @@ def retrieval_of(
     side = _side(manifest, queries, asked, movable)
     # one file, and every gallery item is a query: the queries rank each other
     if gallery is None and np.array_equal(asked, ranked):
+        # None: without a gallery, query q is row q
         return Retrieval(side, gallery=None, self_rows=None, ids=manifest.items[asked])
     # maps a row of the manifest to its row in the gallery, −1 if it is not there
     position = np.full(len(manifest), -1)
@@ -268,12 +278,14 @@ def retrieval_of(
 
 
 def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], movable: bool) -> Side:
-    """Make the queries or the gallery: items (n,), given by rows of the manifest, and their vectors
-    in `source`, found by id. `movable`: whether the vectors may be reordered in place."""
+    """Make one side of a test, the queries or the gallery, from rows of the manifest, `items` (n,),
+    and their vectors in `source`, which are found by id. `movable`: whether the vectors may be
+    reordered in place."""
     rows = embedding_files.align(source, manifest.items[items])  # (n,): rows of the vectors
     # `whole`: the scan that was made when all vectors were checked, so that it is not repeated
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
+    # the further paths of items with several; None if every item has one
     more = None if manifest.more is None else manifest.more.of(items)
     known: NDArray[np.uint8] | None = None
     # if some paths end early: the number of known levels of each item, found by its finest class

@@ -94,14 +94,15 @@ class RankingSubmission:
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """Return the metrics that the lists can give for a dataset, and remarks on the others. Full
-        lists give all. `chosen`: whether the user named these metrics: if so, SubmissionError is
-        raised for those that are impossible."""
+        """Return the metrics, out of `names`, that the lists can give for a dataset, and remarks on
+        the others. Full lists, which hold all positives of their queries, give all. `chosen`:
+        whether the user named these metrics. If so, SubmissionError is raised for any that is
+        impossible."""
         tests = data.tests.values()
         if all(run_levels.is_full(self.ranking, test) for test in tests):
             return tuple(names), []
-        # some positive is not in its list, so lists are truncated: their depth decides, and queries
-        # without a list are named
+        # some positive is not in its list, so lists are truncated, and their depth decides. The ids
+        # of queries without a list are for the message
         missing = [
             query
             for test in tests
@@ -112,12 +113,13 @@ class RankingSubmission:
     def feasible(
         self, names: Sequence[MetricName], *, chosen: bool, missing: Sequence[str] = ()
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """Return the metrics that truncated lists can give, those with a cut up to the depth (the
-        length of the longest list), and a remark on the others. In place of the others come mAP and
-        NDCG cut at the depth.
+        """Return the metrics that truncated lists can give, and a remark on the others. These are
+        the metrics with a cut up to the depth (the length of the longest list). If others are left
+        out, mAP and NDCG cut at the depth are added in their place.
 
-        `chosen`: whether the user named the metrics. `missing`: the queries without a list. Raises
-        SubmissionError if no metric is possible, or if an impossible one was `chosen`.
+        `chosen`: whether the user named the metrics. `missing`: the ids of queries without a list,
+        for the message. Raises SubmissionError if no metric is possible, or if an impossible one
+        was `chosen`.
         """
         depth = self.ranking.depth
         # a metric without a cut that needs no full ranking is possible at any depth
@@ -129,7 +131,8 @@ class RankingSubmission:
             return tuple(possible), []
         if chosen or not possible:
             better = "a list for every query" if missing else "embeddings, or longer lists"
-            if not missing and depth > 0:  # otherwise a smaller cut would not help
+            # with a list for every query, a smaller cut helps
+            if not missing and depth > 0:
                 better += f"; or ask for what lists of {depth} can give: --metrics mAP@{depth}"
             raise SubmissionError(
                 f"a ranking of depth {depth} cannot give {left_out}",
@@ -185,15 +188,17 @@ class RankingSubmission:
         manifest = data.tests[name]
         ranking = self.ranking
         if name in data.lists:
+            # the listed items of each query with their levels, and (L + 1,) the keys of the levels
+            # that order items of equal score
             lists = _judged(data, name)
             tie_key = conditions.ties(manifest.tree.depth)
             sequences = pair_labels.sequences_of_ranking(ranking, manifest, lists, tie_key)
         else:
             sequences = run_levels.levels_of(ranking, manifest, ties=conditions.ties)
 
-        # (N, L): the labels by name, None if names form a tree. Otherwise some names stand for
-        # several nodes, and queries with such names are also measured by name, as the released
-        # evaluators do
+        # (N, L): the labels by the names that released evaluators compare, None if names form a
+        # tree. Otherwise some names stand for several nodes, and queries with such names are also
+        # measured by name, as released evaluators do. `named`: {query: its sequences by name}
         names = data.labels_by_name(manifest)
         named = (
             None

@@ -66,17 +66,18 @@ class PrintedValue(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PrintedValue:
-        """Parse a number: with a decimal point and at most 1 it is a fraction, else a percentage.
-        Raises UsageError for other texts."""
+        """Parse a printed number. It is a fraction if it has a decimal point and is at most 1, else
+        a percentage. Raises UsageError for other texts."""
         if not NUMBER.fullmatch(text):
             raise UsageError(
                 f"{text!r} is no printed value", expected="digits and a point, such as 69.0"
             )
         decimal = Decimal(text)
         exponent = decimal.as_tuple().exponent
-        # an int except for NaN and infinity, which the pattern NUMBER refuses
+        # the exponent of the last digit, −1 for 69.0: an int except for NaN and infinity, which the
+        # pattern NUMBER refuses
         unit = 10.0 ** (exponent if isinstance(exponent, int) else 0)
-        return cls(float(decimal), unit, "." in text and decimal <= 1)
+        return cls(float(decimal), unit, is_fraction="." in text and decimal <= 1)
 
     def of(self, value: float, factor: int = 100) -> float:
         """Convert a value of hbench to the unit of the printed number: multiply it by `factor`, 100
@@ -124,7 +125,8 @@ def tried(
         given: the vectors.
         data: the dataset.
         metric: the metric, of one level.
-        report: measures an examined submission (hbench.evaluation.examination.Examined).
+        report: measures an examined submission (hbench.evaluation.examination.Examined), and
+            returns its report.
 
     Raises:
         UsageError: bytes that may be packed bits.
@@ -134,12 +136,13 @@ def tried(
         given.refuse_bits()
     vectors = EmbeddingSubmission(*given.parts)  # not movable, since it is evaluated many times
     yield from _by_settings(vectors, data, metric, report)
+    # `takes`: the arguments of the metric's function
     if "relevance" in metrics[metric.base].takes:
         yield from _by_exponents(vectors, data, metric, report)
     if len(given.parts) > 1:
         return  # queries and gallery may come from different models: do not rank them together
-    # Whether a query is in its own list can be changed only if the gallery has it. If this holds
-    # for some tests only, no change applies to all of them
+    # for each test whether its queries are its gallery. Only then can a query be put into its own
+    # list, and only otherwise can other items be ranked. If tests differ, neither applies to all
     among = [_among_themselves(test) for test in data.tests.values()]
     if all(among):
         yield from _by_lists(vectors, data, metric)
@@ -153,11 +156,13 @@ def _by_settings(
     metric: MetricName,
     report: Callable[[Examined], Report],
 ) -> Iterator[Convention]:
-    """Yield the conventions that the evaluator has options for: similarities, ties, protocols,
-    means, and other metrics of the same name. `report`: measures an examined submission."""
+    """Yield the conventions that change similarity, ties, protocol, the mean, or the metric to
+    another of the same name. All but the mean are options of `hbench evaluate`. `report`: measures
+    an examined submission and returns its report."""
     names = _relatives(metric, data.levels)
     own = data.protocol.similarity
-    # try other similarities only if all of them are meaningful for these vectors
+    # the dataset's own similarity comes first. The others, SIMILARITIES, are of vectors of numbers,
+    # so they are tried only if the own is one of them: for packed bits they mean nothing
     for similarity in dict.fromkeys([own, *(SIMILARITIES if own in SIMILARITIES else ())]):
         for ties in TIES:
             for protocol in ("paper", "official"):
@@ -172,7 +177,7 @@ def _by_settings(
                 options = []
                 if similarity != own:
                     options.append(f"--similarity {similarity}")
-                if ties != TIES[0]:
+                if ties != TIES[0]:  # the default
                     options.append(f"--ties {ties}")
                 if protocol != "paper":
                     options.append(f"--protocol {protocol}")
@@ -187,7 +192,8 @@ def _by_exponents(
     report: Callable[[Examined], Report],
 ) -> Iterator[Convention]:
     """Yield the metric with other exponents of the relevance, such as that of a loss: two values of
-    H-AP in SupRank's Tab. V fit α = 3. `report`: measures an examined submission."""
+    H-AP in SupRank's Tab. V fit α = 3. `report`: measures an examined submission and returns its
+    report."""
     for alpha in ALPHAS:
         settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
         value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
@@ -201,9 +207,11 @@ def _of_report(
     """Yield the conventions of one evaluation: the metric, its means over classes, and the metrics
     that are called by the same name. `levels`: coarse to fine. `options`: the options of `hbench
     evaluate` for this evaluation, without --metrics."""
+    # the options as changes in words, such as "ties optimistic"
     changed = tuple(option.removeprefix("--") for option in options)
     for name, value in report.scores.items():
         is_asked = name == str(metric)
+        # the change in words that another metric was meant
         other = () if is_asked else _by_other_name(name, metric)
         yield Convention((*other, *changed), " ".join([f"--metrics {name}", *options]), value)
         if not is_asked:
@@ -222,8 +230,9 @@ def _by_other_name(name: str, metric: MetricName) -> Changes:
 def _over_classes(report: Report, name: str, level: str) -> float:
     """Return the mean over the classes of a level of each class's mean over its queries, so that
     large classes have no larger weight. NaN if no query has a value. `name`: of the metric."""
-    values = report.values[name]  # (Q,)
+    values = report.values[name]  # (Q,), NaN where undefined
     asked = ~np.isnan(values)
+    # (Q,): the number of each query's class; the column CLASS + level has the names
     _, classes = np.unique(report.table[CLASS + level].to_pylist(), return_inverse=True)
     sums = np.bincount(classes[asked], values[asked])
     counts = np.bincount(classes[asked])
@@ -231,11 +240,14 @@ def _over_classes(report: Report, name: str, level: str) -> float:
 
 
 def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
-    """Return the metric, the same metric at other levels, and metrics called by the same name."""
+    """Return the names of the metric, of the same metric at other levels, and of metrics that are
+    called by the same name. `levels`: coarse to fine. `at` drops the level from a name if it is the
+    finest, so that each metric has one name."""
     names = [str(metric)]
     # AP# and ASI/ are different metrics from AP and ASI, and are tried at their own level only
     if "level" in metrics[metric.base].takes and not metric.base.endswith(("#", "/")):
         names += [str(replace(metric, level=level).at(levels)) for level in levels]
+    # RECALLS: two metrics called recall. RELATIVES: groups of metrics called by each other's names
     if metric.base in RECALLS:
         names += [str(replace(metric, base=base).at(levels)) for base in RECALLS]
     for family in RELATIVES:
@@ -259,12 +271,14 @@ def _by_lists(
 
     The queries of every test have to be its gallery.
     """
-    # {changes in words: the values (Q,) of each test}
+    # {changes in words: for each test the values (Q,)}
     found: dict[Changes, list[Values]] = {}
-    # the metric itself, and metrics called by the same name
+    # {changes in words: function of a level sequence}: the metric itself, and metrics called by the
+    # same name
     formulas = _formulas(metric, data.levels)
     for test in data.tests.values():
-        # only means of precisions are tried on truncated lists, where missing positives add 0
+        # only means of precisions, such as AP, are tried on truncated lists, where missing
+        # positives add 0
         of_test = by_other_lists(
             test, given.queries, formulas, is_precision=metric.base in PRECISIONS
         )
@@ -279,10 +293,12 @@ def _by_splits(
 ) -> Iterator[Convention]:
     """Yield the conventions that rank other items, for tests with a separate gallery: the queries
     among themselves, or all items of the test among themselves."""
+    # {changes in words: for each test the values of its queries}
     found: dict[Changes, list[Values]] = {}
     formula = _formulas(metric, data.levels)[()]  # the metric itself, with nothing changed
     for test in data.tests.values():
         everything = test.query | test.gallery
+        # the change in words, and the mask (N,) of the items that are ranked among themselves
         for words, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
             values = among_themselves(chosen, test, given.queries, {(words,): formula})
             found.setdefault((words,), []).append(values[words,])
@@ -297,8 +313,8 @@ def _without_options(found: Mapping[Changes, Sequence[Values]]) -> Iterator[Conv
 
 
 def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formula]:
-    """Return {changes: function of a level sequence}: () is the metric itself; the others are
-    metrics called by the same name, at the same level. `levels`: coarse to fine."""
+    """Return {changes in words: function of a level sequence}. The key () has the metric itself;
+    the others are metrics called by the same name, at the same level. `levels`: coarse to fine."""
     formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
     for text in _relatives(metric, levels):
         # metrics at other levels are left out here, since options of `hbench evaluate` give them
@@ -318,9 +334,9 @@ class Explained(NamedTuple):
 
 
 def explained(printed: PrintedValue, conventions: Sequence[Convention], metric: str) -> Explained:
-    """Find the conventions that print a number to its last digit, the fewest changes first, and the
-    nearest of the others. Values are rounded or, if no rounded value fits, truncated. `metric`: its
-    name, which tells whether values are printed in percent."""
+    """Find the conventions whose values print a number to its last digit, the fewest changes first,
+    and the NEAREST of the others. Values are rounded or, if no rounded value fits, truncated.
+    `metric`: the name of the metric, which tells whether its values are printed in percent."""
     factor = factor_of(metric)
     known = [each for each in conventions if not math.isnan(each.value)]
     # leave out conventions with a change that does not affect the value

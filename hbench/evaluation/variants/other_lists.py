@@ -96,8 +96,9 @@ def among_themselves(
 ) -> dict[Changes, Values]:
     """Rank the chosen items among themselves by cosine, and return {changes: values (n,)}.
 
-    `chosen` (N,): the mask of these items among those of the test. `formulas`: {changes: function
-    of a level sequence}. `centred`: subtract the mean of their vectors first.
+    `chosen` (N,): whether each item of the test is one of the n that are ranked. `formulas`:
+    {changes in words: function of a level sequence}. `centred`: subtract the mean of the chosen
+    vectors first.
     """
     items = np.flatnonzero(chosen)
     # copied, since the ranker may reorder vectors in place
@@ -107,7 +108,8 @@ def among_themselves(
     ranker = Ranker(Side(vectors, test.labels[items]))
     scorers = [_without_number(formula) for formula in formulas.values()]
     measured = measure(Job(ranker, scorers))
-    # in canonical order, so that a mean does not depend on the order of the items
+    # (M, n) in the order of `formulas`; the queries in canonical order, so that a mean does not
+    # depend on the order of the items
     return dict(zip(formulas, measured.values[:, measured.canonical], strict=True))
 
 
@@ -123,20 +125,23 @@ def by_other_lists(
     *,
     is_precision: bool,
 ) -> dict[Changes, Values]:
-    """Compute {changes: values (Q,)} for a test whose queries are its gallery, under every
+    """Compute {changes in words: values (Q,)} for a test whose queries are its gallery, under every
     convention of this module.
 
-    `formulas`: {changes of the metric, () for itself: function of a level sequence}.
+    `formulas`: {changes in words: function of a level sequence}. The key () has the metric itself,
+    other keys have metrics of the same name.
     `is_precision`: whether the metric is a mean of precisions at the ranks of positives, such as
     AP.
     """
+    # OTHER_LISTS: {change in words: function that changes a level sequence}
     by_lists = {
         (*changes, words): _of_changed(formula, changed)
         for words, changed in OTHER_LISTS.items()
         for changes, formula in formulas.items()
     }
     # A truncated list is tried for means of precisions only: there the missing positives count as
-    # 0, while conventions for other metrics differ. Shorter lists are not truncated.
+    # 0, while conventions for other metrics differ. Shorter lists are not truncated; a list has all
+    # queries but its own, hence − 1.
     if is_precision and test.query.sum() - 1 > TREC_DEPTH:
         by_lists[(CUT_SHORT,)] = _of_changed(formulas[()], cut_short)
     centred = {(*changes, CENTRED): formula for changes, formula in formulas.items()}

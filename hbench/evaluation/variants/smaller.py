@@ -109,7 +109,8 @@ class SmallerScore:
     gained: tuple[tuple[str, float], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the document of this size for `--json`."""
+        """Return the document of this size for `--json`. `lost`, `gained`: {level: share of the
+        queries whose first result became wrong, or right}."""
         return {
             "size": str(self.size),
             "dims": self.size.dims,
@@ -127,9 +128,10 @@ class SmallerScore:
 def sizes_of(
     whole: VectorSize, dims: Sequence[int], bits: Sequence[int], *, with_components: bool
 ) -> list[VectorSize]:
-    """Return the sizes to try, the largest first: every number of coordinates in `dims` with every
-    number of `bits`, and, `with_components`, the same of principal components. `whole`: the size of
-    the vectors themselves, which is left out.
+    """Return the sizes to try: every number of coordinates in `dims` with every number of bits per
+    coordinate in `bits`; `with_components`, also the same sizes of principal components. Larger
+    sizes come first, components after plain coordinates. `whole`: the size of the vectors
+    themselves, which is left out.
 
     Raises UsageError for more coordinates than the vectors have, and for a number of bits that is
     not in BITS or above that of the vectors.
@@ -173,7 +175,8 @@ def shrunk(vectors: NDArray[Any], size: VectorSize) -> NDArray[Any]:
     if size.bits == SIGN:  # 8 signs in a byte, to be ranked by the number of bits that differ
         return np.packbits(cut > 0, axis=1)
     if size.bits == 8:
-        # scale each vector by its own largest coordinate, so that it does not depend on others
+        # whole numbers −LARGEST … LARGEST, converted back to floats. Each vector is scaled by its
+        # own largest coordinate, so that it does not depend on other vectors
         largest = np.abs(cut).max(axis=1, keepdims=True).astype(np.float64)
         step = np.where(largest > 0, largest, 1) / LARGEST  # avoids 0/0 for a vector of zeros
         return (np.rint(cut / step) * step).astype(np.float32)
@@ -232,6 +235,7 @@ def score_smaller(
     if settings.metrics is None:
         settings = replace(settings, metrics=default_metrics(data.levels))
     similarity = settings.similarity or data.protocol.similarity
+    # CUTTABLE: similarities that stay meaningful without some coordinates
     if similarity not in CUTTABLE:
         raise UsageError(
             f"vectors ranked by {similarity} cannot be cut",
@@ -244,6 +248,7 @@ def score_smaller(
     for size in sizes:
         ranked_by = "hamming" if size.bits == SIGN else similarity
         of_size = replace(settings, similarity=ranked_by)
+        # doubts about the vectors are in the report of the whole ones
         made = report(examine(smaller(vectors, size, components), data, of_size, doubted=False))
         differences = tuple(differences_of(made.by_query, before, unit=settings.unit))
         lost, gained = changes(whole, made, data.levels)
@@ -274,13 +279,15 @@ def changes(whole: Report, made: Report, levels: Sequence[str]) -> tuple[Shares,
 
 
 def losses_in_words(score: SmallerScore) -> str:
-    """Say in a sentence what a size costs, level by level.
+    """Say in a sentence what a size costs, level by level, the finest first: of 100 queries, how
+    many no longer have a right first result at the level, and in parentheses how many newly have
+    one. For example:
 
     "64 × 32 bits: of 100 queries 3.1 lose the species (1.2 gain it), 0.2 the order (0.1)".
     """
     gained = dict(score.gained)
     parts: list[str] = []
-    for level, share in reversed(score.lost):
+    for level, share in reversed(score.lost):  # `lost` is coarse to fine; shares are in [0, 1]
         verb = "lose " if not parts else ""
         gain = " gain it" if not parts else ""
         parts.append(f"{100 * share:.1f} {verb}the {level} ({100 * gained[level]:.1f}{gain})")

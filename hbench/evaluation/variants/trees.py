@@ -98,11 +98,13 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
     """Read the tree in a file, whose leaves are the dataset's fine classes. `edges`: the columns of
     parent and child in a table of edges; empty for other files."""
     names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table(path) else ()))
-    tree, _ = names.tree()
+    tree, _ = names.tree()  # and the numbers of items of its leaves
 
     def paths(own: LabelTree) -> Labels:
         """Find the paths of the dataset's fine classes in the file, by name. Raises TreeError for
         classes that the file does not have."""
+        # `own`: the dataset's tree. names[-1] are the names of its C fine classes; NO_CLASS is the
+        # name of the class of distractors, which no file has
         missing = sorted(set(own.names[-1]) - {*tree.names[-1], NO_CLASS})
         if missing:
             raise TreeError(
@@ -111,8 +113,9 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
                 found=examples(missing),
                 fix=_why_missing(missing, tree),
             )
+        # {name of a fine class: the names on its path in the file, coarse to fine}
         rows = {row[-1]: row for row in class_rows(tree)}
-        # no file has the class of distractors: it gets a node of its own at every level
+        # the class of distractors gets a node of its own at every level
         rows[NO_CLASS] = (NO_CLASS,) * tree.depth
         # number nodes by name, like a dataset's own tree: the order of nodes in the file would
         # change the last bits of a mean
@@ -121,6 +124,7 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
         return labels
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    # the levels are those of the file, whatever the dataset's own tree is
     return OtherTree(path.name, digest, lambda _: tree.levels, paths, read=names.read)
 
 
@@ -156,7 +160,8 @@ def _shuffled(word: str) -> OtherTree:
     def paths(own: LabelTree) -> Labels:
         """Return the paths (C, L) of the fine classes of a test's own tree after the
         permutation."""
-        # permute in the order of the names, so that the numbering of classes does not matter
+        # permute in the order of the names, so that the numbering of classes does not matter.
+        # `by_name`: the numbers of the classes, sorted by name
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
         if NO_CLASS in own.names[-1]:  # distractors stay without a class
             by_name = by_name[by_name != own.names[-1].index(NO_CLASS)]
@@ -192,7 +197,8 @@ def report_under(
         trees: the other trees.
         memory: the most bytes held beyond the embeddings; None: the default.
         execute: computes the blocks.
-        on_test: called with the name of a test; returns a function for progress.
+        on_test: called with the name of a test; returns a function that is called with the number
+            of finished blocks and that of all.
 
     Raises:
         TreeError: a fine class that a tree does not have.
@@ -207,6 +213,7 @@ def report_under(
     for at, tree in enumerate(trees):
         first = next(iter(examined.data.tests.values()))  # all tests have the same levels
         conditions = _conditions_under(examined.conditions, tree.levels(first.tree))
+        # `others`: the measurements under the other trees, in the order of `trees`
         under = {name: measured.others[at] for name, measured in measurements.items()}
         found[tree.name] = _scores_under(report, tree, conditions, under)
 
@@ -226,6 +233,7 @@ def jobs_under(
     bytes held beyond the embeddings. Raises the errors of `report_under`."""
     _refuse_unfit(examined)
     tests = examined.data.tests
+    # {test: function that makes its views from a ranker}; workers call it with a ranker of theirs
     views = {}
     for name, test in tests.items():
         labels = [tree.labels(test) for tree in trees]  # raises before any work for unfit trees
@@ -233,7 +241,7 @@ def jobs_under(
             _views, test=test, trees=trees, conditions=examined.conditions, labels=labels
         )
     jobs = examined.jobs(memory=memory)
-    if set(jobs) != set(tests):
+    if set(jobs) != set(tests):  # a submitted ranking makes no job
         raise UsageError("rankings are not scored under other trees", expected="an embedding file")
 
     return {name: _with_views(job, views[name]) for name, job in jobs.items()}
@@ -264,8 +272,9 @@ def _views(
     conditions: Conditions,
     labels: Sequence[Labels],
 ) -> list[View]:
-    """Make the views of a test under each of the `trees`. `labels`: for each tree the labels
-    (N, L') of the test's items."""
+    """Make the view of a test under each of the `trees`, in this order. `ranker`: ranks the test
+    under the dataset's own tree. `conditions`: those of its own tree. `labels`: for each tree
+    the labels (N, L') of the test's items; L' is the number of its levels."""
     views = []
     for tree, of_items in zip(trees, labels, strict=True):
         of_tree = _conditions_under(conditions, tree.levels(test.tree))
@@ -284,6 +293,7 @@ def _refuse_unfit(examined: Examined) -> None:
     conditions = examined.conditions
     graded = any(map(is_graded, conditions.metrics))
     words = conditions.words
+    # `several`: the most paths of an item
     is_plain = not words.partial and words.several == 1 and not examined.data.lists
     if not is_plain or words.protocol != "paper" or not graded:
         raise UsageError(
@@ -294,12 +304,14 @@ def _refuse_unfit(examined: Examined) -> None:
 
 
 def _conditions_under(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
-    """Adapt conditions to a tree of other levels. The metrics are those of all levels, then the
-    others at the finest level. The latter are kept so that sums extend to the same cuts as under
-    the dataset's own tree, and values under equal trees have equal bits."""
+    """Adapt conditions to a tree of other levels (names). The metrics of all levels come first,
+    then the others at the finest level. The latter get no score under another tree, but are kept
+    since the engine sums from each cut k of any metric to the next: with the same cuts, values
+    under equal trees have equal bits."""
     of_level = {
         replace(name, level=None)
         for name in conditions.metrics
+        # a metric of BY_LEVEL always states a level, which the other tree may not have
         if not is_graded(name) and name.base not in BY_LEVEL
     }
     metrics = (*_graded(conditions), *sorted(of_level, key=str))
@@ -319,17 +331,18 @@ def _scores_under(
     """Summarise the scores under another tree, and their paired differences from the scores under
     the dataset's own tree, which are in `report`. `found`: {test: measurement under the tree}."""
     names = list(map(str, _graded(conditions)))
-    # (M, Q): the metrics of all levels, for the queries in the order of the report's table
+    # (M, Q): the metrics of all levels, which come first in `values`, for the queries in the order
+    # of the report's table
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit
     scores = summarise(
         values, [measured.canonical for measured in found.values()], units_of(report.table, unit)
     )
     # two tables of the same queries: with the values under the other tree, and under the own
-    theirs = report.table
+    other = report.table
     own = report.table
     for name, column in zip(names, values, strict=True):
-        theirs = theirs.append_column(name, pa.array(column))
+        other = other.append_column(name, pa.array(column))
         own = own.append_column(name, pa.array(report.values[name]))
 
     return UnderTree(
@@ -338,5 +351,5 @@ def _scores_under(
             replace(Signature.parse(report.signature), tree=f"{tree.name}({tree.source})")
         ),
         scores=dict(zip(names, scores, strict=True)),
-        differences={each.metric: each.record() for each in differences_of(theirs, own, unit=unit)},
+        differences={each.metric: each.record() for each in differences_of(other, own, unit=unit)},
     )
