@@ -58,8 +58,12 @@ def first_levels(measurement: Measurement, levels: Sequence[str]) -> dict[str, i
 def doubts_of_values(measurements: Mapping[str, Measurement], levels: int) -> tuple[str, ...]:
     """Return a doubt for each test whose results are suspiciously good: if the item at rank 1 is of
     the finest class for every query, labels may have leaked. Tests with few queries are left out:
-    they may be perfect by chance. `measurements`: {test: measurement}. `levels`: L, the number of
-    levels, which is also the level of an item of the query's finest class."""
+    they may be perfect by chance.
+
+    `measurements`: {test: measurement}; the `first_level` (Q,) of each are the levels of the items
+    at rank 1. `levels`: L, the number of levels, which is also the level of an item of the query's
+    finest class.
+    """
     perfect = [
         name
         for name, each in measurements.items()

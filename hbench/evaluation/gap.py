@@ -62,10 +62,10 @@ def gap_of(
     """Measure by how much every chosen metric is higher inside batches than on the whole gallery,
     over the queries for which it is defined in both.
 
-    `test`: with the whole gallery. `chosen`: holds M metrics. `batches`: the gallery positions of
-    the items of each batch. `margins`: α and β of ROADMAP's
-    calibration loss, which pushes cosines of positives above α, of negatives below β. `on_batch`:
-    called with the number of finished batches and the number of all.
+    `test`: with the whole gallery. `chosen`: holds the M metrics. `batches`: the gallery positions
+    of the items of each batch. `margins`: α and β of ROADMAP's calibration loss, which pushes the
+    cosines of positives above α, and those of negatives below β. `on_batch`: called with the number
+    of finished batches and the number of all.
     """
     whole = measure(job_of(test, chosen)).values  # (M, Q), NaN where undefined
     totals, defined, counts = _inside_batches(test, chosen, batches, whole.shape, on_batch)
@@ -249,8 +249,8 @@ def _within(test: Retrieval, batch: Counts) -> Retrieval:
     batch is still left out of its own list. Labels by name are dropped: only released evaluators
     compare them."""
     gallery = test.queries if test.gallery is None else test.gallery
+    # (Q,): each query's row in the whole gallery, −1 if it is not there
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
-    # `self_rows` (Q,): each query's row in the whole gallery, −1 if it is not there
     # (G + 1,): maps a row of the whole gallery to its row in the batch, −1 if it is not there. The
     # extra last entry stays −1: a query that is not in the gallery has the row −1, which indexes it
     position = np.full(len(gallery.labels) + 1, -1)
@@ -279,8 +279,8 @@ def _counts_beyond_margins(
     `batches`: positions in the gallery. `margins`: α and β.
     """
     gallery = test.queries if test.gallery is None else test.gallery
+    # (Q,): each query's row in the whole gallery, −1 if it is not there
     self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
-    # `self_rows` (Q,): each query's row in the gallery; −1, which equals no row, if it is not there
     order = np.concatenate(batches)  # sort the gallery by batch, so that each batch is a range
     # float64 vectors are compared in float64, all others in float32
     precision = np.float64 if gallery.vectors.dtype == np.float64 else np.float32

@@ -133,7 +133,7 @@ def as_csv(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str]
         ]
         # the fields of the difference from the best; all None for the best itself
         paired = [gap and gap.record()[field] for field in FIELDS]
-        # names from outside are written so that no spreadsheet executes them as a formula
+        # texts from outside; `without_formula` keeps spreadsheets from executing them as formulas
         about = [name_of(standing), document.embedding and document.embedding.file]
         rows.append(
             [

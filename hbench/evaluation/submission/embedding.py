@@ -155,8 +155,8 @@ class EmbeddingSubmission:
 
     def refuse_bits(self) -> None:
         """Raise UsageError for vectors of bytes (uint8) that may be packed bits or numbers, which
-        only the user knows. Called if neither the user nor the dataset chose a similarity that
-        tells it."""
+        only the user knows. Called if the user named no similarity, which would tell, and the
+        dataset's similarity is not "hamming"."""
         for part in self.parts:
             # packed bits set the highest bit of some bytes; numbers are seldom as large as that bit
             # (HIGHEST_BIT)
@@ -227,9 +227,9 @@ def build_job(
     """
     retrieval = retrieval_of(test, *parts, movable=movable)
     if lists is not None:
-        # `by_id` (Q,): positions of the queries, sorted by their ids.
         # all_pairs=True keeps the item ranked last, as released evaluators for listed positives
-        # do. Means are summed in the order of the ids, as for a ranking
+        # do. Means are summed in the order of the ids, as for a ranking. `by_id` (Q,): the
+        # positions of the queries in this order
         by_id = np.argsort(test.items[test.query].astype(str))
         job = job_of(
             retrieval,

@@ -94,10 +94,10 @@ class RankingSubmission:
     def metrics(
         self, names: Sequence[MetricName], data: Dataset, *, chosen: bool
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """Return the metrics, out of `names`, that the lists can give for a dataset, and remarks on
-        the others. Full lists, which hold all positives of their queries, give all. `chosen`:
-        whether the user named these metrics. If so, SubmissionError is raised for any that is
-        impossible."""
+        """Return the metrics that the lists can give for a dataset, and remarks on those of `names`
+        that they cannot give. Full lists, which hold all positives of their queries, give all of
+        `names`. `chosen`: whether the user named these metrics. If so, SubmissionError is raised
+        for any that is impossible."""
         tests = data.tests.values()
         if all(run_levels.is_full(self.ranking, test) for test in tests):
             return tuple(names), []
@@ -113,9 +113,10 @@ class RankingSubmission:
     def feasible(
         self, names: Sequence[MetricName], *, chosen: bool, missing: Sequence[str] = ()
     ) -> tuple[tuple[MetricName, ...], list[str]]:
-        """Return the metrics that truncated lists can give, and a remark on the others. These are
-        the metrics with a cut up to the depth (the length of the longest list). If others are left
-        out, mAP and NDCG cut at the depth are added in their place.
+        """Return the metrics that truncated lists can give, and a remark on those of `names` that
+        they cannot give. A metric is impossible if its cut is above the depth (the length of the
+        longest list), or if it needs a full ranking. In place of impossible metrics come mAP and
+        NDCG cut at the depth.
 
         `chosen`: whether the user named the metrics. `missing`: the ids of queries without a list,
         for the message. Raises SubmissionError if no metric is possible, or if an impossible one
@@ -131,7 +132,7 @@ class RankingSubmission:
             return tuple(possible), []
         if chosen or not possible:
             better = "a list for every query" if missing else "embeddings, or longer lists"
-            # with a list for every query, a smaller cut helps
+            # a smaller cut helps only if every query has a list
             if not missing and depth > 0:
                 better += f"; or ask for what lists of {depth} can give: --metrics mAP@{depth}"
             raise SubmissionError(

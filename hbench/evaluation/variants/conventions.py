@@ -162,7 +162,7 @@ def _by_settings(
     names = _relatives(metric, data.levels)
     own = data.protocol.similarity
     # the dataset's own similarity comes first. The others, SIMILARITIES, are of vectors of numbers,
-    # so they are tried only if the own is one of them: for packed bits they mean nothing
+    # so they are tried only if the own is one of them, and not for packed bits, for example
     for similarity in dict.fromkeys([own, *(SIMILARITIES if own in SIMILARITIES else ())]):
         for ties in TIES:
             for protocol in ("paper", "official"):
