@@ -104,14 +104,14 @@ class Ranker:
         self.queries = (
             self.columns if ranked is queries else canonical_order(queries.labels, query_keys)
         )
+        # columns with the vector of an earlier column, and these earlier columns
         self.copies, self.originals = duplicates(ranked.vectors, self.columns, keys)
         self.left_out = left_out_of(
             queries, ranked, asked=self.queries, columns=self.columns, self_rows=own_rows
         )
         self.sizes = np.full(len(self.queries), len(self.columns))
         self.known: NDArray[np.uint8] | None = None  # (Q,): set below if labels are partial
-        # set where the positives are not ranges of the canonical order; `order` is set only by
-        # `relabelled`
+        # set where the positives are not ranges of the canonical order; `order` by `relabelled`
         self.arrange: Arrange | None = None
         self.listed: ListedItems | None = None
         self.order: NDArray[np.int64] | None = None
@@ -140,8 +140,8 @@ class Ranker:
 
     def _refuse_too_deep_for_codes(self) -> None:
         """Raise TreeError if the codes of partial labels do not fit into a byte. Each level has two
-        codes, "of this level" and "may be finer", except the finest, which has one. MOST_LEVELS is
-        the largest uint8, which bounds codes as it bounds levels."""
+        codes, "of this level" and "may be finer", except the finest, which has one: 2L − 1 in all.
+        MOST_LEVELS is the largest uint8, which bounds codes as it bounds levels."""
         if 2 * self.depth - 1 > MOST_LEVELS:
             raise TreeError(
                 "the tree is too deep for partial labels",
@@ -198,7 +198,7 @@ class Ranker:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
         self.sizes = lists.counts.sum(axis=1)  # (Q,): the counts are without left-out items
         self.mutual = False  # only whole rows of scores can be rearranged
-        # rearranging the rows gives left-out items −inf: `mask` has nothing to do
+        # rearranging the rows gives left-out items −inf, so no pairs are left for `mask`
         none = self.columns[:0]
         self.left_out = lambda _first, _last: (none, none)
         self.arrange = self._arranged_by_lists
@@ -217,8 +217,9 @@ class Ranker:
 
         The range of code 2l − 1 holds the items of level ≥ l. That of code 2l holds the items that
         share level l and may share finer levels, too. An item has the last code whose range
-        contains it. Sets `known` (Q,), `coded` and `code_ties`. In `starts` and `ends`, the ranges
-        of the levels at which a query is unknown become empty.
+        contains it. Sets `known` (Q,), `coded` and `code_ties`, which `tie_key` makes from the
+        highest code. In `starts` and `ends`, ranges of levels at which a query is unknown become
+        empty.
         """
         assert queries.known is not None  # the caller has checked both
         assert gallery.known is not None
@@ -265,7 +266,7 @@ class Ranker:
                 numbers = rows.read(order[start : start + ROWS_AT_ONCE])
                 digest.update((numbers + rows.dtype.type(0)).data)  # −0.0 + 0.0 is 0.0
         listed = () if self.listed is None else self.listed.lists.arrays
-        # the ranges of the codes stand for the label tree; then the left-out pairs of all queries
+        # ranges of codes stand for the label tree; then all left-out pairs, then listed positives
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -343,7 +344,7 @@ class Ranker:
         order, some at a time, each time with the place of the first of them among the n.
 
         In a finished row, left-out items have −inf, and the items of each code (a level, or under
-        partial labels one of two per level) are side by side.
+        partial labels one of two per level) are side by side. `scores` may be changed in place.
         """
         if self.arrange is None:  # the items of each code are side by side already
             self.mask(scores, first)
@@ -374,7 +375,7 @@ class Ranker:
     def block(self, block: int) -> Iterator[LevelSequence]:
         """Yield the level sequence of each query of a block, in the order of `rows(block)`. Under
         partial labels, sequences have codes, two for each level, in place of levels."""
-        scores = self.scores.whole(block)
+        scores = self.scores.whole(block)  # (n, G)
         first = block * self.scores.block_size
         counts = self.counts_by_code(first, first + len(scores))
         for start, rows in self.arranged(scores, first):
@@ -383,7 +384,7 @@ class Ranker:
 
     def relabelled(self, queries: Labels, gallery: Labels, tie_key: Ties) -> Ranker:
         """A ranker of the same queries, blocks and scores under other labels, those of the queries
-        (Q, L') and the gallery (G, L'). Their finest classes must be the same.
+        (Q, L') and the gallery (G, L'). The finest classes must be those of this ranker's labels.
 
         The new ranker takes rows of scores that this ranker's `mask` has finished, and sorts their
         columns by the new labels. Items of one class keep their order, which is by content, so the
@@ -413,7 +414,7 @@ class Ranker:
             queries[self.queries], gallery[other.columns]
         )
         # `mask` has written the scores of copies and of left-out items: only the columns have to be
-        # sorted
+        # sorted, by `arrange` or, on a card, by `order`
         other.order = order
         other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other
@@ -432,7 +433,7 @@ class Ranker:
         other = self._without_digest()
         other.known = None  # a judged pair has one known level
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
-        # codes are levels here, so keys by level order equal scores by code
+        # sets the ranges by level and by code; codes are levels here, so keys by level serve both
         other._take_lists(pairs, self.tie_key)
         return other
 

@@ -56,8 +56,8 @@ def scan(vectors: Any) -> Scan:
         with np.errstate(over="ignore", invalid="ignore"):
             squares[at] = np.einsum("nd,nd->n", floats, floats)
 
-    # sorted by key, rows that share a key are neighbours: the places, in that order, of the rows
-    # whose next row has the same key; (n,)
+    # Sorted by key, rows that share a key are neighbours. `by_key`: the rows in this order.
+    # `shared`: the places in this order at which the next row has the same key.
     by_key = np.argsort(keys, kind="stable")
     shared = np.flatnonzero(keys[by_key][1:] == keys[by_key][:-1])
     is_copy = equal_rows(vectors, by_key[shared], by_key[shared + 1])

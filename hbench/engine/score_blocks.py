@@ -65,7 +65,7 @@ class Scores:
         self.memory = ample if memory is None else memory
         self.query_rows, self.gallery_rows = rows
         self.dtype = self.gallery_rows.dtype
-        # what is left for a block beside the chunks of the gallery that two threads hold
+        # the bytes left for a block beside the chunks of the gallery that two threads hold
         left = self.memory - 2 * min(CHUNK, self.gallery_bytes)
         # A gallery on disk is read once per block, so larger blocks are better: if the caller
         # allows more memory than usual, a block gets up to 3/5 of it. The rest is for the threads
@@ -74,7 +74,8 @@ class Scores:
         self.block_size = block_size(
             len(columns) * self.dtype.itemsize, min(left, most), len(queries)
         )
-        # a view, if the rows are stored in this order already; else a copy, if it fits
+        # (G, D): a view, if the rows are stored in this order and need no computation, else `run`
+        # returns None; or a copy, if it fits; or None, and each thread gathers its chunks
         self.kept = self.gallery_rows.run(columns)
         self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
         if self.copies:
@@ -109,8 +110,8 @@ class Scores:
         from the data alone, not from the number of threads, because the last bits of a score
         depend on it."""
         # In bytes: at most as much as the cache holds. A small gallery is cut into CHUNKS chunks,
-        # unless these become too small. In blocks of few queries the chunk is the left factor of
-        # the product, and half the size is fastest.
+        # unless these become too small. In blocks of up to TURNED queries the chunk is the left
+        # factor of the product, and half the size is fastest.
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
         chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
         items = chunk // (self.gallery_rows.width * self.dtype.itemsize)
@@ -153,7 +154,7 @@ class Scores:
         B rows with copies of its last row, because BLAS may round differently in a product of
         another shape.
         """
-        rows = self.rows(block)  # (n,), n ≤ B
+        rows = self.rows(block)  # (n,), n ≤ B: the input positions of the queries
         return self.query_rows.read(
             np.concatenate([rows, np.repeat(rows[-1:], self.block_size - len(rows))])
         )
@@ -193,7 +194,7 @@ class Scores:
             with np.errstate(over="raise"):
                 if self.block_size > TURNED:
                     np.matmul(vectors, chunk.T, out=out)
-                else:  # BLAS is quicker with the longer side on the left
+                else:  # for few queries BLAS is quicker with the longer side on the left
                     out[:] = np.matmul(chunk, vectors.T).T
         except FloatingPointError:
             raise overflow(vectors) from None
@@ -209,6 +210,7 @@ class Scores:
             buffer = self.spare.pop()
         except IndexError:  # no check before: another thread could take the last buffer meanwhile
             buffer = np.empty((self.chunk_size, self.gallery_rows.width), self.dtype)
+        # the last chunk may have fewer items than the buffer has rows
         positions = self.columns[start : start + self.chunk_size]
         yield self.gallery_rows.read(positions, out=buffer[: len(positions)])
         self.spare.append(buffer)
@@ -227,9 +229,9 @@ def overflow(vectors: NDArray[np.floating]) -> SubmissionError:
 def block_size(row: int, memory: int, queries: int) -> int:
     """Return the number of queries in a block: a multiple of BLOCK_STEP (16), at most BLOCK.
 
-    Few blocks are good, because each block costs as much as PACKING more queries. A last block that
-    is nearly full is good, because it is padded to the full size. Raises UsageError if not even one
-    query fits; if fewer than 16 fit, the result is the number that fits.
+    Few blocks are good, because each block costs as much as PACKING queries in addition. A last
+    block that is nearly full is good, because it is padded to the full size. Raises UsageError
+    if not even one query fits; if fewer than 16 fit, the result is the number that fits.
 
     Args:
         row: the bytes of the scores of one query.

@@ -72,7 +72,8 @@ class Words:
     @property
     def stripped(self) -> Words:
         """The same words without the space around them: a signature that was typed or pasted may
-        have spaces beside its bars."""
+        have spaces beside its bars. The relevance stays as it is: the caller replaces it by its
+        canonical spelling."""
         return replace(
             self,
             similarity=self.similarity.strip(),
@@ -87,7 +88,8 @@ class Words:
         """Read the choices from the parts of a signature, such as `sim:cosine`. This is the inverse
         of `parts`. Raises KeyError if a part is missing that every signature has."""
         values = _by_key(parts)
-        # the first part that reads labels:several(N), None if no item has several paths
+        # the match of the first part that reads labels:several(N), whose group 1 is N; None if no
+        # item has several paths
         several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
         return cls(
             similarity=values["sim"],
@@ -135,10 +137,10 @@ class Signature:
     def parse(cls, text: str) -> Signature:
         """Read a signature from its text, the inverse of `str`. Raises UsageError for a text that
         is not the signature of an evaluation."""
-        # DATASET|TEST+TEST|KEY:VALUE|KEY:VALUE …
+        # DATASET|TEST+TEST|KEY:VALUE|KEY:VALUE …, where the key of hbench's version is "hbench"
         dataset, _, rest = text.partition("|")
         tests, *parts = rest.split("|")
-        values = _by_key(parts)
+        values = _by_key(parts)  # key → value
         missing = [key for key in ("sim", "ties", "rel", "protocol", "hbench") if key not in values]
         if missing:
             raise UsageError(
@@ -162,7 +164,7 @@ class Signature:
             ties=self.words.ties,
             similarity=self.words.similarity,
             relevance=name,
-            alpha=float(exponent or 1),
+            alpha=float(exponent or 1),  # "" where the relevance is a name without exponent
         )
 
 
@@ -230,13 +232,13 @@ class Settings:
             left_out: the items that could not be embedded, as the signature states them.
             several: the largest number of paths that an item has.
         """
-        # the official protocol computes what the papers' released evaluators compute, which handle
-        # neither partial labels nor several paths nor other relevances
+        # protocols other than `paper` compute what released evaluators of papers compute, and these
+        # handle neither partial labels, nor several paths, nor other relevances than alpha
         if protocols[self.protocol] is not paper:
             _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
 
-        # the unit of intervals is the query, or a class of a level, by default of the finest
+        # the unit of intervals is the query, or a class of a level; None: of the finest level
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
 
@@ -244,6 +246,7 @@ class Settings:
         names = metrics or parse_metrics(
             default_metrics(levels) if self.metrics is None else self.metrics, levels
         )
+        # the name states every option of the similarity
         similarity_name, similarity = named(
             "cosine" if self.similarity is None else self.similarity
         )

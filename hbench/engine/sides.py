@@ -73,8 +73,8 @@ def duplicates(
     sorted_keys = keys[order]  # in canonical order
     # a stable sort: among equal keys, the item that is first in canonical order stays first
     by_key = np.argsort(sorted_keys, kind="stable")
-    # the places where a run of equal keys begins. ~key differs from every bit of the first key, so
-    # the first item begins a run, too
+    # the places where a run of equal keys begins. The complement of the first key, prepended to the
+    # keys, differs from it, so the first item begins a run, too
     starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
     # (G,): for each item in order of the keys, the first item of its run
     first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]
@@ -119,7 +119,7 @@ def left_out_of(
     if queries.ignore is None or gallery.ignore is None:
         return itself
     groups = queries.ignore[asked]  # (Q,): the group of each query, −1 for none
-    members = gallery.ignore[columns]
+    members = gallery.ignore[columns]  # (G,): the group of each column, likewise
     # sorted by group, the members of a query's group are the items from its start to its end
     by_group = np.argsort(members, kind="stable")
     starts, ends = (

@@ -64,6 +64,7 @@ class TopResults:
         step = max(1, SCORES_AT_ONCE // scores.shape[1])
         for start in range(0, len(scores), step):
             rows = scores[start : start + step]
+            # the candidates: the items of each row that may be among its first k
             self.keep_found(ranker, candidates(rows, self.k), first + start, len(rows))
 
     def keep_found(self, ranker: Ranker, found: Contenders, first: int, queries: int) -> None:
@@ -71,7 +72,8 @@ class TopResults:
         canonical order. The results are chosen from the items that were `found`, whose rows count
         from `first`.
         """
-        # (n,) each: the row, counted from `first`, the place among the k, the column and the score
+        # (n,) each: the row, counted from `first`, the place among the k, the column and the score;
+        # equal scores are ordered by the keys that `_tie_keys` gives for rows and columns
         row, place, column, score = found.best(self.k, partial(_tie_keys, ranker, first))
         # results are stored by the input positions of the queries
         at = ranker.queries[first + row]

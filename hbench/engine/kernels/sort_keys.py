@@ -64,8 +64,8 @@ def radix_sort_parts(
 
 @compiled_part
 def radix_sort(keys: Keys, buffer: Keys) -> None:
-    """Sort keys (n,) in place, by passes over digits of WIDTH bits of the difference from the
-    lowest key. `buffer`: at least n long."""
+    """Sort keys (n,), at least one, in place, by passes over digits of WIDTH bits of the difference
+    from the lowest key. `buffer`: at least n long."""
     low = keys[0]
     high = keys[0]
     bits = 0
@@ -78,7 +78,8 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
         bits += 1
     counts = np.empty((2, 1 << WIDTH), np.uint32)
     # Passes over the two top digits almost sort most keys, and insertion sorts the rest. Only if
-    # too many keys are out of order, passes are made over all digits, from the lowest up.
+    # insertion gives up, after MOVES places per key on average, are passes made over all digits,
+    # from the lowest up. `first`: the lowest bit of the two top digits.
     first = max(bits - 2 * WIDTH, 0)
     pass_twice(keys, buffer, counts, low, first)
     if first > 0 and not insert(keys, MOVES * len(keys)):
@@ -90,7 +91,9 @@ def radix_sort(keys: Keys, buffer: Keys) -> None:
 def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, shift: int) -> None:
     """Sort keys in place, stably, by two neighbouring digits of `key − low`: by the lower digit,
     which begins at bit `shift`, into `buffer`, and then by the upper digit back. `counts` (2,
-    2^WIDTH): memory for the histograms of both digits, which are made in one reading."""
+    2^WIDTH): memory for the histograms of both digits, which are made in one reading.
+
+    numba makes a uint64 of every result; the casts turn it back into a uint32, like the keys."""
     one = np.uint32(1)
     mask = np.uint32((1 << WIDTH) - 1)
     down = np.uint32(shift)
@@ -178,8 +181,8 @@ class Parts(NamedTuple):
     lowest: int
 
     def of(self, rows: slice) -> Parts:
-        """The parts of some of the rows. Their offsets begin at 0, for flat arrays that have these
-        rows alone."""
+        """The parts of some of the rows. Their offsets, the places at which parts begin in flat
+        arrays, start at 0 again, for flat arrays that have these rows alone."""
         offsets = self.offsets[rows]
         return Parts(
             begins=self.begins[rows],
@@ -234,9 +237,10 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
     # half of all codes are for positive scores, half for negative ones; float32 scores never need
-    # more codes than there are numbers below infinity
+    # more codes than there are numbers below infinity. `middle` is the code of a score of zero.
     middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)
-    coding = Coding(tie_key, np.argsort(tie_key).astype(np.uint8), bits, middle)
+    to_level = np.argsort(tie_key).astype(np.uint8)  # the level of each tie key
+    coding = Coding(tie_key, to_level, bits, middle)
     return SortedKeys(
         np.empty(items, kind), np.empty(items, dtype), np.empty(items, np.uint8), coding
     )
@@ -244,7 +248,8 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
 
 def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     """Sort each part of the rows of scores (n, G) by score, best first, and equal scores by the tie
-    key of the level. Write scores and levels to `to`.
+    key of the level. Write scores and levels to the flat arrays of `to`, each part from its offset
+    on. `parts`: the columns of each row that are sorted, and their levels.
 
     The bits of the scores are sorted as integers, which is quicker. float64 scores, and scores too
     far apart to have a code each (`write_keys`), are sorted by their places.
@@ -262,8 +267,9 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
 
 def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     """Sort each part of the rows of scores (n, G), whatever the scores are: by score, best first,
-    and equal scores by the tie key of the level. Write scores, levels and keys to `to`. A key has
-    the place of the score among the part's distinct scores, as the score itself does not fit."""
+    and equal scores by the tie key of the level. Write scores, levels and keys to `to`, where each
+    part is followed by one more place. A key has the place of the score among the part's distinct
+    scores, as the score itself does not fit."""
     coding = to.coding
     # `first`: the place in the flat arrays at which the part begins
     for row, begin, first, size in zip(
@@ -289,7 +295,8 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
 
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The tie key of each item in the part of one row, (size,), in the order of the columns.
-    `of_level` (L + 1,): the key of each level."""
+    `of_level` (L + 1,): the key of each level. `parts.starts`, `parts.ends` (n, L): in column l − 1
+    the columns of the items of level ≥ l."""
     keys = np.full(parts.sizes[row], of_level[0], np.uint8)
     begin = parts.begins[row]
     # the range of a finer level is inside that of a coarser one, and overwrites it
@@ -309,7 +316,8 @@ def write_keys(
     in the high bits, the tie key of the level in the low bits. Return whether all different scores
     have different codes; otherwise keys do not sort as scores do.
 
-    `rows` (n, G): the bits of float32 scores. `keys`: a flat array of all parts.
+    `rows` (n, G): the bits of float32 scores. `keys`: a flat array of all parts. `parts.starts`,
+    `parts.ends` (n, L): in column l − 1 the columns of the items of level ≥ l.
     """
     exact = True
     for row in range(len(parts.begins)):
@@ -332,8 +340,8 @@ def write_keys(
 
 @compiled_part
 def floor_of(bits: NDArray[np.uint32], middle: int) -> tuple[Scalar, bool]:
-    """Return the floor of a part's finite scores, and whether all scores but zero are above it, so
-    that different scores have different codes.
+    """Return the floor of a part's finite scores, which is a size, and whether all scores but zero
+    are above it, so that different scores have different codes. `middle`: the code of zero.
 
     A size is |score| as the bits of a float32 (`bits` without the sign), which increase with
     |score|. There are codes for `middle` − 1 steps above the floor. So the floor is the largest
@@ -376,7 +384,8 @@ def write_codes(
     for item in range(len(bits)):
         size = np.int32(bits[item] & np.uint32(SIZE))
         above = np.int32(size - low) if size > low else np.int32(0)
-        above = above if above < middle else middle
+        above = above if above < middle else middle  # only infinity is so far above the floor
+        # the sign bit is the top one: without it, the bits are a number below SIGN
         code = (
             np.uint32(middle - above) if bits[item] < np.uint32(SIGN) else np.uint32(middle + above)
         )
@@ -421,5 +430,5 @@ def read_codes(
         above = np.int64(keys[item] >> shift) - middle
         size = abs(above)
         magnitude = floor + size if size > 0 else 0
-        magnitude = magnitude if size < middle else INFINITE
+        magnitude = magnitude if size < middle else INFINITE  # `write_codes` cuts infinity there
         bits[item] = np.uint32(magnitude) | np.uint32(SIGN if above > 0 else 0)

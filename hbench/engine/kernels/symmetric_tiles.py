@@ -114,8 +114,15 @@ def count_tile(
 
     The first round of the loop counts the tile as it is; each later round counts a strip of its
     columns, turned into rows. One loop does both, since numba compiles a copy of a function for
-    each place that calls it. `most`: the largest number of positives of a query.
+    each place that calls it.
+
+    The place of each side's `first` query in canonical order is also the column of that item. A
+    side's `counts`, which are added to, are, in this order: the distractors `above` each positive,
+    in a flat array like the lists; the `best` score of each level and the `top` score of all, by
+    query; and by query whether a distractor is `tied` with a positive. `most`: the largest number
+    of positives of a query.
     """
+    # scratch of `count_above`: it needs up to BUCKETS counts per positive, and one more
     before = np.empty(BUCKETS * most + 1, np.uint16)
     turned = np.empty((TURNED, len(tile)), tile.dtype)
     # A round counts the rows of `scores` for the queries of `side`. `begun`: the place of the first
@@ -207,5 +214,6 @@ def rank_counted(
         # Each list is one place longer than its positives: the last place counts the distractors
         # behind all of them. 0: no other positives come before those of this list.
         add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
+        # `are_tied` reads only as many scores as there are levels, so the slice needs no end
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)
         first_levels[query] = level_of_best(counts.best[query], pessimistic)

@@ -71,8 +71,10 @@ class ListedItems:
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
-        """`size`: the number of gallery items. `is_partial`: whether labels are partial. A level
-        then has two codes: an odd one for its items, and an even one for items that may be finer.
+        """Find the range of each code behind the gallery. `lists.counts` (Q, K): how many items of
+        each code a query's list has. `size`: the number of gallery items. `is_partial`: whether
+        labels are partial. A level then has two codes: an odd one for its items, and an even one
+        for items that may be finer.
         """
         self.lists = lists
         self.size = size
@@ -126,6 +128,7 @@ class ListedItems:
             rows=rows,
             places=np.concatenate([np.arange(number) for number in numbers]),
             columns=columns,
+            # what gets −inf: the old columns of the positives, and the left-out items
             all_rows=np.concatenate([rows, np.repeat(np.arange(last - first), numbers_left_out)]),
             all_columns=np.concatenate([columns, *left_out]),
         )

@@ -38,7 +38,9 @@ class PairLists:
         """Put the pairs of all lists into canonical order.
 
         Args:
-            lists: the listed pairs, in input order.
+            lists: the listed pairs, in input order. The pairs of query q are those from
+                `bounds[q]` to `bounds[q + 1]`; each has a gallery row (`rows`) and a level, −1 if
+                the query leaves the item out (`levels`).
             queries: (Q,), the input positions of the queries in canonical order.
             columns: (G,), the input positions of the gallery items in canonical order.
             depth: the highest level that a pair may have.

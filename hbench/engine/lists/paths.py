@@ -33,7 +33,9 @@ class KnownPaths:
     """
 
     def __init__(self, paths: Paths, order: Positions, known: Known | None) -> None:
-        """Put the paths of N items into canonical order.
+        """Put the paths of N items into canonical order. Sets `labels` (E, L), `items` (E,), the
+        item of each path, and `known` (E,) or None, how many levels of each path are known. The E
+        entries are the first paths of all items, then all further paths.
 
         Args:
             paths: in input order, the first path of each item and the further ones, `more`.
@@ -41,13 +43,13 @@ class KnownPaths:
             known: (N,), how many levels of each item's first path are known, in input order; None
                 if labels are not partial.
         """
+        # items are then numbered by their place in `order`
         more = None if paths.more is None else paths.more.of(order)
         self.size = len(order)
         self.labels, self.items = Paths(paths.labels[order], more).all_labels()
         self.known = None if known is None else known[order]
         if known is not None and more is not None:
             assert more.known is not None
-            # in the order of `labels`: the first paths of all items, then all further ones
             self.known = np.concatenate([known[order], more.known])
 
     @property
@@ -80,7 +82,10 @@ class PathLists:
         """Find the ranges of the gallery's paths for each different path of the queries.
 
         Queries with the same set of paths share a list of positives. A list is made when it is
-        first requested, and the lists used last, up to SETS_KEPT, are kept. `out`: see the class.
+        first requested, and the lists used last, up to SETS_KEPT, are kept.
+
+        `out(first, last)`: what these queries leave out, as pairs: a query, counted from `first`,
+        and a column.
         """
         self.out = out
         self.size = gallery.size
@@ -107,10 +112,12 @@ class PathLists:
             np.stack(by_path, axis=1), axis=0, return_index=True, return_inverse=True
         )
         self.path_of_entry = place.reshape(-1)
+        # by path, and paths with equal labels by the number of their item
         order = canonical_order(gallery.labels, gallery.items.astype(np.uint64))
         self.items = gallery.items[order]
         labels = different[:, : self.depth].astype(np.int32)  # without the column of known levels
         ranked = gallery.labels[order]
+        # (P, L) each: where the gallery's paths share at least l levels with each path
         self.starts, self.ends = level_ranges(labels, ranked)
         self.unknown: tuple[Positions, Positions] | None = None
 
@@ -176,7 +183,7 @@ class PathLists:
         # finest, and one for the finest
         number = self.depth + 1 if self.unknown is None else 2 * self.depth
         counts = np.empty((len(self.set_of), number), np.int64)
-        # pairs of a query and a column that its list leaves out, of all queries
+        # pairs of a query and a column that its list leaves out, of all queries: two arrays
         rows, columns = self.out(0, len(self.set_of))
         # queries, and pairs of left-out items, sorted by the query's set: each set has a slice of
         # both

@@ -58,6 +58,7 @@ def named(text: str) -> tuple[str, Similarity]:
     The returned name states every option, also those with their default values, since signatures
     quote it. Raises UnknownName or UsageError for any other text.
     """
+    # groups: the name, and the options as one text, None if there are no parentheses
     match = SPELLING.fullmatch(text.strip())
     if match is None:
         raise UnknownName("similarity", text, similarities)
@@ -124,9 +125,11 @@ def cosine(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tupl
     errors. Queries that are the gallery are divided by their norms, too, so that s(i, j) = s(j, i).
     """
     norms = np.sqrt(squared_norms(gallery))
+    # `initial` stands for the norms of an empty gallery, which numpy refuses without
     if norms.min(initial=np.inf) == norms.max(initial=0):
         return dot(queries, gallery)
     rows = Rows(gallery, scale=(1 / norms).astype(float_type(gallery)))
+    # one object for both sides, if they are the same array: callers then know that s is symmetric
     return rows if queries is gallery else Rows(queries), rows
 
 
@@ -200,7 +203,7 @@ def poincare(
 
     # s as one product of D + 1 numbers: w(g)·g with q, and −w(g)·|g|² with (1 + c|q|²)/2
     weight = 1 / (1 - curvature * norms["gallery"])
-    kind = float_type(gallery)
+    kind = float_type(gallery)  # the type in which rows are multiplied
     last = (1 + curvature * norms["queries"]) / 2
     ranked = Rows(
         gallery, scale=weight.astype(kind), last=-(norms["gallery"] * weight).astype(kind)

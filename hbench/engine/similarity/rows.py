@@ -48,7 +48,8 @@ class SelectedRows:
         self.vectors = vectors
         self.rows = rows
         if whole is not None:
-            self.scan = whole.of(rows)  # replaces the cached property, which would read all rows
+            # the scan of these rows, in place of the cached property, which would read them
+            self.scan = whole.of(rows)
         self.dtype = vectors.dtype
         self.shape = (len(rows), vectors.shape[1])
         # Rows are not moved in a mapped file, where each written page would take memory, nor in a
@@ -102,7 +103,8 @@ def move_rows(vectors: NDArray[np.floating], sources: NDArray[np.int64]) -> None
     """Permute the N rows of `vectors` in place: row n becomes the former row `sources[n]`.
 
     The rows of each cycle of the permutation are moved one after another, so that only one row has
-    to be copied. numpy, some columns at a time, would take half a second for 60,000 vectors.
+    to be copied. Permuting some columns at a time with numpy would take half a second for 60,000
+    vectors.
     """
     moved = np.zeros(len(sources), np.bool_)
     for start in range(len(sources)):
@@ -158,12 +160,12 @@ def as_vectors(vectors: ArrayLike, what: str = "vectors") -> NDArray[np.floating
         )
 
     kind = given.dtype.newbyteorder("=")
-    # float32 holds integers of one or two bytes exactly; longer ones, and floats of more than 64
-    # bits, become float64
+    # float32 holds integers of one or two bytes exactly; longer integers, and floats of more than
+    # 64 bits, become float64
     if given.dtype.kind != "f" or given.dtype.itemsize > 8:
         kind = np.dtype(np.float32 if given.dtype.itemsize <= 2 else np.float64)
     array = given.astype(kind, copy=False)
-    # some rows at a time, so that not all numbers have a flag in memory at once
+    # some rows at a time, so that `isfinite` does not hold a flag for every number at once
     parts = [array[start : start + ROWS_AT_ONCE] for start in range(0, len(array), ROWS_AT_ONCE)]
     bad = np.flatnonzero(~np.concatenate([np.isfinite(part).all(axis=1) for part in parts]))
     if len(bad):
@@ -220,7 +222,8 @@ class Rows:
             out[:, dimensions] = self.last[positions]
         # the array in which the vectors are stored, and their rows in it
         source, rows = where(self.vectors, positions)
-        # for float16 a compiled conversion, which takes a tenth of the time of numpy's
+        # for float16 a compiled conversion, which takes a tenth of the time of numpy's, unless the
+        # rows have so few numbers in all that loading numba would take longer
         if (
             self.shift is None
             and source.dtype == np.float16
@@ -317,8 +320,8 @@ def read_halves(
     for n in range(len(rows)):
         half = halves[rows[n]]
         for dimension in range(len(half)):
-            # the bits without the sign; a shift by 13 makes 23 bits of fraction of 10; 112 is
-            # 127 − 15
+            # the bits without the sign. A shift by 13 makes 23 bits of fraction out of 10. 112 is
+            # 127 − 15, the difference of the exponents' biases.
             bits[dimension] = (
                 np.uint32(half[dimension] & np.uint16(0x7FFF)) << np.uint32(13)
             ) + np.uint32(112 << 23)

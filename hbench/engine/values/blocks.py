@@ -65,10 +65,12 @@ class Block:
         self.first = numbers.start * size
         self.queries = ranker.queries[self.first : numbers.stop * size]
         self.counts = ranker.counts_by_code(self.first, self.first + len(self.queries))
+        # how codes become levels, needed only if labels are partial
         self.reading = None if ranker.known is None else readings.known(ranker.depth)
         self.values = Values.empty(
             metrics, self.counts if self.reading is None else self.reading.counts(self.counts)
         )
+        # called with finished rows (n, G) and the place in the block of the first of their queries
         self.adders: list[Callable[[NDArray[np.floating], int], None]] = []
         self.finishers: list[Callable[[], None]] = []
         self.others: list[Block] = []
@@ -118,8 +120,9 @@ class JobPlans:
         """An empty block with this number, whose `adders` and `finishers` compute all that the job
         needs: values under all views, values by name, and the first results."""
         job = self.job
-        block = _started(job, self.own, number)
-        # added after the values by the tree, some of which are replaced by values by name
+        block = _started(job, self.own, number)  # computes the values by the tree
+        # functions are called in the order in which they are added: values by the tree come first,
+        # and some of them are then replaced by values by name
         if job.by_name is not None:
             fill_by_name(block, job.scorers, job.by_name)
         block.others = [
@@ -137,7 +140,7 @@ class JobPlans:
         labels, a copy of some rows if these are rearranged, and the level sequence of a query if
         formulas compute values."""
         ranker = self.job.ranker
-        # listed positives are moved to places behind the gallery, which make a row longer
+        # places behind the gallery, to which listed positives are moved: they make a row longer
         listed = 0 if ranker.listed is None else ranker.listed.width
         size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
         # rearranged rows are copied, some at a time, but at least one
@@ -181,6 +184,7 @@ def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
             block.values.tied[n] = sequence.tied
 
     block.adders.append(add)
+    # metrics become NaN for queries whose labels end above the level that the metric needs
     block.finishers.append(partial(block.skip_partial, partial_rows(scorers)))
 
 
@@ -202,7 +206,7 @@ class FastColumns:
         """
         first = self.block.first + start
         last = self.block.first + start + len(scores)
-        # for each query, the columns of its positives, and among them those of each code
+        # for each query, the columns of its positives, with the ranges of codes in place of levels
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
         # (n,): only positives of the lowest level that a metric needs, or finer, are ranked
         positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
@@ -251,14 +255,15 @@ class FastColumns:
         """Add to the sums of every group of metrics, for some queries of the block.
 
         `ranked`: the ranks and codes of these queries' positives; `at`: the queries' places in the
-        block. The workspace gets the lists that a group's reading makes, which the next group
-        overwrites.
+        block. A group's reading makes lists of levels from these lists of codes. They are written
+        to the workspace, where the next group overwrites them.
         """
         block = self.block
-        # under partial labels, the block's reading gives the level at rank 1; if a group has the
-        # same reading, the lists that it made are used
+        # Under partial labels, the block's reading gives the level at rank 1, (n,). If a group has
+        # the same reading, the lists that it made are used; else they are made once more below.
         first = None
-        for group, batch in self.batches:
+        for group, batch in self.batches:  # a group of metrics and its sums
+            # the lists of levels that were summed
             read = group.add(ranked, batch, workspace, queries=block.queries[at], at=at)
             if block.reading and group.reading and group.reading.name == block.reading.name:
                 first = _levels_at_rank_1(read)
@@ -317,7 +322,7 @@ def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColum
         for n, row in enumerate(scores, start):
             query = block.first + n  # its number in canonical order
             item = int(block.queries[n])  # its input position
-            if by_name.affected[query]:
+            if by_name.affected[query]:  # one of its names stands for several nodes
                 # the columns that the query leaves out of its list, such as its own
                 _, not_ranked = block.ranker.left_out(query, query + 1)
                 named = by_name.sequences(query, row, not_ranked)

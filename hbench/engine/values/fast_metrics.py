@@ -155,6 +155,7 @@ def hierarchical_distance_at_k(batch: Batch, *, cut: int) -> Floats:
     An item of level l is a hit at each of the levels 1 … l. So the sum of the first items' levels
     is the number of their hits, summed over all levels.
     """
+    # (Q,): the sum of the levels of each query's first items
     levels = np.sum(
         [batch.at_cut(batch.sums.hits, level, cut) for level in range(1, batch.depth + 1)], axis=0
     )

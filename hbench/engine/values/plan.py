@@ -44,8 +44,9 @@ class Workspace(NamedTuple):
 
 
 def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> RankedPositives:
-    """The lists that a reading of partial labels makes from lists of codes: the reading tells, for
-    each code, whether an item stays in the list, and its level. The result is in `workspace.read`.
+    """The lists that a reading of partial labels makes from lists of codes. For each code, the
+    reading tells whether an item `stays` in the list, and its `level`. The result is in
+    `workspace.read`, buffers of ranks and levels, until the workspace is used again.
     """
     ranks, levels = workspace.read
     # a copy, as the lists become shorter, and other readings need the present ends
@@ -218,8 +219,8 @@ class MetricPlan:
             row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST
         }
 
-        # {(without the last item or not, reading): the metrics of that list, by row}; the groups of
-        # whole lists come first
+        # {(without the last item or not, name of the reading): the metrics of that list, by row};
+        # "" is for lists without a reading. The groups of whole lists come first.
         by_list: dict[tuple[bool, str], dict[int, Scorer]] = {}
         for row, scorer in sorted(fast.items(), key=lambda item: item[1].loses_last):
             reading = scorer.reading.name if scorer.reading else ""
@@ -292,8 +293,9 @@ class MetricPlan:
         most = self.most_positives
         rank, level, bucket, count = 4, 1, 2, 4  # bytes: int32, uint8, uint16, int32
         # a key, a score and a level of each positive; + 1 for the −inf behind a row's positives
-        buffers = self._by_score(0)
+        buffers = self._by_score(0)  # of no items, for the sizes of their types alone
         sorted_item = buffers.keys.itemsize + buffers.scores.itemsize + buffers.levels.itemsize
+        # at least ITEMS and RANKS, since several queries are sorted, and summed up, at once
         by_score = max(most + 1, ITEMS) * sorted_item
         ranked = max(most, RANKS) * (rank + level)
         # as much again for the lists that a reading makes, where labels are partial
