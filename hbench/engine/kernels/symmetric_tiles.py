@@ -143,7 +143,8 @@ def count_tile(
             itself = max(side.first + place - item, -1)
             near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
             first = item + itself + 1 if beyond else item
-            # where the query's positives begin in `near`; all other items are distractors
+            # where the query's positives begin in `near`, counted from column `first`; all other
+            # items are distractors
             begin = parts.begins[place] - first
             size = parts.sizes[place]
             offset = parts.offsets[place]
@@ -200,7 +201,8 @@ def rank_counted(
     the items ranked first to `first_levels` (n,).
 
     `lists` are the sorted positives. `counts` must have counted all items. `pessimistic` says
-    whether, among equal scores, the lower level comes first.
+    whether, among equal scores, the lower level comes first. In the flat arrays of `out`, the
+    positives of query q are those from `out.starts[q]` to `out.ends[q]`.
     """
     for query in range(len(first_levels)):
         first = out.starts[query]

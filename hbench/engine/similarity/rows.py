@@ -213,8 +213,9 @@ class Rows:
     def read(
         self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:
-        """Compute the rows at these positions (n,), in `out` (n, width) if it is given; `width` is
-        D, or D + 1 if there is one more dimension."""
+        """Compute the rows at these positions (n,), in `out` (n, width) if it is given: the vectors
+        minus `shift` (D,), times their `scale` (N,), and `last` (N,) as one more dimension, each
+        unless it is None. `width` is D, or D + 1 if there is one more dimension."""
         if out is None:
             out = np.empty((len(positions), self.width), self.dtype)
         dimensions = self.vectors.shape[1]

@@ -143,7 +143,7 @@ class JobPlans:
         # places behind the gallery, to which listed positives are moved: they make a row longer
         listed = 0 if ranker.listed is None else ranker.listed.width
         size = sum(plan.workspace_bytes for plan in (self.own, *self.others) if plan is not None)
-        # rearranged rows are copied, some at a time, but at least one
+        # rearranged rows are copied, ARRANGED_AT_ONCE scores at a time, but at least one row
         if self.job.others or ranker.arrange is not None:
             size += (
                 max(ARRANGED_AT_ONCE, len(ranker.columns) + listed) * ranker.scores.dtype.itemsize
@@ -173,6 +173,7 @@ def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
         """Write the values of the queries from place `start` on; `scores` (n, G): finished rows."""
         for n, row in enumerate(scores, start):
             sequence = block.ranker.sequence_of_codes(block.first + n, row, block.counts[n])
+            # a scorer is called with the query's input position and its level sequence
             block.values.values[:, n] = [
                 scorer(int(block.queries[n]), sequence) for scorer in scorers
             ]
@@ -283,9 +284,10 @@ class FastColumns:
         block = self.block
         for n in range(at.start, at.stop):
             part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])
-            ranks = ranked.ranks[part].astype(np.int64)
+            ranks = ranked.ranks[part].astype(np.int64)  # the type of a level sequence's ranks
             tied = bool(ranked.tied[n - at.start])
             sequence = LevelSequence(ranks, ranked.levels[part], block.counts[n], tied)
+            # a metric is called with the query's input position and its level sequence
             for row, other in self.plan.others.items():
                 block.values.values[row, n] = other(int(block.queries[n]), sequence)
 
@@ -325,6 +327,7 @@ def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColum
             if by_name.affected[query]:  # one of its names stands for several nodes
                 # the columns that the query leaves out of its list, such as its own
                 _, not_ranked = block.ranker.left_out(query, query + 1)
+                # level sequences in which items are compared with the query by their names
                 named = by_name.sequences(query, row, not_ranked)
                 values[n] = [scorer(item, named) for scorer in named_scorers.values()]
 

@@ -234,7 +234,7 @@ def h_ap(batch: Batch, *, graded: int) -> Floats:
 
     `graded`: the index of the metric's graded sum, as there is one for each relevance.
     """
-    # [:, 1:] leaves out level 0, the distractors
+    # products (Q, L + 1), by level; [:, 1:] leaves out level 0, the distractors
     total = (batch.request.relevance[:, graded] * batch.request.counts)[:, 1:].sum(axis=1)
     return ratio(batch.sums.graded[:, graded], total)
 

@@ -256,7 +256,10 @@ class MetricPlan:
     def parts(self, first: int, last: int) -> sort_keys.Parts:
         """The part of each row of scores that is to be sorted: the columns of the positives, and of
         the query itself if it is in the gallery. For the n queries from `first` to `last` in
-        canonical order; see `Parts` for the members.
+        canonical order.
+
+        Part i has the `sizes[i]` columns from column `begins[i]` on, and begins at place
+        `offsets[i]` of flat arrays. `starts`, `ends` (n, L): the columns of the items of level ≥ l.
         """
         starts = self.ranker.starts[first:last]
         ends = self.ranker.ends[first:last]
@@ -310,7 +313,7 @@ class MetricPlan:
     def workspace(self) -> Iterator[Workspace]:
         """A workspace for one thread, for use inside of `with`; other threads use it afterwards."""
         try:
-            workspace = self.spare.pop()
+            workspace = self.spare.pop()  # one that no thread uses at present
         except IndexError:  # no check before: another thread could take the last one meanwhile
             size = max(self.most_positives, RANKS)
             read = 0 if self.ranker.known is None else size  # only partial labels have readings
