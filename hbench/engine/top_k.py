@@ -156,8 +156,8 @@ def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
     n, items = rows.shape
     of_stripe = items // STRIPES  # items of each stripe
     tops = rows
-    # stripes of one item are the row itself, and fewer stripes than k have fewer than k maxima
-    if of_stripe > 1 and k <= STRIPES:
+    # stripes of one item are the row itself; the k-th largest of k maxima bounds hardly anything
+    if of_stripe > 1 and k < STRIPES:
         # k maxima reach the k-th largest maximum, and they are k scores of the row: so it is a
         # lower bound of the k-th best score, even without the items that fill no whole stripe
         tops = rows[:, : of_stripe * STRIPES].reshape(n, of_stripe, STRIPES).max(axis=1)

@@ -60,8 +60,12 @@ class Examined:
         """Make the job of one test whose positives are given by labels. Raises UsageError, with
         `fix` as its advice, for a submitted ranking, which the engine does not rank, and for a test
         that lists its positives pair by pair."""
-        jobs = self.jobs()  # empty for a submitted ranking
-        if test not in jobs or test in self.data.lists:
+        jobs = self.jobs()
+        if test not in jobs:
+            raise UsageError(
+                f"the lists of {test} are a submitted ranking", expected="embeddings", fix=fix
+            )
+        if test in self.data.lists:
             raise UsageError(
                 f"{test} lists its positives pair by pair",
                 expected="a test with a label tree",

@@ -244,13 +244,21 @@ def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
     return gains
 
 
+def _own_rows(test: Retrieval) -> Counts:
+    """Each query's own row in the whole gallery, (Q,), −1 if it is not there. Without a gallery the
+    queries rank each other; with one, no `self_rows` mean that it has no query."""
+    if test.self_rows is not None:
+        return test.self_rows
+    queries = len(test.queries.labels)
+    return np.arange(queries) if test.gallery is None else np.full(queries, -1)
+
+
 def _within(test: Retrieval, batch: Counts) -> Retrieval:
     """Restrict the gallery of a test to one batch (b,) of gallery positions. A query that is in the
     batch is still left out of its own list. Labels by name are dropped: only released evaluators
     compare them."""
     gallery = test.queries if test.gallery is None else test.gallery
-    # (Q,): each query's row in the whole gallery, −1 if it is not there
-    self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    self_rows = _own_rows(test)
     # (G + 1,): maps a row of the whole gallery to its row in the batch, −1 if it is not there. The
     # extra last entry stays −1: a query that is not in the gallery has the row −1, which indexes it
     position = np.full(len(gallery.labels) + 1, -1)
@@ -279,8 +287,7 @@ def _counts_beyond_margins(
     `batches`: positions in the gallery. `margins`: α and β.
     """
     gallery = test.queries if test.gallery is None else test.gallery
-    # (Q,): each query's row in the whole gallery, −1 if it is not there
-    self_rows = np.arange(len(test.queries.labels)) if test.self_rows is None else test.self_rows
+    self_rows = _own_rows(test)
     order = np.concatenate(batches)  # sort the gallery by batch, so that each batch is a range
     # float64 vectors are compared in float64, all others in float32
     precision = np.float64 if gallery.vectors.dtype == np.float64 else np.float32

@@ -112,7 +112,9 @@ def test_other_lists_are_another_evaluation():
     assert job.digest != other.digest
 
 
-@pytest.mark.parametrize(("rows", "levels"), [([4, 4], [1, 1]), ([4], [3])])
+@pytest.mark.parametrize(
+    ("rows", "levels"), [([4, 4], [1, 1]), ([3, 1, 3], [2, 1, 1]), ([4, 4], [1, -1]), ([4], [3])]
+)
 def test_a_pair_listed_twice_and_a_level_above_the_tree_are_refused(rows, levels):
     job, _, _ = problem(20, 50, 1)
     lists = QueryLists(

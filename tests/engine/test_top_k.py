@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fast
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32),
-    st.sampled_from([1, 5, 40]),
+    st.sampled_from([1, 5, 40, STRIPES]),
     st.sampled_from([3, 600, 2 * STRIPES, 3 * STRIPES + 77]),
 )
 def test_the_best_columns_are_the_first_of_a_full_sort(seed, k, items):
@@ -36,6 +36,12 @@ def test_the_best_columns_are_the_first_of_a_full_sort(seed, k, items):
         expected = [column for column in order.tolist() if row[column] > -np.inf][:k]
         assert column[of_row == number].tolist() == expected
         assert place[of_row == number].tolist() == list(range(len(expected)))
+
+
+@pytest.mark.parametrize("k", [1, STRIPES - 1, STRIPES, STRIPES + 1])
+def test_not_all_items_are_candidates(k):
+    rows = np.random.default_rng(0).random((3, 8 * STRIPES), np.float32)
+    assert len(candidates(rows, k).rows) < 0.6 * rows.size
 
 
 def retrieval(seed, *, split):

@@ -114,6 +114,18 @@ def test_a_sample_of_the_queries_has_the_values_that_they_have_among_all():
     assert found.whole[0] == pytest.approx(sum(whole) / len(whole))
 
 
+def test_a_gallery_without_own_rows_has_none_of_the_queries():
+    test = problem(0)
+    half = Side(test.queries.vectors[:9], test.queries.labels[:9])
+    chosen = Settings(metrics=["AP"]).resolve(["coarse", "fine"])
+    gaps = [
+        gap_of(Retrieval(half, test.queries, rows, test.ids[:9]), chosen, random_batches(40, 20, 0))
+        for rows in (None, np.full(9, -1))
+    ]
+    assert gaps[0].inside.tolist() == gaps[1].inside.tolist()
+    assert gaps[0].calibrated_bound == gaps[1].calibrated_bound
+
+
 def test_a_gap_can_be_negative():
     # two batches: one has a query's three neighbours in ideal order, the other its far positive
     # behind a distractor

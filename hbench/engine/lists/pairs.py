@@ -29,7 +29,7 @@ class PairLists:
     `columns`, `levels` (n,): the item and the level of each pair; level −1 means left out. The
     pairs of query q are those from bounds[q] to bounds[q + 1], the finest level first. `counts`
     (Q, L + 1): how many items of each level a query's list has. Raises DataError for a pair that is
-    listed twice at one level, and for a level above the depth.
+    listed twice, and for a level above the depth.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class PairLists:
         self.levels = lists.levels[order]
         self.bounds = np.concatenate([[0], np.cumsum(number[queries])])
 
-        # a pair that is listed twice at one level is now next to its copy
-        is_again = (np.diff(self.columns) == 0) & (np.diff(of_query[order]) == 0)
-        if is_again.any() or self.levels.max(initial=0) > depth:
+        # one number for each pair, whatever its level
+        pairs = of_query[order] * len(columns) + self.columns
+        again = len(pairs) - len(np.unique(pairs))
+        if again or self.levels.max(initial=0) > depth:
             raise DataError(
                 "the lists of positives cannot be used",
                 expected=f"each pair once, of level −1 … {depth}",
-                found=f"{int(is_again.sum())} pairs twice, levels up to "
-                f"{self.levels.max(initial=0)}",
+                found=f"{again} pairs twice, levels up to {self.levels.max(initial=0)}",
             )
 
         # Left-out items (−1) are not counted. Items that are not listed are distractors, so level 0
