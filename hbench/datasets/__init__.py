@@ -96,12 +96,14 @@ def load(
         level_names=_words(level_names),
         taxon=taxon,
     )
-    # by its suffix, too: if a table is missing, its reader refuses it with a clear message
+    # a path with the suffix of a table counts as a table even if there is no such file: the reader
+    # of tables refuses it with a clear message
     if path.is_file() or suffix_of(path) in sheet.SUFFIXES:
         # a table of query, item and grade lists positives; but choices of columns or policies only
         # make sense for a table of names
         if columns == NOTHING and not policies and path.is_file() and is_qrels(path):
             return read_qrels(path)
+        # None: nothing was chosen. A built manifest (.parquet) refuses any choice
         data = read_single(path, policies, columns if columns != NOTHING else None)
         return _with_options(data, _options(columns, policies))
 
@@ -115,11 +117,13 @@ def _by_name(named: str) -> Dataset:
     path = Path(named)
     name, _, version = named.partition("@")
     plain = name == Path(name).name and name not in {"", ".", ".."}  # a name, not a path
+    # `folders`: where a dataset of this name may be stored, in the data folder and in the cache
     built = next(
         (folder for folder in folders(name) if plain and (folder / "dataset.json").exists()), None
     )
     if name not in specs:
         return _own_dataset(path, built, version, is_plain=plain)
+    # the markers of a spec are the paths that identify its raw files; without any it needs no files
     if built is None and specs[name].markers:
         raise DataError(
             f"{name} is not on this disk",
@@ -127,7 +131,8 @@ def _by_name(named: str) -> Dataset:
             fix=specs[name].advice,
         )
 
-    # a dataset that needs no files (no markers), such as glyphs, is assembled each time
+    # a dataset that needs no files, such as glyphs, is assembled each time; others are read, and
+    # their images are opened as in the papers
     dataset = (
         assemble(specs[name], None)
         if built is None or not specs[name].markers
@@ -178,9 +183,11 @@ def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool
     """
     # without a built dataset, read even a folder that has no dataset.json: the error names the file
     if path.is_dir() and ((path / "dataset.json").exists() or built is None):
-        # a published dataset that was built into a folder of the user's is opened as one
+        # the folder may hold a published dataset that the user built there: its images are opened
+        # as in its papers
         return _as_published(read(path))
-    # it goes before a folder of this name that is no dataset, such as that of its images
+    # what was built under this name is preferred to a folder of this name that is no dataset, such
+    # as the folder of its images
     if built is not None:
         return _of_version(read(built), version)
     if not is_plain:
@@ -231,8 +238,9 @@ def own_names() -> list[str]:
 def assemble(spec: Spec, raw: Path | None) -> Dataset:
     """Make the dataset of a SPEC from its raw files; raises IntegrityError if a split has another
     digest than published. `raw`: the folder of the raw files, None if the dataset needs none."""
+    # a dataset that needs no files does not read its raw folder, but its functions take one
     folder = raw or Path()
-    splits = spec.manifests(folder)
+    splits = spec.manifests(folder)  # {split: manifest}
     for split, digest in spec.digests.items():
         if splits[split].digest != digest:
             raise IntegrityError(
@@ -241,9 +249,9 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
                 found=splits[split].digest,
             )
 
-    train = splits.pop("train", None)
-    names = spec.official_names(folder)
-    lists = spec.lists(folder)
+    train = splits.pop("train", None)  # the other splits are tests
+    names = spec.official_names(folder)  # {level: {name: name in the released evaluators}}
+    lists = spec.lists(folder)  # {test: table of query, item and level}, where labels do not decide
     dataset = Dataset(
         spec.name,
         spec.version,

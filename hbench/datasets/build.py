@@ -111,7 +111,7 @@ def build_published(
 
     Returns the dataset; the comparison of its items with the image files, or None if its items are
     not files; and remarks for the user, such as counts that differ from those published. If counts
-    differ, the version of the dataset ends in its digest.
+    differ, the version of the dataset ends in the digest of its first test.
 
     Unless `unofficial`, raises IntegrityError if counts differ from those published, or if some of
     the images, but not all, are missing.
@@ -154,8 +154,8 @@ def build_published(
 
 
 def _differences(spec: Spec, dataset: Dataset) -> list[str]:
-    """Describe each count of a dataset, in any split, that differs from the one published in its
-    `spec`. The list is empty if all are equal."""
+    """Describe each count (of images, queries, or a level's classes in a split) that differs from
+    the one published in `spec`. The list is empty if all are equal."""
     differing = []  # only counts that are published are compared
     for split, published in spec.counts.items():
         numbers = count_contents(dataset.manifests[split], dataset.official_names)
@@ -176,10 +176,11 @@ def _unlike_any(spec: Spec, dataset: Dataset) -> list[str]:
         # a publication states only some counts: the split matches it if these are equal
         if any(published.items() <= numbers.items() for published in variants):
             continue
+        # the publications state counts of the same things
         found = _in_words({what: numbers[what] for what in variants[0]})
-        published = ", or ".join(map(_in_words, variants))
+        stated = ", or ".join(map(_in_words, variants))
         differing.append(
-            f"{split}: {found}; published: {published}. This is not the published {spec.name}, "
+            f"{split}: {found}; published: {stated}. This is not the published {spec.name}, "
             "as its version says; its scores get no place"
         )
     return differing
@@ -248,16 +249,17 @@ def compare_with_files(
     items = {file_of(str(item)) for manifest in manifests for item in manifest.items}
     files = set(images_below(folder))
     return Joined(
-        len(items),
-        tuple(sorted(items - files)),
-        tuple(sorted(files - items - set(map(file_of, known)))),
+        items=len(items),
+        missing=tuple(sorted(items - files)),
+        surplus=tuple(sorted(files - items - set(map(file_of, known)))),
     )
 
 
 def count_contents(
     manifest: Manifest, official: Mapping[str, Mapping[str, str]] | None = None
 ) -> dict[str, int]:
-    """Count the images, queries and gallery items of a manifest, and the classes of each level.
+    """Count the images, queries, gallery items, classes of each level and, if there are any, items
+    with several paths of a manifest. The result is {name of what is counted: number}.
 
     Names that mark an unknown class or a distractor are not counted as classes. `official`: {level:
     {name: official name}}; names with the same official name count once.
@@ -340,8 +342,8 @@ def _remarks_on_own_files(
         below = examples(sorted({file.partition("/")[0] for file in joined.surplus if "/" in file}))
         where = f", such as {below}" if below else ""
         yield f"note: --root names the folder of the images{where}: paths are below it"
-    if source.folder is not None and (others := not_taken(source.folder)):
-        yield others
+    if source.folder is not None and (unopened := not_taken(source.folder)):
+        yield unopened  # pictures in formats that hbench does not open, and broken links
     # said at the build, since training would only stop at a damaged picture after hours
     if damaged := _damaged(root, dataset):
         pictures = "picture" if len(damaged) == 1 else "pictures"
@@ -362,7 +364,7 @@ def _remarks_on_own_files(
                 f"({examples(both, most=3)})"
             )
         yield f"{folder / COPIES} lists the copies"
-        # if copies were kept: what each way of removing them would change; else what was changed
+        # with copies kept: what each way to remove them would do; else what the chosen way did
         yield from map(
             copies.effect, ["merge", "first"] if source.copies == KEEP else [source.copies]
         )

@@ -37,7 +37,7 @@ def same_content(
 
     Args:
         root: the folder below which the items are files.
-        items: paths, which may end in a box.
+        items: paths, which may end in a box (@x,y,width,height), which `file_of` removes.
         images: {item: bytes} of items that are not files yet.
     """
     by_size: dict[int, list[int]] = defaultdict(list)
@@ -93,7 +93,9 @@ class Copies:
     def remarks(self) -> Iterator[str]:
         """Yield a sentence on the copies with different labels, and one on those with the same
         label, if there are any."""
+        # {finest labels that copies of one picture have: the number of items with these copies}
         across: Counter[Row] = Counter()
+        # if all copies of a picture have the same label: all but the first item
         within: list[str] = []
         for places in self._places():
             labels = dict.fromkeys(self.rows[place] for place in places)  # the different ones
@@ -136,6 +138,7 @@ class Copies:
     def table(self) -> str:
         """Return a CSV with a row per copy: the first item with this picture, the copy, and the
         paths of these two items in the tree."""
+        # a place is an index of `items`; `places` are those of one picture
         pairs = [(places[0], place) for places in self._places() for place in places[1:]]
         shown = [" > ".join(row) for row in self.rows]
         cells = [
@@ -159,6 +162,7 @@ class Copies:
         for places in self._places():
             kept = places[0]
             if choice != FIRST:
+                # the names that most of these items have, and the first item with these names
                 ((most_common, _),) = Counter(rows[place] for place in places).most_common(1)
                 kept = next(place for place in places if rows[place] == most_common)
             for place in set(places) - {kept}:
@@ -175,11 +179,12 @@ class Copies:
             alone = -1 - place  # a negative number identifies a picture that occurs only once
             pictures_of[row].add(group if group >= 0 else alone)
 
+        # {pictures: the classes with exactly these pictures}
         classes_with: dict[frozenset[int], list[Row]] = defaultdict(list)
         for row, pictures in pictures_of.items():
             classes_with[frozenset(pictures)].append(row)
 
-        sizes = Counter(self.rows)
+        sizes = Counter(self.rows)  # {class: its number of items}
         name_of: dict[Row, Row] = {}
         for same in classes_with.values():
             largest = max(same, key=sizes.__getitem__)
@@ -187,7 +192,8 @@ class Copies:
         return [name_of[row] for row in self.rows]
 
     def effect(self, choice: str) -> str:
-        """Say how many items and classes are left after a choice of what becomes of copies."""
+        """Say how many items and classes are left after the choice "first" or "merge" of what
+        becomes of copies: one item of each picture stays."""
         after = [row for row in self.after(choice) if row is not None]
         before = _number_of_classes(self.rows)
         left = _number_of_classes(after)
@@ -207,6 +213,7 @@ class Copies:
         merged classes."""
         after = self.after(choice)
         table = table.filter(pa.array([row is not None for row in after]))
+        # the inner zip turns the rows that stay into columns, one per level
         for level, names in zip(levels, zip(*filter(None, after), strict=True), strict=True):
             table = table.set_column(table.column_names.index(level), level, pa.array(names))
         return table

@@ -96,7 +96,9 @@ class TestSize(BaseModel):
 
     @classmethod
     def of(cls, test: Manifest) -> TestSize:
-        """Compute the size of a test, by its finest classes."""
+        """Compute the size of a test: its number of queries, and the effective number of their
+        finest classes, 1/Σ s², where s is the share of a class in the queries. It is the number of
+        classes, all of one size, whose means would be as precise."""
         counts = np.bincount(test.labels[test.query, -1]).astype(np.float64)
         # 1/Σ s² = (Σ count)²/Σ count² with s = count/Σ count; 0 for a test without queries
         squares = float((counts**2).sum())
@@ -191,7 +193,8 @@ class Dataset:
             if each.levels == deepest
             for row in class_rows(each.tree)
         }
-        return LabelTree.from_names(sorted(rows), levels=deepest)[0].graph()
+        tree, _ = LabelTree.from_names(sorted(rows), levels=deepest)
+        return tree.graph()
 
     @property
     def manifests(self) -> dict[str, Manifest]:
@@ -233,6 +236,8 @@ class Dataset:
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
         labels = np.stack(columns, axis=1)
+        # without an ambiguous name, one that several nodes of a level have, the numbers tell the
+        # same classes apart as the labels of the manifest
         return labels if have_ambiguous_names(labels, manifest.labels).any() else None
 
     @checked
@@ -248,6 +253,7 @@ class Dataset:
         """
         if picture_in is None:
             picture_in = partial(open_upright, background=self.card.get("background", "white"))
+        # `opened` raises DataError if the function returns no image or fails
         picture = None if root is None else partial(opened, picture_in, root)
         moved = {
             name: dataclasses.replace(test, picture=picture) for name, test in self.tests.items()

@@ -34,24 +34,27 @@ TESTS = {
 
 def build(raw: Path, *, training: Sequence[str]) -> Splits:
     """Read the partition (the authors' split) and the taxonomy of each image from the metadata
-    table in the folder `raw`. `training`: the partitions that make the training set.
+    table in the folder `raw`. `training`: the partitions that make the training set. The other
+    partitions that are used are those of TESTS, one for the queries and one for the gallery of each
+    test.
 
-    A path that ends early is unknown below its end; a gap inside a path becomes a class. The names
-    of all partitions are mended together, so that a class has the same name in all of them.
+    A path that ends early is unknown below its end; a gap inside a path becomes a class (policies
+    PARTIAL). The names of all partitions are mended together, so that a class has the same name in
+    all of them.
     """
     table = read_table(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
     # without repetitions, in order: a test and the training set may share a partition
     used = dict.fromkeys([*training, *(part for pair in TESTS.values() for part in pair)])
     table = table.filter(pc.is_in(table["split"], value_set=pa.array(used)))
-    images = text_rows(table, ("split", "chunk", "processid"))
-    names_of_image = dict(zip(images, text_rows(table, LEVELS), strict=True))
+    keys = text_rows(table, ("split", "chunk", "processid"))  # of the images, a tuple of texts each
+    names_of_image = dict(zip(keys, text_rows(table, LEVELS), strict=True))
     # {partition: {item: names, coarse to fine}}; an item is the path of its picture
     of_part: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in used}
     for (part, chunk, number), names in mended(names_of_image, LEVELS, *PARTIAL).items():
         # PARTITION/CHUNK/PROCESSID.jpg; images of small partitions have no chunk (an empty cell)
         folders = [part, chunk] if chunk else [part]
         of_part[part]["/".join([*folders, f"{number}.jpg"])] = names
-    if lost := [part for part, images in of_part.items() if not images]:
+    if lost := [part for part in used if not of_part[part]]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
 
     tests = {

@@ -20,6 +20,7 @@ def build(raw: Path) -> Splits:
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError
 
+    # {number of a class: (body type, model)}
     names = {
         int(row["class_id"]): (row["type"], row["class_name"])
         for row in shipped_rows("cars196_types.csv")

@@ -29,7 +29,8 @@ train/
 def images_with_names(
     raw: Path, table: str, folder: str, levels: Sequence[str] = LEVELS
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """Read the images of a folder from a table, with their classes at `levels`.
+    """Read the images of a folder from a table. Return the path and the classes at `levels` of
+    each.
 
     The release has only numbers, so a class is called by level and number, such as "fine 12". If
     the user added names.csv, the name follows: "fine 12 sedan".
@@ -41,6 +42,7 @@ def images_with_names(
         levels: all three levels, or the only level of a test, whose table has another header.
     """
     names = cells_of(raw / NAMES, "level", "id", "name") if (raw / NAMES).exists() else []
+    # {(level, number): name of the class}; rows of names.csv without a name are level and number
     named = {
         (level, number): " ".join(filter(None, (level, number, name)))
         for level, number, name in names
@@ -57,8 +59,8 @@ def images_with_names(
 
 
 def benchmark(raw: Path, level: str) -> Manifest:
-    """Make the test at one of the levels. Its queries and its gallery each have a folder and a
-    table in the folder `raw`.
+    """Make the test at one of the levels, which is called "class" in its manifest. The queries and
+    the gallery each have a folder and a table in the folder `raw`.
 
     The gallery has copies of the queries, found by equal bytes. A query and its copy form an ignore
     group, since the query would otherwise find itself.
@@ -68,7 +70,9 @@ def benchmark(raw: Path, level: str) -> Manifest:
         for part in (f"bmk_{level}/query", f"bmk_{level}/gallery")
     )
     manifest = queries_against(queries, gallery, TEST_LEVELS)
-    copies = same_content(raw, manifest.items.tolist(), images={})  # all items are files
+    # the number of each item's group of copies, -1 without a copy; None if there are no copies.
+    # `images` would hold pictures that are not files, but all items are
+    copies = same_content(raw, manifest.items.tolist(), images={})
     return dataclasses.replace(manifest, ignore=copies)
 
 
@@ -86,6 +90,7 @@ def build_product(raw: Path) -> Splits:
     images = images_with_names(raw, f"{PRODUCT}/label.csv", f"{PRODUCT}/imgs")
     tests = {}
     for number, level in reversed([*enumerate(LEVELS)]):
+        # a path is the class at this level alone; the level is called "class" in each test
         at_level = [(item, (names[number],)) for item, names in images]
         tests[level] = manifest_of(at_level, TEST_LEVELS)
     return {"train": images_with_names(raw, "train/label.csv", "train/imgs"), **tests}

@@ -18,7 +18,8 @@ def specimens(path: Path) -> dict[str, tuple[str, ...]]:
         found = {}
         for entry in entries.values():
             image = f"IMAGO_build_test_resized/{entry['image_path']}/{entry['image_name']}"
-            # the file has no species, only its second word (the epithet)
+            # the file has only the second word of a species' name, the epithet: the name is made
+            # of genus and epithet
             above = (entry[level] for level in SPEC.levels[:-1])
             found[image] = (*above, f"{entry['genus']} {entry['specific_epithet']}")
         return found

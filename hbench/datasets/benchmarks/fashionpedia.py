@@ -21,8 +21,8 @@ PARTS = {
 
 
 def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each garment as an item with its names: kind, category and, if there is one, the first
-    nickname.
+    """Yield each garment as an item with its two or three names: kind, category and, if it has
+    one, its first nickname.
 
     An item is an image and the box of the garment in it, in pixels:
     FOLDER/IMAGE.jpg@x,y,width,height.
@@ -46,7 +46,7 @@ def garments(path: Path, folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
             kind, category = kinds[box["category_id"]]
             if kind in PARTS:  # a sleeve or a zip is not a garment
                 continue
-            # sorted, so that the first nickname does not depend on the order in the file
+            # sorted by number, so that the first nickname does not depend on the order in the file
             of_garment = [
                 nicknames[number] for number in sorted(box["attribute_ids"]) if number in nicknames
             ]
@@ -73,7 +73,7 @@ def build(raw: Path) -> Splits:
         rows |= dict(garments(below if below.exists() else raw / file, folder=split))
     final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
     splits = {}
-    for split in FILES:
+    for split in FILES:  # an item is below the folder that is called like its split
         folder = f"{split}/"
         splits[split] = [(item, row) for item, row in final if item.startswith(folder)]
     return splits

@@ -28,7 +28,7 @@ def build(raw: Path) -> Splits:
     others for training.
 
     taxonomy.csv, which the user makes, has the ranks of each category. If a category is named at a
-    higher rank than species, its path is unknown below that rank.
+    higher rank than species, its path is unknown below that rank (policies PARTIAL).
     """
     with json_of(raw / ANNOTATIONS, "in COCO's form") as annotated:
         names = {category["id"]: category["name"] for category in annotated["categories"]}
@@ -44,6 +44,7 @@ def build(raw: Path) -> Splits:
             f"categories of {raw / ANNOTATIONS} are not in {TAXONOMY}", found=examples(lost)
         )
 
+    # {category: path}
     path_of = mended({name: rows[name] for name in names.values()}, RANKS, *PARTIAL)
     test = {path_of[name] for name in held_out(names.values(), fraction=0.5, seed=0)}
     labelled = [(item, path_of[name]) for item, name in animals]

@@ -79,7 +79,7 @@ def hierarchy(raw: Path, space: str) -> Paths:
     """
     table = read_table(metadata_file(raw, LABELS.format(space)))
     check_columns(table, list(HIERARCHY))
-    columns = [*HIERARCHY]
+    columns = [*HIERARCHY]  # landmark, super-category, natural or human-made
     if "category" in table.column_names:  # optional: it only makes names readable
         columns.append("category")
     return {
@@ -105,7 +105,7 @@ def images_with_paths(
 
     A path is (kind, super-category, landmark), or only the landmark if `flat` is true.
     """
-    file, column = LISTS[space]
+    file, column = LISTS[space]  # the table of the landmarks' images, and its column of image ids
     rows = cells_of(metadata_file(raw, file), "landmark_id", column)
     if flat:
         paths: Paths = {landmark: (landmark_name(space, landmark),) for landmark, _ in rows}
@@ -122,7 +122,8 @@ def build(raw: Path, *, flat: bool = False) -> Splits:
     `flat` is true, read all images, with their landmark as the only level.
 
     Queries have no labels in the files. A query gets the path of the first image in its ground
-    truth; if that image is left out, the query is, too. `raw`: the folder of the downloaded files.
+    truth, the list of its positives, which is never empty; if that image is left out, the query is,
+    too. `raw`: the folder of the downloaded files.
     """
     index = dict(images_with_paths(raw, "index", flat=flat))  # {image id: path}
     queries = [
@@ -143,8 +144,9 @@ def lists(raw: Path) -> dict[str, pa.Table]:
     """Read the official ground truth for mAP@100 as {"test": a table of (query, gallery item, level
     1)}. It lists the positives of each query by image, not by landmark.
 
-    Images that are listed twice count once. Images outside of the index are left out, since no
-    ranking can contain them. `raw`: the folder of the downloaded files.
+    The file is read as {id of a query: ids of its positives}. Images that are listed twice count
+    once. Images outside of the index are left out, since no ranking can contain them. `raw`: the
+    folder of the downloaded files.
     """
     index = {image for (image,) in cells_of(metadata_file(raw, INDEX), "id")}
     return {

@@ -68,6 +68,7 @@ def version_of(freetype: str | None) -> str:
     >>> version_of("2.14.1"), version_of("2.13.2"), version_of("9.9")
     ('1', '1+486c8d5b', '1+freetype-9.9')
     """
+    # PIXELS: {version of FreeType: digest of the pixels that it draws}; DRAWN: the published digest
     digest = PIXELS.get(freetype or "", f"freetype-{freetype}")
     return VERSION if digest == DRAWN else f"{VERSION}+{digest}"
 
@@ -108,6 +109,7 @@ def build(_raw: Path) -> Splits:
     The raw folder is not read, since the images are drawn.
     """
     pairs = letters()
+    # the item of a path with index BASE is the base letter
     test_bases = held_out((path_of(code)[BASE] for code, _ in pairs), fraction=0.5, seed=0)
     labelled = [(item_of(code, font), path_of(code)) for code, font in pairs]
     return split_by(labelled, trains=lambda names: names[BASE] not in test_bases)
@@ -144,7 +146,7 @@ def picture(_root: Path, item: str) -> Image.Image:
     _, _, code, file = item.split("/")
     character = chr(int(code, 16))
     name = file.removesuffix(".png")
-    largest = SIDE - 2 * MARGIN
+    largest = SIDE - 2 * MARGIN  # pixels, with a margin at both edges
     for points in range(POINTS, 0, -1):
         # drawn inside a canvas so large that no letter is cut off, and then cropped to its ink
         canvas = Image.new("L", (4 * SIDE, 4 * SIDE))
@@ -152,6 +154,7 @@ def picture(_root: Path, item: str) -> Image.Image:
         ink = canvas.crop(canvas.getbbox())
         if max(ink.size) <= largest:
             break
+    # `ink` is the letter at the size at which the loop ended
     image = Image.new("L", (SIDE, SIDE))
     image.paste(ink, ((SIDE - ink.width) // 2, (SIDE - ink.height) // 2))
     return image

@@ -53,13 +53,14 @@ def asked_by(column: int) -> Callable[[Path], Splits]:
     The queries are the files in a column of classes.csv, ICONIC or DESCRIPTION."""
 
     def build_across(raw: Path) -> Splits:
-        """Read the authors' split from the folder `raw`, with one query per class."""
+        """Read the authors' split from the folder `raw`, with one query per class: the file in
+        `column` of classes.csv."""
         classes = _classes(raw)
-        names = _names(classes)
+        names = _names(classes)  # (group, coarse class, fine class) of each fine class
         queries = [
             # paths in classes.csv begin with "/", items are relative to the folder
             (row[column].removeprefix("/"), names[number])
-            for number, row in enumerate(classes)
+            for number, row in enumerate(classes)  # row n is class n
         ]
         gallery = _photographs(raw, "test", names)
         return {
@@ -99,6 +100,7 @@ def _photographs(raw: Path, split: str, names: list[Row]) -> list[tuple[str, Row
     `names`: those of each fine class, by its number."""
     path = raw / f"{split}.txt"
     found = []
+    # a row is an image, the number of its fine class, and that of its coarse class
     for item, fine, _ in rows_of(path, columns=3, separator=","):
         if not fine.isdecimal() or int(fine) >= len(names):
             raise DataError(

@@ -61,12 +61,14 @@ def taxonomy(path: Path) -> dict[str, Row]:
 
 def build(raw: Path, *, distractors: bool) -> Splits:
     """Label each query and positive by the object in its path. The gallery is the positives and, if
-    `distractors` is true, images that show none of the objects; these all have the path NOTHING.
+    `distractors` is true, images that show none of the objects. These all have the path NOTHING, a
+    class "distractor" at each level.
 
     Many categories have a kind "other"; the policy "by-path" makes it a different node in each
     category. `raw`: the folder of the downloaded files. Only the lists are read, not the images.
     """
     paths = mended(taxonomy(raw / TAXONOMY), SPEC.levels, "by-path")
+    # `images` lists the paths of the images in the folder ilias_core
     queries, positives = (images(raw / file, "ilias_core") for file in (QUERIES, POSITIVES))
     if lost := sorted({object_of(item) for item in (*queries, *positives)} - set(paths)):
         raise DataError(

@@ -44,7 +44,7 @@ def official_names(raw: Path) -> Names:
     level are one class there, and the plant Iris and the mantis Iris are one genus. The tree keeps
     them apart, so their original names are needed to reproduce the evaluator's scores.
     """
-    plain = categories(raw, RANKS)
+    plain = categories(raw, RANKS)  # {category id: its names as in the file, coarse to fine}
     final = mended(plain, RANKS, *POLICIES)
     renamed: Names = {level: {} for level in RANKS}
     for number, row in plain.items():
@@ -61,6 +61,7 @@ def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
     A line ends in SUPERCATEGORY/CATEGORY_ID/IMAGE.jpg. What stands before these three parts is
     replaced by the folder into which the archive of the images unpacks.
     """
+    # {category id: its names, coarse to fine}
     of_category = mended(categories(raw, levels), levels, *POLICIES)
     labelled = {}
     for split in ("train", "test"):

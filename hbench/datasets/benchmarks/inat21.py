@@ -28,7 +28,7 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
 
     The names of the two splits are mended together, so that a class has the same name in each.
     """
-    # an item is FOLDER_OF_SPLIT/FOLDER_OF_SPECIES/IMAGE.jpg
+    # an item is FOLDER_OF_SPLIT/FOLDER_OF_SPECIES/IMAGE.jpg; FOLDERS: {split: its folder}
     items = {split: images_in(raw, folder) for split, folder in FOLDERS.items()}
     folders = dict.fromkeys(item.split("/")[1] for images in items.values() for item in images)
     # split at most 7 times, since an epithet may contain underscores; [1:] drops the number

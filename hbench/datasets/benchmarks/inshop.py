@@ -24,7 +24,8 @@ def build(raw: Path) -> Splits:
     # the list may be in one of several places; without any, reading raw/FILE raises the error
     path = next((raw / marker for marker in SPEC.markers if (raw / marker).exists()), raw / FILE)
     lines = lines_of(path)
-    if len(lines) < 2 or lines[1].split() != HEADER:  # CelebA has a file of the same name
+    # CelebA has a file of the same name, with another header; [1:2] is empty if there is no line 2
+    if len(lines) < 2 or lines[1].split() != HEADER:
         raise DataError(
             f"{path} is not an In-shop list", expected=" ".join(HEADER), found=" ".join(lines[1:2])
         )

@@ -34,9 +34,11 @@ def ground_truth(path: Path) -> dict[str, Any]:
     imlist, and "bbx", the box of the building (left, top, right, bottom). The result is cached per
     path, because `picture` needs it for each query.
     """
+    # within this block, a ValueError becomes a DataError
     with plain_pickle(
         path, "a ground truth of the revisited benchmarks", keys=("imlist", "qimlist", "gnd")
     ) as truth:
+        # an entry has the parts and at least one key more, the box
         if not all(set(PARTS) < set(entry) and len(entry["bbx"]) == 4 for entry in truth["gnd"]):
             raise ValueError("an entry of gnd has no box, or no list of easy, hard and junk images")
     return truth
@@ -75,8 +77,8 @@ def lists(raw: Path, *, file: str) -> dict[str, pa.Table]:
 
 def _list_with(positive: Set[str], truth: Mapping[str, Any]) -> pa.Table:
     """List the images in the three parts easy, hard and junk of each query. Those of the parts in
-    `positive` have level 1, the others are LEFT_OUT of the ranking. An image in no part has level 0
-    and is not listed.
+    `positive` have level 1, the others have LEFT_OUT: they are left out of the query's ranking. An
+    image in no part has level 0 and is not listed.
 
     `truth`: the ground truth, as `ground_truth` returns it.
     """
@@ -188,6 +190,7 @@ def _spec(
         "benchmarking, CVPR 2018",
         homepage="http://cmp.felk.cvut.cz/revisitop/",
         size=size,
+        # manifests of tests are called "test-NAME"
         counts={f"test-{test}": {"queries": 70, "gallery": gallery} for test in POSITIVE},
         defects=("the images were released again with blurred faces in 2022",),
         layout=LAYOUT.replace("FILE", file),

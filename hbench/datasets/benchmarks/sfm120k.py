@@ -34,6 +34,7 @@ def build(raw: Path) -> Splits:
     with plain_pickle(
         raw / FILE, "the list of SfM-120k", keys=tuple(PARTS.values()), expected=expected
     ) as content:
+        # a part has the ids of its images (cids), and the number of the 3-D model of each (cluster)
         return {split: models_of(content[part]).items() for split, part in PARTS.items()}
 
 

@@ -20,7 +20,7 @@ def build(raw: Path) -> Splits:
     """
     table = read_table(raw / TABLE, columns=("split", "treeoflife_id", *RANKS))
     rows: dict[tuple[str, str], tuple[str, ...]] = {}  # {(split, item): names, coarse to fine}
-    for split, part in PARTS.items():
+    for split, part in PARTS.items():  # {split: the part's name in the catalogue}
         of_part = table.filter(pc.equal(table["split"], part))
         for image, *above, genus, epithet in text_rows(of_part, ("treeoflife_id", *RANKS)):
             names = (*above, genus, full(genus, epithet))

@@ -57,8 +57,8 @@ class Patience:
 
 
 def session() -> requests.Session:
-    """Make a session that names hbench and requests uncompressed files. It closes a redirect
-    without reading its body, which may be of any size."""
+    """Make a session that names hbench and requests files uncompressed, so that lengths and ranges
+    count the files' own bytes. It closes a redirect unread: its body may be of any size."""
     session = requests.Session()
     session.headers["User-Agent"] = (
         f"hbench/{__version__} (a benchmark toolkit; resumable downloads)"
@@ -89,7 +89,7 @@ class Requester:
         timeout = (self.patience.connect, self.patience.silence)
         while True:
             answer = self.session.get(url, headers=dict(headers), stream=True, timeout=timeout)
-            wait = pause_of(answer, attempt, self.patience.busy)
+            wait = pause_of(answer, attempt, self.patience.busy)  # seconds; None: do not repeat
             if wait is None:
                 return answer
             answer.close()
@@ -211,28 +211,28 @@ class Transfer:
         """Fetch the rest of the file from `url`, with a new request after each lost connection.
         Raises SourceError after too many of them, or when the time is over."""
         drops = 0  # connections lost in a row without a new byte
-        most = self.here
+        furthest = self.here  # the most bytes that were on disk
         while True:
             reason = "the connection ended early"
             try:
                 if self._request_rest(url):
                     return
-            except DROPPED as error:
+            except DROPPED as error:  # the connection was lost
                 reason = reason_of(error)
             except ValueError as error:  # such as a redirect to http://[, or a length of ²³
                 raise SourceError(
                     f"the response of {url} cannot be understood", found=str(error)
                 ) from None
 
-            drops = 0 if self.here > most else drops + 1
-            most = max(most, self.here)
+            drops = 0 if self.here > furthest else drops + 1
+            furthest = max(furthest, self.here)
             patience = self.requester.patience
             if drops >= patience.drops or time.monotonic() > self.until:
                 raise SourceError(
                     f"{url} could not be read", found=f"{reason} ({self.here:,} bytes are kept)"
                 )
 
-            self.requester.wait(min(patience.pause * 2**drops, 10))
+            self.requester.wait(min(patience.pause * 2**drops, 10))  # seconds
 
     def _request_rest(self, url: str) -> bool:
         """Send one request for the bytes that are missing, and append those that come. Return
@@ -248,7 +248,7 @@ class Transfer:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
                 return self.here > 0
-            start, self.total = start_and_length(answer, here)
+            start, self.total = start_and_length(answer, here)  # in bytes; the file's length
             blocks = self.requester.blocks(answer, self.until)
             # the first block is checked before it is written: it may be a web page, not the file
             beginning = next(blocks, b"")
@@ -278,7 +278,7 @@ class Transfer:
 
     def _refuse_other_size(self, url: str) -> None:
         """Raise SourceError if the length that the server states is not that of the source, or is
-        too large. If it states none, nothing is checked."""
+        too large. If the server states none, nothing is checked."""
         size = self.source.size or self.total
         if self.total not in {None, size}:
             raise SourceError(
@@ -299,14 +299,14 @@ class Transfer:
                     raise SourceError(
                         f"{url} sends more than the file", expected=f"{size:,} bytes", found="more"
                     )
-                # a known size was compared with the free space before
+                # the size that a source states was compared with the free space before the download
                 if size is None and free_bytes(self.part.parent) < RESERVE:
                     raise SourceError(
                         f"{url} sends a file of unknown size that nearly fills the disk",
                         found=f"{start:,} bytes so far",
                     )
                 self._refuse_too_long(url, start + len(block))
-                start += file.write(block)
+                start += file.write(block)  # the place of the next block
                 self.on_progress(len(block))
 
     def _refuse_too_long(self, url: str, size: int) -> None:
@@ -414,7 +414,7 @@ def pause_of(answer: requests.Response, attempt: int, shortest: float) -> float 
     if not after:
         return shortest * 2.0**attempt
     with suppress(ValueError, OverflowError, TypeError):
-        is_number = re.fullmatch("[0-9]{1,9}", after)
+        is_number = re.fullmatch("[0-9]{1,9}", after)  # of seconds; else it is a date
         wait = (
             float(after)
             if is_number

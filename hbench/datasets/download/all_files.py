@@ -67,10 +67,12 @@ def fetch_all(
         (job.folder / registry.RECORDS).mkdir(parents=True, exist_ok=True)
     try:
         with (
+            # no waiting: if another download has the lock, this one ends with an error at once
             filelock.FileLock(job.folder / registry.RECORDS / "lock", timeout=0),
             ThreadPool(max(1, jobs)) as pool,
         ):
             try:
+                # (file, its error or None if there is none)
                 done = list(
                     pool.imap_unordered(
                         lambda source: (source.file, _attempt(source, job)), sources
@@ -146,7 +148,8 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
     adopted = []
     for source in sources:
         name = Path(source.file).name
-        # where the file may be: as in the download, at the top, or one folder down
+        # where the file may be: as in the download, at the top, or one folder down (sorted, so that
+        # the choice does not depend on the disk's order)
         places = (existing / source.file, existing / name, *sorted(existing.glob(f"*/{name}")))
         for path in filter(Path.is_file, places):
             sums = verify(path, source)
@@ -156,7 +159,7 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
                 path = folder / source.file
             registry.record_file(folder, source, path.resolve(), sums)
             adopted.append(source.file)
-            break
+            break  # only the first of the places counts
     return adopted
 
 
@@ -195,7 +198,8 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
     done (`state_of`).
 
     Return the error that ended it instead of raising it, so that other files go on; None if there
-    is no error. A stop that was requested is not an error.
+    is no error. A stop that was requested is not an error. `job.on_progress` is called with the
+    source and "bytes" or "files" and their number, and with "end" and 0 when nothing more follows.
     """
     try:
         if job.repair and not job.stop.is_set():  # a wrong file then counts as missing
@@ -204,13 +208,14 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
         if state in {"done", "unpacked"} or job.stop.is_set():
             return None
 
+        # "verified": an archive of which only the unpacking is missing. Its record says where it is
         record = registry.read_record(job.folder, source) if state == "verified" else None
         if record is None:
             record = _fetch_or_verify(source, job, state)
         if source.unpack is not None:
             archive = Path(record.path)
             folder = job.folder / source.unpack
-            number = unpack(
+            number = unpack(  # of files
                 archive,
                 folder,
                 on_progress=lambda n: job.on_progress(source, "files", n),
@@ -231,8 +236,8 @@ def _attempt(source: RemoteFile, job: DownloadOptions) -> HBenchError | None:
 
 
 def _fetch_or_verify(source: RemoteFile, job: DownloadOptions, state: str) -> DownloadRecord:
-    """Fetch a file, or, if its `state` is "unchecked", verify the one on disk. Write and return its
-    record."""
+    """Fetch a file, or its rest if its `state` is "partial"; if that is "unchecked", verify the one
+    on disk instead. Write and return its record."""
     target = job.folder / source.file
     with session() as opened:
         requester = Requester(opened, stop=job.stop)
@@ -257,7 +262,7 @@ def _md5_in(url: str, requester: Requester) -> str:
             text = answer.raw.read(MD5_FILE, decode_content=True).decode("ascii", "replace")
     except (*DROPPED, ValueError) as error:
         raise SourceError(f"the checksum in {url} could not be fetched", found=str(error)) from None
-    md5 = re.match(r"\s*([0-9a-fA-F]{32})(?!\S)", text)
+    md5 = re.match(r"\s*([0-9a-fA-F]{32})(?!\S)", text)  # 32 digits, not a longer word
     if md5 is None:
         raise SourceError(f"{url} does not begin with an md5", found=repr(text[:60]))
     return md5[1]
@@ -270,13 +275,15 @@ def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
     unpacked, since nothing is left to compare with. Raises IntegrityError if the file does not
     match its published checksums or the md5 of its download, DataError if it is missing.
     """
+    # the record is None if the file was not recorded
     path, record = registry.place_of(folder, source)
     unpacked = record is not None and record.unpacked is not None
     if not path.exists():
         if unpacked:
             return []
         raise DataError(f"{source.file} is missing", fix="download it")
-    # without a published md5, that of the download shows whether the file has changed since
+    # without a published md5, that of the download shows whether the file has changed since; it is
+    # "" if none was computed
     own_md5 = (record.md5 or None) if record else None
     verify(path, dataclasses.replace(source, md5=source.md5 or own_md5))
     return (
@@ -292,6 +299,7 @@ def _forget_wrong(source: RemoteFile, folder: Path) -> None:
     """
     path, record = registry.place_of(folder, source)
     try:
+        # raises IntegrityError if the file itself is wrong
         if not _wrong_unpacked_files(source, folder):
             return
     except IntegrityError as problem:

@@ -107,8 +107,8 @@ def _is_unpacked(path: str, size: int, opened: Callable[[], IO[bytes]], folder: 
 
 
 def members(archive: Path) -> Iterator[Member]:
-    """Yield the files of an archive in its order. Raises ValueError for hostile names, too many
-    files or too many bytes.
+    """Yield the files of an archive in its order, each as its safe relative path, its size in bytes
+    and a function that opens it. Raises ValueError for hostile names, too many files or bytes.
     """
     # tiny or empty files could fill the disk by their number: it is limited by the archive's size
     size = archive.stat().st_size
@@ -121,8 +121,8 @@ def members(archive: Path) -> Iterator[Member]:
     ):
         if number > most_files:
             raise ValueError(f"it has more than {most_files:,} files in {size:,} bytes")
-        unpacked += member[1]
-        refuse_bomb(size, unpacked)
+        unpacked += member[1]  # the size
+        refuse_bomb(size, unpacked)  # raises if the archive expands beyond reason
         yield member
 
 
@@ -174,9 +174,9 @@ def _tar_members(archive: Path) -> Iterator[Member]:
                 raise ValueError(f"{path} is a link, a device or a sparse file")
             if not info.isdir():
                 yield path, info.size, partial(opened.extractfile, info)  # type: ignore[misc]
-        # after the last file, a sound archive has a block of zeros
+        # after the last file, where tarfile stopped, a sound archive has a block of zeros
         opened.fileobj.seek(opened.offset)
-        rest = len(opened.fileobj.read(tarfile.BLOCKSIZE))
+        rest = len(opened.fileobj.read(tarfile.BLOCKSIZE))  # bytes after the last file
         if rest < tarfile.BLOCKSIZE:
             raise EOFError("its end is missing")
         # a compressed stream verifies its checksum only at its very end

@@ -49,8 +49,11 @@ def own_file() -> Path:
 def sources_of(
     spec: Spec, *, part: str | None = None, mirror: str | None = None
 ) -> list[RemoteFile]:
-    """List the files of a dataset. `part`: "metadata" or "images", None for all files; `mirror`: a
-    base address that is tried before all others."""
+    """List the files of a dataset, from its spec and the user's sources.toml.
+
+    `part`: "metadata" or "images", None for all files; `mirror`: a base address that is tried
+    before all others.
+    """
     files = {file.file: file for file in spec.files}
     # the user's tables override fields of known files, or add files
     for table in _tables_of_user(own_file()).get(spec.source, []):  # datasets may share raw files
@@ -69,7 +72,7 @@ def sources_of(
 
 def _files_of_entry(file: RemoteFile) -> Iterator[RemoteFile]:
     """Yield the `count` files of one entry. In each one's texts, `{i}` becomes the number of the
-    file, 000, 001 …, and `gdrive:` the address of Google Drive."""
+    file, 000, 001 …, and `gdrive:` the address of Google Drive. A text that is None stays None."""
     for number in (f"{i:03d}" for i in range(file.count)):
         urls = tuple(url.replace("{i}", number).replace("gdrive:", GDRIVE) for url in file.urls)
         yield replace(
@@ -102,6 +105,8 @@ def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
                     expected=f"[[{dataset}]]",
                     found=f"{table!r:.80}",
                 )
+            # only to refuse invalid tables: an instance would also have the fields that the table
+            # does not set, and their defaults would override those of a known file
             build(RemoteTable, table, source=f"{path} [[{dataset}]]")
 
     return tables
@@ -180,6 +185,7 @@ def state_of(folder: Path, source: RemoteFile) -> str:
     - "missing": none of these.
     """
     target = folder / source.file
+    # where the file is: `target`, or an adopted archive's place; `record` is None if there is none
     file, record = place_of(folder, source)
     if record and source.unpack is not None and record.unpacked is not None:  # it was unpacked
         return "done" if file.exists() else "unpacked"
