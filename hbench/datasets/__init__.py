@@ -269,6 +269,7 @@ def assemble(spec: Spec, raw: Path | None) -> Dataset:
         (images for images in spec.images if (folder / images / item).exists()), spec.images[0]
     )
 
+    # spec.picture opens the image of an item, given the folder of the images
     return dataset.rooted(folder / root, spec.picture)
 
 

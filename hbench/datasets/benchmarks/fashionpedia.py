@@ -71,7 +71,7 @@ def build(raw: Path) -> Splits:
         # users have the annotation files in the folder annotations/, or directly in the raw folder
         below = raw / "annotations" / file
         rows |= dict(garments(below if below.exists() else raw / file, folder=split))
-    final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()
+    final = mended(rows, SPEC.levels, "repeat-leaf", "by-path").items()  # (item, path)
     splits = {}
     for split in FILES:  # an item is below the folder that is called like its split
         folder = f"{split}/"

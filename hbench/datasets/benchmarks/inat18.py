@@ -67,6 +67,7 @@ def build(raw: Path, *, levels: tuple[str, ...]) -> Splits:
     for split in ("train", "test"):
         path = raw / SPLITS.format(split=split)
         parts = [line.strip().split("/")[-3:] for line in lines_of(path)]
+        # `parts`: supercategory, category id and image of each line
         if bad := [
             part
             for part in parts

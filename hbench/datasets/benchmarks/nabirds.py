@@ -33,6 +33,7 @@ def build(raw: Path) -> Splits:
                     expected=f"at most {DEPTH} levels",
                 )
             path.insert(0, parent)
+        # a path that is too short repeats its last class
         of_class[leaf] = tuple(names[number] for number in path + path[-1:] * (DEPTH - len(path)))
 
     labels = dict(rows_of(raw / "image_class_labels.txt", columns=2))

@@ -119,8 +119,9 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     are assumed to take as many bytes as their archive."""
     needed = 0
     for source in sources:
+        # "unpacked" is an archive that was removed after it had been unpacked
         state = registry.state_of(folder, source)
-        size = source.size or 0
+        size = source.size or 0  # 0: not known
         if state in {"missing", "partial"}:
             needed += size
         # the files that are unpacked from an archive are assumed to be as large as the archive
@@ -166,7 +167,7 @@ def adopt(sources: Sequence[RemoteFile], folder: Path, existing: Path) -> list[s
 def summary(problems: dict[str, HBenchError]) -> HBenchError:
     """Make one error of all failures, which are given by file. Its type, which decides the exit
     code, is the gravest among them."""
-    kind = _gravest(problems.values())
+    kind = _gravest(problems.values())  # a class of errors
     return kind(
         f"{len(problems)} files are missing or wrong"
         if len(problems) > 1

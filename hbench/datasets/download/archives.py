@@ -69,7 +69,7 @@ def unpack(
         try:
             # `members` refuses names that lead out of the folder, but a link on the disk could
             # still lead out of it
-            for path, _, opened in members(archive):
+            for path, _, opened in members(archive):  # the second is the size
                 if stop is not None and stop.is_set():
                     raise DownloadInterrupted
                 target = root / path
@@ -137,6 +137,8 @@ def safe_path(name: str) -> str:
     too_long = any(len(part.encode(errors="replace")) > LONGEST_NAME for part in parts)
     if name.startswith("/") or ".." in parts or not parts or too_long or UNSAFE.search(name):
         raise ValueError(f"the name {name[:100]!r} is not safe")
+    # names of records begin with RECORDS, or are ADOPTED; case is ignored, as some file systems
+    # ignore it
     if any(part.casefold().startswith(RECORDS) or part.casefold() == ADOPTED for part in parts):
         raise ValueError(f"only hbench's own records have the name {name[:100]!r}")
     return "/".join(parts)
