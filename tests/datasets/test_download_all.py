@@ -209,6 +209,11 @@ def test_a_file_of_google_drive_goes_by_its_id(home):
     )
 
 
+def test_a_single_file_needs_one_pair_of_brackets(home):
+    (home / "sources.toml").write_text('[sop]\nfile = "x.zip"\nurls = ["http://127.0.0.1/x"]\n')
+    assert sources_of(specs["sop"])[-1].urls == ("http://127.0.0.1/x",)
+
+
 @pytest.mark.usefixtures("home")
 def test_a_mirror_goes_first():
     first = sources_of(specs["gldv2"], part="metadata", mirror="http://127.0.0.1:1/landmarks/")[0]

@@ -299,8 +299,8 @@ class Transfer:
                     raise SourceError(
                         f"{url} sends more than the file", expected=f"{size:,} bytes", found="more"
                     )
-                # the size that a source states was compared with the free space before the download
-                if size is None and free_bytes(self.part.parent) < RESERVE:
+                # only a size that the source states was compared with the free space before
+                if self.source.size is None and free_bytes(self.part.parent) < RESERVE:
                     raise SourceError(
                         f"{url} sends a file of unknown size that nearly fills the disk",
                         found=f"{start:,} bytes so far",

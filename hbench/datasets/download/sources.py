@@ -96,9 +96,12 @@ def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
     except ValueError as error:
         raise ConfigError(f"{path} is not TOML", found=str(error)) from None
 
-    for dataset, files in tables.items():
-        listed = files if isinstance(files, list) else [files]
-        for table in listed:
+    # [sop] is a single table, [[sop]] a list of tables
+    listed = {
+        dataset: files if isinstance(files, list) else [files] for dataset, files in tables.items()
+    }
+    for dataset, files in listed.items():
+        for table in files:
             if not isinstance(table, dict):
                 raise ConfigError(
                     f"{path} is not a list of files",
@@ -109,7 +112,7 @@ def _tables_of_user(path: Path) -> dict[str, list[dict[str, Any]]]:
             # does not set, and their defaults would override those of a known file
             build(RemoteTable, table, source=f"{path} [[{dataset}]]")
 
-    return tables
+    return listed
 
 
 RECORDS = ".hbench"
