@@ -88,11 +88,11 @@ class Manifest:
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a DataFrame with a row per item and the columns of `table`: the item, its class at
-        each level, query, gallery, and ignore and further paths if there are any.
+        """Return a DataFrame with a row per item: item, its class at each level, query, gallery,
+        and, if there are any, ignore groups and the paths of an item besides its first one.
         """
         table = self.table()
-        # the levels as plain texts, since pandas would turn dictionaries into categories
+        # plain texts, since pandas would turn dictionaries into categories
         texts = {level: table[level].cast(pa.string()) for level in self.levels}
         frame: pd.DataFrame = pa.table(
             {n: texts.get(n, table[n]) for n in table.column_names}
@@ -100,8 +100,8 @@ class Manifest:
         return frame
 
     def __post_init__(self, text: pa.Array | None) -> None:
-        """Raise DataError if columns differ in length, items occur twice or have no name, or levels
-        have reserved names. `text`: the items as an Arrow array, None if the caller has none."""
+        """Raise DataError if columns differ in length, items occur twice, are empty or hold a zero
+        byte, or levels have reserved names. `text`: the items in Arrow; None: not there yet."""
         # the labels are one array (N, L): its first column has the length of all
         columns = (self.items, self.labels[:, 0], self.query, self.gallery)
         if {np.shape(column) for column in columns} != {(len(self.labels),)}:
@@ -134,7 +134,7 @@ class Manifest:
                 expected="an id for each item",
                 found=examples(map(repr, nameless.to_pylist())),
             )
-        if self.picture is not None:
+        if self.picture is not None:  # items name the files to open: all below a folder
             self.refuse_outside()
 
     @cached_property
@@ -148,7 +148,8 @@ class Manifest:
         return len(self._outside) == 0
 
     def refuse_outside(self) -> None:
-        """Raise DataError if some items cannot be files below a folder."""
+        """Raise DataError if some items cannot be files below a folder, such as "../a". The error
+        suggests an item without "..", with "/" for a backslash, and no "/" or "." in front."""
         if not self.stays_in_folder:
             first = str(self._outside[0])
             below = first.replace("\\", "/").replace("/../", "/").lstrip("/.")
@@ -188,7 +189,7 @@ class Manifest:
     @checked
     def of(self, chosen: NDArray[np.int64]) -> Manifest:
         """Return the manifest of the items at the positions `chosen` (n,), in that order. The tree
-        keeps all of its classes."""
+        keeps all of its classes. `more`, the further paths, is numbered anew by `chosen`."""
         columns = {
             name: getattr(self, name)[chosen] for name in ("items", "labels", "query", "gallery")
         }
@@ -214,7 +215,7 @@ class Manifest:
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
         # ids as bytes and lengths: by bytes alone, "a", "bc" would be the same as "ab", "c"
         offsets, text = bytes_of_texts(self._sorted_items)
-        rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the sorting order as numpy array
+        rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the rows in the order of items
         masks = (
             [self.query, self.gallery]
             if self.ignore is None
@@ -225,7 +226,7 @@ class Manifest:
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
         if self.more is not None:
-            # the further paths, sorted by item, then by class; items are numbered in sorted order
+            # the further paths, sorted by item, then by class; `of` numbers items in sorted order
             more = self.more.of(rows.astype(np.int64))
             classes_of_more = place[more.labels[:, -1]]
             order = np.lexsort((classes_of_more, more.items))
@@ -250,7 +251,8 @@ class Manifest:
 
     def _more_names(self, more: MorePaths) -> pa.Array:
         """Return the further paths of each item as an Arrow array (N,) of lists of paths; a path is
-        a list of names, coarse to fine. Items with one path have an empty list."""
+        a list of names, coarse to fine. Items with one path have an empty list. `more` has the
+        position of its item and the node ids for each further path."""
         paths: list[list[list[str]]] = [[] for _ in self.items]
         for item, nodes in zip(more.items.tolist(), more.labels.tolist(), strict=True):
             paths[item].append(
@@ -299,9 +301,7 @@ def from_names(
 
 def levels_in(path: Path) -> list[str]:
     """Read the level names, coarse to fine, from the metadata of a manifest. The list is empty for
-    any other parquet file.
-
-    Raises ValueError, OSError or an ArrowException for a damaged file.
+    any other parquet file. Raises ValueError, OSError or an ArrowException for a damaged file.
     """
     with open_parquet(path) as file:
         levels = parse_json((file.schema_arrow.metadata or {}).get(b"hbench.levels", b"[]"))
@@ -313,8 +313,9 @@ def levels_in(path: Path) -> list[str]:
 def read(path: Path, *, digest: str | None = None) -> Manifest:
     """Read a manifest from a parquet file.
 
-    Raises DataError if the file is missing or not a manifest, IntegrityError if its content does
-    not have the digest in its metadata, or `digest`.
+    `digest`: the one that dataset.json states; None: not compared. Raises DataError if the file is
+    missing or not a manifest, IntegrityError if the digest of its content is not this one, or not
+    the one in its metadata.
     """
     if not path.exists():
         raise DataError(f"{path} does not exist", fix="hbench build NAME makes it")
@@ -332,7 +333,6 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
 
     _refuse_columns(path, table, levels)
     manifest = _from_table(table, levels)
-    # the digest in the file's metadata, and the one that the dataset states
     for expected in filter(None, (meta.get("hbench.digest"), digest)):
         if manifest.digest != expected:
             raise IntegrityError(
@@ -346,7 +346,8 @@ def read(path: Path, *, digest: str | None = None) -> Manifest:
 
 
 def _refuse_columns(path: Path, table: pa.Table, levels: Sequence[str]) -> None:
-    """Raise DataError if a table lacks a column of a manifest, or has empty cells."""
+    """Raise DataError if a table lacks a column of a manifest, or has empty cells. `levels`: what
+    the file's metadata name; empty for a file that is no manifest."""
     types = {name: table.schema.field(name).type for name in table.column_names}
     fixed = {"item": pa.string(), "query": pa.bool_(), "gallery": pa.bool_()}
     if not levels or not set(levels) <= set(types) or not fixed.items() <= types.items():
@@ -389,12 +390,12 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
     for level in levels:
         # the chunks of a file may number names differently: one numbering for all of them
         column = table[level].unify_dictionaries().combine_chunks()
+        # parquet reads only texts as dictionaries: a level of numbers is encoded here
         column = column if isinstance(column, pa.DictionaryArray) else column.dictionary_encode()
         names.append([str(name) for name in column.dictionary.to_pylist()])
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
 
     first = np.stack(columns, axis=1)
-    # the further paths: the row of each one's item (E,), and the numbers of its names (E, L)
     owners, further = _further_paths(table, names)
     tree, labels = LabelTree.from_labels(
         np.concatenate([first, further]), levels=levels, names=names
@@ -417,7 +418,6 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
 def _further_paths(table: pa.Table, names: list[list[str]]) -> tuple[NDArray[np.int64], Labels]:
     """Return the E further paths of items: the row of each one's item (E,), and the numbers of its
     names (E, L). Names that no first path has are added to `names`, in place.
-
     `names`: for each level, the names by number. Raises DataError for a path of another length.
     """
     rows = table[MORE_PATHS].to_pylist() if MORE_PATHS in table.column_names else []
@@ -448,7 +448,7 @@ def name_table_of(manifests: Sequence[Manifest]) -> NameTable:
                 found=f"{', '.join(manifests[0].levels)}; {', '.join(manifest.levels)}",
                 fix="choose one by --split",
             )
-        # the items of each fine class, over all paths
+        # the items of each fine class (the last level of `counts`), over all paths
         labels, _ = manifest.paths.all_labels()
         counts = manifest.tree.counts(labels)[-1].tolist()
         for row, items in zip(class_rows(manifest.tree), counts, strict=True):

@@ -65,6 +65,7 @@ def _cut(image: Image.Image, item: str) -> Image.Image:
     if box is None:
         return image
     left, top, width, height = map(float, box.groups())
+    # a box may end between pixels: it gets every pixel that it touches
     corners = (
         max(0, math.floor(left)),
         max(0, math.floor(top)),
@@ -200,4 +201,5 @@ def _is_followed(directory: str, name: str, here: str) -> bool:
     if not os.path.islink(path):  # noqa: PTH114
         return True
     target = os.path.realpath(path)
+    # both paths begin with the whole of `target` if `here` is the same folder, or inside of it
     return os.path.commonpath([target, here]) != target

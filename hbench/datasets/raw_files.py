@@ -69,9 +69,10 @@ def rows_of(
     number = columns or len(header.split(separator))
     first, _, rest = text.partition("\n")
     begin = 2 if header else 1  # the number of the line in which the rows begin, from 1
-    after = text.removeprefix(header)
+    after = text.removeprefix(header)  # the end of the header's line, or the first row
     # the first row may follow the header in the same line; but if a separator follows, the file has
-    # further columns, and so another header
+    # further columns, and so another header. What follows the header is still
+    # line 1
     if separator and text.startswith(header) and not after.startswith(separator):
         rest = after
         begin = 1
@@ -113,8 +114,9 @@ def json_of(path: Path, kind: str, *, expected: str | None = None) -> Iterator[A
 
 
 def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
-    """Read a raw file by `reader(path, most=number of bytes)`. Raises DataError if the file is
-    missing or not of its `kind`, such as "JSON"."""
+    """Read a raw file by `reader(path, most=number of bytes)`, which raises ValueError for a larger
+    file. Raises DataError if the file is missing, too large, or not of its `kind`, such as
+    "JSON"."""
     try:
         return reader(path, most=MAX_ANNOTATION_BYTES)
     except FileNotFoundError:
@@ -128,8 +130,8 @@ def _content(path: Path, reader: Callable[..., Any], kind: str) -> Any:
 @contextmanager
 def refuse_unless(path: Path, kind: str, *, expected: str | None = None) -> Iterator[None]:
     """Turn errors of the `with` block, which takes a file's content apart, into a DataError: the
-    file at `path` is not `kind`. They are the errors that a part of the content raises that is
-    missing or of another type. `expected`: what the file should hold.
+    file at `path` is not `kind`. Only such errors are turned as occur where a part of the content
+    is missing or of another type. `expected`: what the file should hold.
     """
     try:
         yield
@@ -185,6 +187,7 @@ def plain_pickle(
     """
     with refuse_unless(path, kind, expected=expected):
         try:
+            # a pickle of Python 2 holds texts and arrays as bytes, which latin1 keeps one by one
             value = Restricted(io.BytesIO(path.read_bytes()), encoding="latin1").load()
         except (pickle.UnpicklingError, EOFError, LookupError, OSError) as error:
             raise ValueError(str(error)) from None

@@ -50,8 +50,9 @@ UNPRINTABLE = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 def _inside(path: str) -> str:
-    """Return a path unchanged if it stays below the raw folder. Raises ValueError if it leads out
-    of that folder, has characters that no file should have, or is one of hbench's own records."""
+    """Return a path unchanged if it stays below the raw folder. Raises ValueError, as a validator
+    of pydantic must, if the path leads out of that folder, has characters that no file should have,
+    or is one of hbench's own records (.hbench…)."""
     parts = PurePosixPath(path).parts
     outside = path.startswith("/") or ".." in parts or UNPRINTABLE.search(path)
     if outside or any(part.startswith(".hbench") for part in parts):
@@ -243,8 +244,8 @@ def manifest_of(
     query: NDArray[np.bool_] | None = None,
     gallery: NDArray[np.bool_] | None = None,
 ) -> Manifest:
-    """Make the manifest of N labelled items, whose names are in the order of `levels`, coarse to
-    fine. `query`, `gallery`: masks (N,); None means all items."""
+    """Make the manifest of N labelled items, each a pair (item, names in the order of `levels`,
+    coarse to fine). `query`, `gallery`: masks (N,); None means all items."""
     pairs = list(labelled)
     items = [item for item, _ in pairs]
     rows = [names for _, names in pairs]

@@ -57,8 +57,12 @@ CONTEXT = {  # appendix 1 of the specification, verbatim
 
 
 def write_cards(dataset: Dataset, folder: Path) -> bool:
-    """Write the descriptions into the folder of a saved dataset. A README.md or an eval.yaml that
-    the user wrote is kept; return False if it is a README.md."""
+    """Write the descriptions for other tools into the folder of a saved dataset: croissant.json,
+    the tables for Hugging Face below huggingface/, eval.yaml and README.md.
+
+    A README.md or an eval.yaml that the user wrote is kept. Return True if the README.md was
+    written, False if the user's was kept.
+    """
     write_text(
         folder / CROISSANT,
         json.dumps(croissant(dataset, folder), indent=2, ensure_ascii=False) + "\n",
@@ -121,7 +125,7 @@ def croissant(dataset: Dataset, folder: Path) -> dict[str, Any]:
         "@type": "sc:Dataset",
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": dataset.name,
-        "version": _three_numbers(dataset.version),
+        "version": _three_numbers(dataset.version),  # as Croissant requires
         **{name: value for name, value in facts.items() if value},
         "distribution": [
             _file_in_croissant(folder / f"{name}.parquet") for name in dataset.manifests
@@ -210,11 +214,12 @@ def _table_with_class_numbers(
     """
     columns: dict[str, pa.Array] = {"item": pa.array(manifest.items, pa.string())}
     features: dict[str, dict[str, Any]] = {"item": {"dtype": "string", "_type": "Value"}}
-    # if the first item is a file, all are; items that are drawn, or boxes, are not files
+    # if the first item is a file, all are; a drawn image or a box in a picture is no file
     if root is not None and (root / str(manifest.items[0])).is_file():
+        # a level may be called "image", too
         name = "image" if "image" not in manifest.levels else "image_file"
         paths = pa.array([str(root / item) for item in manifest.items], pa.string())
-        # the bytes stay null, since the images are opened by their paths
+        # IMAGE has two fields, bytes and path; bytes stay null, as images are opened by their paths
         columns[name] = pa.StructArray.from_arrays(
             [pa.nulls(len(paths), pa.binary()), paths], fields=list(IMAGE)
         )
@@ -240,9 +245,9 @@ def _table_with_class_numbers(
 
 def card_text(dataset: Dataset) -> str:
     """Write the card: a head in YAML, with values in JSON, which is valid YAML, and then facts for
-    people.
+    people. MARK, a comment, says that hbench wrote the card and may replace it.
 
-    A training set with other levels than the tests is a separate configuration.
+    A training set with other levels than the tests (`dataset.levels`) is a separate configuration.
     """
     # {configuration of Hugging Face: the files of its splits}, which must have the same columns
     configurations: dict[str, list[dict[str, str]]] = {"default": []}
@@ -288,8 +293,10 @@ def card_text(dataset: Dataset) -> str:
 
 
 def benchmark_text(dataset: Dataset) -> str:
-    """Write the file that makes a dataset of the hub a benchmark. It has a task, which becomes a
-    leaderboard, for each metric of a report, called as `--format hub` calls it.
+    """Write the file that makes a dataset of the hub a benchmark. It has a task for each metric of
+    a report; the hub makes a leaderboard of each task. A task's id is the metric's name, which
+    `--format hub` writes as task_id. The first line, a comment, says that hbench may replace the
+    file.
 
     The hub only accepts values of `evaluation_framework` from its own list, in which hbench is
     missing. So that line is a comment, to be used once hbench is in the list.
@@ -314,7 +321,8 @@ def benchmark_text(dataset: Dataset) -> str:
     ]
     for name in names:
         lines.append(f"  - id: {_in_yaml(str(name))}")
-        if list(dataset.tests) == [TEST]:  # with several tests, a score is not that of one split
+        # with several tests, a score is not that of one split, so no split is named
+        if list(dataset.tests) == [TEST]:
             lines += ["    config: default", f"    split: {TEST}"]
     return "\n".join(lines) + "\n"
 

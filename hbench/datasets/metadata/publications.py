@@ -46,14 +46,15 @@ def publications() -> tuple[Publication, ...]:
 def publication_of(citation: str) -> Publication | None:
     """Find the publication that a citation means; None if no known publication fits.
 
-    A publication fits if the citation contains some of its identifying words (`cited`). Of several,
-    the one with the longest such words is taken.
+    A publication has some phrases that identify it (`cited`), and fits if the citation contains one
+    of them, in any case of letters. Of several publications, the one with the longest such phrase
+    is taken.
     """
     papers = [
-        (len(words), paper)
+        (len(phrase), paper)
         for paper in publications()
-        for words in paper.cited
-        if words.lower() in citation.lower()
+        for phrase in paper.cited
+        if phrase.lower() in citation.lower()
     ]
     return max(papers, key=lambda pair: pair[0])[1] if papers else None
 
@@ -100,6 +101,7 @@ def _bibtex_entry(paper: Publication) -> str:
     """
     fields = {
         "title": f"{{{_for_tex(paper.title)}}}",
+        # a person is "Family, Given"; a name without a comma is that of a group
         "author": " and ".join(
             _for_tex(name) if "," in name else f"{{{_for_tex(name)}}}" for name in paper.authors
         ),
@@ -118,7 +120,8 @@ def _bibtex_entry(paper: Publication) -> str:
 
 
 def _for_tex(text: str) -> str:
-    """Escape a text so that TeX prints it unchanged."""
+    """Escape a text so that TeX prints it unchanged. A straight double quote becomes two single
+    ones, which TeX prints as closing quotes."""
     named = {
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",

@@ -38,7 +38,8 @@ COLUMNS = (  # names of columns that always hold boxes
 
 
 def box_columns_among(names: Sequence[str]) -> tuple[str, ...]:
-    """Find the columns that hold boxes, by their names; empty if there are none.
+    """Find the columns that hold boxes, by their names (COLUMNS) in any case of letters; empty if
+    there are none. The result has one name, or four in the order of a box.
 
     >>> box_columns_among(["image", "XMin", "YMin", "XMax", "YMax", "label"])
     ('XMin', 'YMin', 'XMax', 'YMax')
@@ -77,7 +78,7 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
         else _numbers_of_four_columns(table, columns)
     )
     # the last two numbers are sides in a single column, as in COCO; with four columns, the names of
-    # the last two say whether they are sides or a corner
+    # the last two say whether they are sides (SIZES: w and h, width and height) or a corner
     is_sides = len(columns) == 1 or set(map(str.lower, columns[2:])) in SIZES
     boxes = numbers if is_sides else _from_corners(numbers)
     is_box = np.asarray(~np.isnan(numbers).all(axis=1))  # (N,): empty cells are NaN
@@ -101,6 +102,7 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
     said = f"boxes by {', '.join(columns)}, as {SIDES if is_sides else CORNERS}"
     if not is_box.all():
         said += f"; {int((~is_box).sum()):,} rows without one are whole pictures"
+    # the item's column stays even if the user named it for the boxes: it has the new items
     return table.drop_columns([name for name in columns if name != item]), said
 
 
@@ -144,7 +146,7 @@ def _numbers_of_one_column(table: pa.Table, column: str) -> NDArray[np.float64]:
             # an empty cell becomes four NaN: no box
             row = [float(part) for part in text.replace(",", " ").split()] or [np.nan] * 4
         except ValueError:
-            row = []
+            row = []  # no four numbers: refused below
         if len(row) != 4:
             raise DataError(
                 f"the column {column} holds no boxes",
@@ -198,6 +200,7 @@ def coco_table(path: Path) -> Sheet:
         )
 
     table = pa.Table.from_pylist(boxes.rows, schema=_schema(boxes.rows))
+    # an item is a picture and a box: of repeated boxes, the first row is kept
     table = table.take(_first_of_each(table["item"]))
     boxes.left_out["there twice"] += len(boxes.rows) - len(table)
     facts = [f"annotations of COCO: {len(table):,} boxes of {len(images):,} pictures"]
@@ -219,8 +222,11 @@ def _boxes_of(
     kinds: Mapping[Any, Mapping[str, Any]],
 ) -> CocoBoxes:
     """Read the boxes of all annotations of a COCO document. `images`, `kinds`: its pictures and its
-    categories, by their ids. Raises ValueError if the category or the picture of an annotation is
-    not listed, or if its box is not four numbers.
+    categories, by their ids.
+
+    Returns a row for each box that is kept, the number left out for each reason, and how many of
+    the rows reach over the border of their picture. Raises ValueError if the category or the
+    picture of an annotation is not listed, or if its box is not four numbers.
     """
     rows: list[dict[str, str]] = []
     left_out: Counter[str] = Counter()

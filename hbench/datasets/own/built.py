@@ -24,9 +24,11 @@ def table_of(dataset: Dataset) -> OwnTable:
     """
     _refuse_what_is_lost(dataset)
     (test,) = dataset.tests.values()
+    # the items of the training set, if there is one, come before those of the test
     manifests = [manifest for manifest in (dataset.train, test) if manifest is not None]
     items = [item for manifest in manifests for item in manifest.items.tolist()]
     rows = [row for manifest in manifests for row in _rows(manifest)]
+    # an item of the test is in "test", or in "query" or "gallery" if it is only that
     splits = [TRAIN] * (len(items) - len(test)) + _splits_of_test(test)
 
     columns = dict(zip(dataset.levels, map(list, zip(*rows, strict=True)), strict=True))

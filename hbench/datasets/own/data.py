@@ -49,9 +49,11 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 
     Args:
         path: the file.
-        policies: mend the names of a table.
+        policies: the names of the policies that mend a table whose names form no tree. They may
+            leave items out.
         chosen: what the user said about the columns of a table; None if nothing.
     """
+    # the levels that a built manifest names in its metadata; empty for a table
     built: Sequence[str] = ()
     if suffix_of(path) == ".parquet":
         # a file that cannot be read raises an error below
@@ -69,6 +71,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
         # a single manifest is a test; its version is its digest
         return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
 
+    # with policies, paths that end early stay as they are, since a policy mends them
     own = read_own_table(path, chosen or Chosen(), as_it_is=bool(policies))
     if "ignore" in own.columns.levels:  # it would be ignore groups, taken for names of classes
         raise DataError(
@@ -83,7 +86,7 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
         policies, facts = chosen_policies(own, policies)
         understood = dataclasses.replace(understood, facts=(*understood.facts, *facts))
         own, _ = mended_by(own, policies)
-    if chosen is not None and chosen.several:
+    if chosen is not None and chosen.several:  # a row per path becomes a row per item
         own = own.folded()
     try:
         data = own_dataset(path.stem, own, path.parent, listed=listed)
@@ -97,11 +100,12 @@ def chosen_policies(
     own: OwnTable, policies: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the policies to apply to a table, where "recommended" is replaced by the policies that
-    it stands for. The second result has a sentence that names these; it is empty if "recommended"
-    was not chosen.
+    it stands for. The second result has one sentence, with these policies and what they do to the
+    names; it is empty if "recommended" was not chosen.
     """
     if RECOMMENDED not in policies:
         return tuple(policies), ()
+    # distractors have no names to mend
     names = NameTable.of(own.columns.levels, own.of_rows(~own.distractors).rows)
     chosen = recommended(names, policies)
     what = effect(names, chosen) if chosen else "nothing is to be mended"
@@ -109,8 +113,9 @@ def chosen_policies(
 
 
 def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]:
-    """Apply policies to a table; return it, and what the policies changed. Distractors have no
-    names to mend: they follow after the other rows, with empty names at the new levels."""
+    """Apply policies to a table; return it, and the mended names with the changes. Policies may
+    change the levels, too. Distractors have no names to mend: they follow after the other rows,
+    with empty names at the new levels."""
     from hbench.tree.record import mend_sheet  # loads networkx
 
     named = own.of_rows(~own.distractors)
@@ -129,7 +134,8 @@ def mended_by(own: OwnTable, policies: Sequence[str]) -> tuple[OwnTable, Mended]
 
 
 def _rows_of(own: OwnTable) -> list[Row]:
-    """Return the names of each row, coarse to fine. All distractors are of the class NO_CLASS.
+    """Return the names of each row, coarse to fine. A distractor, whose cells are empty, is called
+    NO_CLASS at every level.
 
     Raises DataError for a missing name, and for a finest level whose texts are not classes.
     """
@@ -141,6 +147,7 @@ def _rows_of(own: OwnTable) -> list[Row]:
         rows = [nothing if is_distractor else row for row, is_distractor in named]
 
     _refuse_gaps(own, rows)
+    # for each level, how many different names its column has
     classes = [pc.count_distinct(own.text(level)).as_py() for level in levels]
     # if each item has another text at the finest level, but items share coarser classes, the texts
     # are captions or the like; in a small table classes of one item are plausible
@@ -159,9 +166,10 @@ def _rows_of(own: OwnTable) -> list[Row]:
 
 def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
     """Raise DataError if an item has no name at some level, with advice. `rows`: the names of each
-    item, where those of distractors are filled in."""
+    item; a distractor is called NO_CLASS at every level, so it has no gap."""
     levels = own.columns.levels
-    # checking whole columns first is quick; they also have the empty names of distractors
+    # checking whole columns first is quick; empty names of distractors are found there, too, and
+    # are told from gaps by `rows` below
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
     has_gaps |= any("" in row for _, row in own.more_paths)
     if not has_gaps:
@@ -182,6 +190,7 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
     ]
     # advice is about policies, which do not apply to distractors
     classed = [row for row in all_rows if row[0] != NO_CLASS]
+    # each piece of advice has its own line, indented like the first line of the fix
     raise DataError(
         f"{len(incomplete)} items have no name at some level",
         expected=f"a name for each of {', '.join(levels)}",
@@ -197,9 +206,11 @@ def without_images(
 ) -> tuple[pa.Table, str | None, dict[str, bytes]]:
     """Replace the images inside a table (Hugging Face's Image: bytes and path) by paths.
 
-    Returns the table, the column of images, and the files to write, {name: bytes}. A table without
-    images is returned unchanged. `column`: the column to look at; if it is None or not there,
-    `image` is used, which is its usual name in datasets of the hub.
+    Returns the table, the name of the column that was looked at, and the files to write, {name:
+    bytes}. A table without images is returned unchanged, and without files.
+
+    `column`: the column to look at. If it is None or absent, "image" is taken, the usual name in
+    datasets of the Hugging Face hub.
     """
     fields = {name: table.schema.field(name).type for name in table.column_names}
     if column not in fields and "image" in fields:
@@ -231,8 +242,9 @@ def without_images(
 
 
 def _suffix_of(value: Mapping[str, Any]) -> str:
-    """Return the suffix for the file of an image in a table's cell, {"bytes", "path"}. It is that
-    of the path, or else that of the bytes' format. Raises DataError if the bytes are no image."""
+    """Return the suffix for the file of an image in a table's cell, {"bytes", "path"}. The path's
+    suffix is taken if hbench opens such files; otherwise the suffix follows from the format of the
+    bytes. Raises DataError if the bytes are no image."""
     suffix = PurePosixPath(str(value.get("path") or "")).suffix.lower()
     if suffix in PICTURES:
         return suffix
@@ -271,7 +283,8 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
         name: of the dataset.
         own: the table.
         root: the folder of the images. Absolute paths below it become relative to it.
-        listed: the items of the table before policies and copies left some out.
+        listed: the items of the table before policies and copies left some out. Those that are in
+            no split are recorded in the dataset's card.
 
     Raises:
         DataError: a name is missing.
@@ -282,7 +295,7 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     rows = _rows_of(own)
     trains = _is_for_training(own)
     is_used = np.asarray(own.splits, dtype=object) != UNUSED  # (N,)
-    masks = _masks(own)
+    masks = _masks(own)  # which rows are queries, and which are in the gallery
     if trains.any():  # training and test may each be a tree, and not be one together
         more = (row for _, row in own.more_paths)
         LabelTree.from_names([*rows, *more], levels=own.columns.levels)
@@ -351,9 +364,11 @@ def _manifest_of_rows(
     masks: Mapping[str, NDArray[np.bool_]],
     chosen: NDArray[np.bool_],
 ) -> Manifest:
-    """Make the manifest of the rows where `chosen` (N,) is true. The arguments items, rows (names)
-    and `masks` (`_masks`) are those of all N rows."""
-    place = np.cumsum(chosen) - 1  # (N,): the place of each chosen row among the chosen ones
+    """Make the manifest of the rows where `chosen` (N,) is true. The other arguments are about all
+    N rows: their items, their names (`rows`), and whether they are queries and in the gallery
+    (`masks`: {"query": (N,), "gallery": (N,)})."""
+    # (N,): the place of each chosen row among the chosen ones; meaningless for other rows
+    place = np.cumsum(chosen) - 1
     more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
     return manifests.from_names(
         [*compress(items, chosen)],

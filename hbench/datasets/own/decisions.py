@@ -49,11 +49,13 @@ def apply_decisions(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, di
     # the table may have absolute paths where the decisions have paths relative to the root
     start = f"{root.absolute().as_posix().rstrip('/')}/"
     items = [item.removeprefix(start) for item in own.items]
+    # an audit writes labels without marks of unknown names, so the marks are cut off here, too
     rows = [known_part(row) for row in own.rows]
     _refuse_absent(file, decisions, dict(zip(items, rows, strict=True)))
 
     levels = own.columns.levels
     paths = _paths_after_decisions(decisions, items, rows)
+    # the names at all levels again: a path that ends early is filled up with marks of the unknown
     named = [_filled(path, row, levels) for path, row in zip(paths, own.rows, strict=True)]
     dropped = {each.item for each in decisions if each.decision == DROP}
     kept = np.array([item not in dropped for item in items])
@@ -66,8 +68,11 @@ def apply_decisions(own: OwnTable, file: Path, root: Path) -> tuple[OwnTable, di
 def _paths_after_decisions(
     decisions: Sequence[LabelDecision], items: Sequence[str], rows: Sequence[Row]
 ) -> list[Row]:
-    """Return the path of each item after the decisions: the one to which it was relabelled, or else
-    that of its merged label, or else its path in `rows`."""
+    """Return the path of each item after the decisions. A decision to relabel the item goes first,
+    then one to merge its label into another path; without either, the item keeps its path.
+
+    `rows`: the path of each item before the decisions, its label.
+    """
     merged = {each.label: each.path for each in decisions if each.decision == MERGE}
     relabelled = {each.item: each.path for each in decisions if each.decision == RELABEL}
     return [
@@ -81,8 +86,9 @@ def in_words(counts: Mapping[str, int]) -> str:
 
 
 def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
-    """Read a table of decisions. Raises DataError for rows that are not decisions, and for
-    contradictions. `depth`: the number of levels, so the most names that a path may have."""
+    """Read a table of decisions, with the columns item, decision, label and path. Raises DataError
+    for rows that are not decisions, and for contradictions. `depth`: the number of levels, so the
+    most names that a path may have."""
     table = read_table(file)
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(
@@ -94,6 +100,7 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
     decisions = []
     # lines of the file are counted from 1, and the first is the header
     for number, (item, decision, label, path) in enumerate(text_rows(table, COLUMNS), start=2):
+        # label and path are paths in a cell, such as "Birds > Owls"; () if empty
         each = LabelDecision(item, decision, _names(label), _names(path))
         needs_path = decision in {RELABEL, MERGE}
         is_sound = decision in DECISIONS and (bool(each.path) == needs_path)
@@ -129,8 +136,9 @@ def _refuse_contradictions(file: Path, decisions: list[LabelDecision]) -> None:
 
 
 def _refuse_absent(file: Path, decisions: list[LabelDecision], labels: dict[str, Row]) -> None:
-    """Raise DataError for decisions about items or labels that the table does not have. A decision
-    without a label holds for any label of its item. `labels`: {item: its path in the table}."""
+    """Raise DataError for decisions about items or labels that the table does not have. The label
+    of a decision is the path that the item had when it was made; without a label, a decision holds
+    for any path. `labels`: {item: its path in the table, without unknown names}."""
     of_items = [each for each in decisions if each.decision != MERGE]
     if absent := [each.item for each in of_items if each.item not in labels]:
         raise DataError(

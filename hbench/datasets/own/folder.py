@@ -34,8 +34,8 @@ def folder_table(
     Args:
         folder: the folder of images.
         levels: the names of the levels, coarse to fine. Default: level1 and so on.
-        split_folders: whether the outermost folders are the splits.
-        depth: how many nested folders are levels; None: all.
+        split_folders: whether the outermost folders are the splits, and so not a level.
+        depth: how many nested folders are levels, from the outermost; None: all.
 
     Raises:
         DataError: there are no images, or the folders are not as deep as `levels`.
@@ -56,7 +56,8 @@ def folder_table(
         parts = [folders[1:] for folders in parts]
 
     parts = [folders[:depth] for folders in parts]
-    depth = max(map(len, parts))  # of the deepest image; some images may be in fewer folders
+    # from here on, the depth of the deepest image; some images may be in fewer folders
+    depth = max(map(len, parts))
     if not split_folders and _are_splits(outermost):
         _refuse_splits_as_level(folder, outermost, levels or (), depth)
     levels = list(levels or default_levels(depth))
@@ -64,6 +65,7 @@ def folder_table(
         raise DataError(
             f"the folders below {folder} are {depth} deep",
             expected=f"one folder per level: {', '.join(levels)}",
+            # the images in the deepest folders
             found=examples(
                 item for item, folders in zip(items, parts, strict=True) if len(folders) == depth
             ),

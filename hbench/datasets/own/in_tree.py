@@ -41,7 +41,8 @@ class TreeFile(NamedTuple):
 
 def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     """Replace the only column of levels, which has nodes of a tree or paths to them, by a column
-    per level of that tree. They have the names on the path to the node, and "" below it.
+    per level of that tree. The new columns have the names on the path to an item's node, and ""
+    below that node.
 
     Raises UsageError if the table has several columns of levels, UnknownName for a cell that is no
     node, TreeError for a name that several nodes have.
@@ -53,6 +54,7 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     from hbench.tree import files as tree_files  # loads networkx
     from hbench.tree.policies import MAJORITY_PARENT, mend
 
+    # the names of the tree: `names.rows` are its paths
     names = tree_files.read(source.path, chosen=Chosen(edges=source.edges))
     if source.several:
         return _with_all_paths_to_nodes(own, names, source.path.name)
@@ -60,8 +62,9 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     if MAJORITY_PARENT in source.policies:  # keeps one parent of a node, so it decides on paths
         names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
-    mark = source.separator or separator_of(nodes)
+    mark = source.separator or separator_of(nodes)  # None: the cells are plain names
     # cells are first taken for paths from the top of the tree; if some are not, for names of nodes
+    # {path from the top as users write it: the tree's path, with names such as "Cases (Cameras)"}
     known = {
         as_written(row[:depth]): row[:depth]
         for row in names.rows
@@ -70,7 +73,8 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
     # () for an empty cell, or if there is no separator: not a path
     given = [split_path(node, mark) if mark else () for node in nodes]
     paths = [known.get(path, ()) for path in given]
-    if mark is None or any(path and not place for path, place in zip(given, paths, strict=True)):
+    # no paths, or some path in a cell is not one of the tree
+    if mark is None or any(path and not found for path, found in zip(given, paths, strict=True)):
         different = [node for node in dict.fromkeys(nodes) if node]
         of_node = dict(zip(different, paths_of_nodes(names, different), strict=True))
         paths = [of_node.get(node, ()) for node in nodes]
@@ -81,8 +85,12 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
 
 
 def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnTable:
-    """Replace the column that has nodes of a DAG by a column per level. An item gets a row for each
-    path to its node. `tree`: the file's name, for messages."""
+    """Replace the column that has nodes of a DAG, in which a node may have several parents, by a
+    column per level. An item gets a row for each path to its node.
+
+    `names`: the DAG's paths; `tree`: its file's name, for messages. Raises TreeError if nodes are
+    below themselves, UnknownName for a cell that is no node.
+    """
     refuse([problem for problem in names.broken if problem.kind == "cycle"], tree)
     paths = _paths_to_nodes(names)
     nodes = [row[0] for row in own.rows]
@@ -103,14 +111,18 @@ def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnT
 
 
 def _paths_to_nodes(names: NameTable) -> dict[str, list[Row]]:
-    """List all paths to each node of a DAG, in which a node may have several parents: {name of the
-    node: paths of names that are unique}."""
+    """List all paths to each node of a DAG, in which a node may have several parents.
+
+    Returns {name of the node: its paths}. In the paths, a node has a different name under each
+    parent, so that together they form a tree.
+    """
     from hbench.tree.policies import mend
 
-    apart = mend(names, ["by-path"]).final  # gives a node a different name under each parent
+    # {path as in the file: path with a different name of a node under each parent; None: left out}
+    apart = mend(names, ["by-path"]).final
     paths: dict[str, dict[Row, None]] = {}
-    for row, shown in apart.items():
+    for row, renamed in apart.items():
         for depth, name in enumerate(row, start=1):
             # dictionaries in place of sets, since their keys keep the order
-            paths.setdefault(name, {})[(shown or row)[:depth]] = None
+            paths.setdefault(name, {})[(renamed or row)[:depth]] = None
     return {name: list(to_node) for name, to_node in paths.items()}

@@ -33,7 +33,8 @@ NAMES = ("query", "iteration", "item", "grade")
 
 
 def is_qrels(path: Path) -> bool:
-    """Whether a file holds judgements: TREC's four columns, or a header of query, item, grade."""
+    """Whether a file holds judgements: TREC's four columns, or a header of query, item, grade. Only
+    the first lines of the file are looked at."""
     if suffix_of(path) not in SUFFIXES:
         return False
     text = TextTable(path)
@@ -70,8 +71,10 @@ def _is_whole(text: str) -> bool:
 
 def _columns_of(header: list[str]) -> tuple[str, str, str] | None:
     """Return the columns of query, item and grade; None if the table is not one of judgements.
-    BEIR's column of grades is called "score"; its ids, with hyphens in their names, tell BEIR's
-    tables from rankings with scores."""
+
+    BEIR calls its column of grades "score", as rankings call their scores. So "score" counts as
+    grades only beside a column "query-id", which BEIR writes with a hyphen.
+    """
     query = words.first_of(header, words.QUERIES)
     item = words.first_of(header, words.RETRIEVED)
     is_beir = words.folded(query) == "query-id"
@@ -106,19 +109,21 @@ def read_qrels(path: Path) -> Dataset:
             found=examples(twice),
         )
 
-    steps = sorted({grade for grade in grades.values() if grade > 0})
-    if not steps:
+    relevant_grades = sorted({grade for grade in grades.values() if grade > 0})
+    if not relevant_grades:
         raise DataError(f"{path} judges nothing as relevant", expected="grades above 0")
     # only the order of grades counts: grades 1 and 3 are levels 1 and 2
-    level_of = {grade: level for level, grade in enumerate(steps, start=1)}
+    level_of = {grade: level for level, grade in enumerate(relevant_grades, start=1)}
     # pairs with grades of 0 and below were judged as not relevant
     listed = [(query, item, level_of[g]) for (query, item), g in grades.items() if g > 0]
-    return _dataset(path, grades, listed, tuple(f"grade{grade}" for grade in steps))
+    levels = tuple(f"grade{grade}" for grade in relevant_grades)
+    return _dataset(path, grades, listed, levels)
 
 
 def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
     """Read query, item and grade of each judgement, as texts, in TREC's format or under a header.
-    The file has been recognised as judgements before, so it has a head, and a header that is known.
+    The file has been recognised as judgements before (`is_qrels`), so it has first lines
+    (`text.head`). Outside of TREC's format, the first one is a header with the columns needed.
 
     Raises DataError for lines in TREC's format that do not have four columns.
     """
@@ -163,8 +168,8 @@ def _dataset(
 def _manifest(grades: dict[tuple[str, str], int], levels: tuple[str, ...]) -> Manifest:
     """Make the manifest of the queries and the judged items. `grades`: {(query, item): grade}.
 
-    Each query is a separate class, so that intervals treat queries as independent. The other items
-    are of NO_CLASS, since the list of pairs, not labels, says what is relevant.
+    Each query is a separate class, so that confidence intervals treat queries as independent. The
+    other items are of NO_CLASS, since the list of pairs, not labels, says what is relevant.
     """
     queries = dict.fromkeys(query for query, _ in grades)
     gallery = dict.fromkeys(item for _, item in grades)

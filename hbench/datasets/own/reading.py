@@ -49,7 +49,8 @@ def own_table_of(
     as_it_is: bool = False,
 ) -> OwnTable:
     """Find what the columns of a table are: what the user chose, and otherwise by how they look.
-    Lists and several labels in a cell are taken apart first, since only single names nest.
+    Lists and several labels in a cell are taken apart first, since only single names can nest in
+    others, which tells the levels and their order.
 
     Args:
         source: how messages call the table.
@@ -57,6 +58,9 @@ def own_table_of(
         chosen: what the user said about its columns.
         facts: sentences about how the table was read so far.
         as_it_is: leave paths that end early unchanged, since policies will mend them.
+
+    Returns:
+        The table with a row per item, or per path if `chosen.several` is true.
 
     Raises:
         DataError: the columns cannot be told, or an item has several labels.
@@ -70,12 +74,14 @@ def own_table_of(
             found=f"--taxon {chosen.taxon}",
         )
 
-    # texts such as "['a', 'b']" become lists, and lists that are paths become texts of paths
+    # texts such as "['a', 'b']" become lists, and lists that are paths become texts of paths; the
+    # second results are sentences that say so
     table, of_lists = with_lists(table, [n for n in table.column_names if n != chosen.item])
     table, of_paths = with_paths(table, several=chosen.several)
     facts = (*facts, *(of_paths or of_lists))  # lists that are paths are mentioned only once
     if chosen.several:
         table = several.without_lists(table, chosen.levels)
+    # first the columns that the user chose; below, also those that were found
     check_columns(table, [*([chosen.item] if chosen.item else []), *chosen.levels])
     columns = columns_of(table, chosen)
     if chosen.several:
@@ -124,6 +130,7 @@ def _maybe_several(own: OwnTable) -> list[str]:
         cells = {text for text in pc.unique(own.text(level)).to_pylist() if text}
         for mark in ("|", ";"):
             joined = [text for text in cells if mark in text]
+            # a mark in every cell is part of the names, or of paths
             if 0 < len(joined) < len(cells) and several.have_labels(joined, mark, cells):
                 facts.append(
                     f"{len(joined):,} names of {level} hold {mark} between names: --several takes "
@@ -135,12 +142,15 @@ def _maybe_several(own: OwnTable) -> list[str]:
 def _with_a_row_per_path(
     table: pa.Table, columns: TableColumns, chosen: Chosen
 ) -> tuple[pa.Table, TableColumns]:
-    """Unfold a table to a row per path, for items with several paths. Return it, and what its
-    columns are then: how names nest can only be seen if each cell holds one label.
+    """Unfold a table to a row per path, for items with several paths. Return the new table, and the
+    roles of its columns. The levels are found anew, since how names nest can only be seen if each
+    cell holds one label.
+
+    `columns`: the roles of the columns before, with the unused ones in `left_out`, {column: why}.
     """
+    # the columns of labels: those chosen, or the levels and unused columns that hold labels, too
     labels = chosen.levels or [*columns.levels, *_columns_with_several_labels(table, columns)]
-    # columns that were no level before, such as a title, stay so; with repeated rows a title would
-    # look like classes
+    # unused columns, such as a title, stay unused: in repeated rows a title would look like classes
     others = {name: why for name, why in columns.left_out.items() if name not in labels}
     # a cell with several labels becomes several rows with one label each
     table = several.without_marks(table, labels, chosen.separator)
@@ -171,6 +181,7 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
         _refuse_for_paths(own, chosen)
         return own
     values = [row[0] for row in own.rows]
+    # the names of the levels: those by the user, or ranks or level1, level2, …
     levels = _named(levels_of(values, mark), chosen.level_names)
     # one name below two parents becomes two names
     paths = with_unique_names([split_path(value, mark) for value in values])
@@ -184,8 +195,8 @@ def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
 
 
 def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that the user gave the levels of paths, or `levels` if there are none.
-    Raises UsageError if their numbers differ."""
+    """Return the `names` that the user gave the levels of paths; if there are none, the names that
+    were found, `levels`. Raises UsageError if there are more or fewer names than levels."""
     if names and len(names) != len(levels):
         raise UsageError(
             f"the paths have {len(levels)} levels",
@@ -198,25 +209,28 @@ def _named(levels: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
 def _with_lineages(
     source: str, table: pa.Table, chosen: Chosen, facts: tuple[str, ...]
 ) -> OwnTable:
-    """Join a table of items with a taxonomy, whose ids a column of the table has: the levels are
-    the names of the items' lineages.
+    """Join a table of items with a taxonomy, whose ids a column of the table has. A row's names are
+    those of the taxon with its id and of the taxa above, at the ranks that are levels.
 
     The column of ids is the one that the user named, as `taxon` or as the only level. Otherwise it
-    is the column in which most cells are ids of the taxonomy.
+    is the column in which most cells are ids of the taxonomy. Chosen levels that are not the column
+    of ids are ranks of the taxonomy.
     """
     assert chosen.taxonomy is not None
     taxa = taxonomy.read(chosen.taxonomy)
-    # a single chosen level that is a column of the table is that of ids; other levels are ranks
+    # `of_ids`: the only chosen level, if it is a column of the table, which then has the ids
     named = [level for level in chosen.levels if level in table.column_names]
     of_ids = named if len(chosen.levels) == 1 else []
     if chosen.taxon:  # the column of ids is given, so all chosen levels are ranks
         check_columns(table, [chosen.taxon])
         of_ids = []
     named_column = chosen.taxon or next(iter(of_ids), None)
+    # `other` is a text about the second-best column, if the column had to be found
     column, other = (named_column or "", "")
     if named_column is None:
         column, other = _column_of_taxa(table, taxa, chosen.item)
     columns = columns_of(table, Chosen(item=chosen.item, levels=(column,)))
+    # the ranks to take as levels: the chosen ones; (): the main ranks
     levels, rows = taxonomy.rows_of(
         taxa, [plain_id(text) for text in texts(table, column)], () if of_ids else chosen.levels
     )
@@ -226,8 +240,10 @@ def _with_lineages(
 
 def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) -> tuple[str, str]:
     """Find the column in which most cells are ids of the taxonomy. Of equal columns, one that is
-    called like ids of taxa is taken. Return it, and a text about the second-best column, "" if
-    there is none. `item`: the column of items that the user named, None if none.
+    called like ids of taxa is taken.
+
+    Returns the column, and a text for the user about the second-best column; "" if no other column
+    has ids. `item`: the column of items that the user named, None if none.
     """
     found: dict[str, int] = {}  # {column: how many cells are ids of the taxonomy}
     sample: dict[str, list[str]] = {}  # {column: its first id, if any}, for advice
@@ -267,12 +283,13 @@ def _column_of_taxa(table: pa.Table, taxa: taxonomy.Taxonomy, item: str | None) 
 
 def _refuse_several_labels(own: OwnTable) -> None:
     """Raise DataError for cells with several labels, and for an item that is in several rows with
-    different labels."""
+    different labels. Rows that give an item the same label again are not refused here."""
     for level in own.columns.levels:
         refuse_several(level, pc.unique(own.text(level)).to_pylist())
     if pc.count_distinct(own.table[own.item]).as_py() == len(own.table):
         return  # each item has one row
-    labels = dict(zip(own.items, own.rows, strict=True))  # the last row of each item
+    # the names in the last row of each item; an item with other names in another row has several
+    labels = dict(zip(own.items, own.rows, strict=True))
     other = [item for item, row in zip(own.items, own.rows, strict=True) if labels[item] != row]
     if other:
         fix = "--several takes them all, or keep one of the rows of each"

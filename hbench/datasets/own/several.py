@@ -24,8 +24,8 @@ PATH_LISTS = pa.list_(pa.list_(pa.string()))
 
 
 def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
-    """Unfold a table to a row per path, if columns hold lists of labels. `levels`: the columns of
-    labels; if empty, all columns with lists of texts.
+    """Unfold a table to a row per path, if columns hold lists of labels: a row is repeated for each
+    label in its lists. `levels`: the columns of labels; if empty, all columns with lists of texts.
 
     Raises DataError if the lists of one row differ in length.
     """
@@ -35,7 +35,7 @@ def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
         if pa.types.is_list(field.type)
         and (field.name in levels if levels else pa.types.is_string(field.type.value_type))
     ]
-    cells = {}
+    cells = {}  # {column: the labels of each row}; a row without any has one empty label
     for name in listed:
         cells[name] = [_as_texts(value) for value in table[name].to_pylist()]
     return _with_row_per_label(table, cells) if listed else table
@@ -43,7 +43,7 @@ def without_lists(table: pa.Table, levels: Sequence[str]) -> pa.Table:
 
 def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None) -> pa.Table:
     """Unfold a table to a row per path, if texts in the columns `levels` hold several labels, with
-    one of MARKS between them.
+    a mark (| ; or ,) between them. A row is repeated for each of its labels.
 
     `separator`: the text between the names of a path, which is no mark between labels. Raises
     DataError if the cells of one row hold different numbers of labels.
@@ -59,8 +59,8 @@ def without_marks(table: pa.Table, levels: Sequence[str], separator: str | None)
 
 
 def _mark_in(cells: Sequence[str], separator: str | None) -> str | None:
-    """Return the first of MARKS that is between labels in any of the cells; None if there is none.
-    The `separator` of the names of a path is not such a mark."""
+    """Return the first of MARKS (| ; or ,) that is between labels in any of the cells; None if
+    there is none. The `separator` of the names of a path is not such a mark."""
     different = {*cells}
     for mark in MARKS:
         if mark == separator:
@@ -142,18 +142,20 @@ def with_row_per_item(table: pa.Table, item: str, levels: Sequence[str]) -> pa.T
     """Fold a table to one row per item, with the first path in the columns `levels` and the further
     ones in the column MORE_PATHS. `item`: the column of the items' ids.
 
-    Raises DataError if the rows of an item differ in anything but labels, such as in their split.
+    Raises DataError if the rows of an item differ in their split, or in whether it is a query or in
+    the gallery.
     """
     items = texts(table, item)
     rows = text_rows(table, levels)
-    paths: dict[str, list[Row]] = {}
+    paths: dict[str, list[Row]] = {}  # {item: its different paths}
     for name, row in zip(items, rows, strict=True):
         of_item = paths.setdefault(name, [])
         if row not in of_item:
             of_item.append(row)
+    # {item: its paths}; an empty path only counts if the item has no other
     named = {name: _with_names(of_item) for name, of_item in paths.items()}
 
-    # (rows,): whether a row is the first of its item
+    # (rows,): whether a row is the first of its item; `unique` gives the first row of each
     is_first = np.zeros(len(items), bool)
     is_first[np.unique(np.array(items, dtype=object), return_index=True)[1]] = True
     _refuse_different(table, items, is_first, levels)

@@ -117,6 +117,7 @@ class OwnSource:
         `copies`; UsageError for numbers out of range, choices that exclude each other, and a
         background that is not a colour."""
         self._take_paths()
+        # one text, "a, b", is two names
         for field in ("levels", "boxes"):
             value = getattr(self, field)
             if isinstance(value, str):
@@ -195,13 +196,17 @@ def build_own(
 
     Raises UsageError, DataError and TreeError if the source does not make a dataset.
     """
+    # the table, the folder of its images, and {item: bytes} of images that were inside the table
     own, root, images = _read_table(source, built)
+    # the caller writes those images into the dataset's folder
     root = folder / IMAGES if images else root
     understood = own.understood
     on_remark(str(understood))
-    # all items of the table, before some are left out: their files are not without a label
+    # the items before policies, decisions and copies leave some out: an embedding file may have all
+    # of these, so the card lists those that end up in no split
     listed = own.items
 
+    # for the card: how many rows policies and decisions changed, and the choice of copies
     changed: dict[str, object] = {}
     if source.policies:
         own, numbers = _mend_by_policies(own, source.policies, on_remark)
@@ -212,6 +217,7 @@ def build_own(
         changed |= numbers
     if source.several:  # from a row per path to a row per item
         own = own.folded()
+    # (N,): the group of pictures with the same bytes, -1 for none; None if there are no copies
     groups = same_content(root, own.items, images)
     copies = None if groups is None else Copies(own.items, own.rows, groups, own.columns.levels[-1])
     if copies is not None:
@@ -257,8 +263,9 @@ def _mend_by_policies(
 
 
 def _after_copies(own: OwnTable, copies: Copies, *, choice: str) -> OwnTable:
-    """Apply a choice of what becomes of copies to a table. Raises DataError if nothing would be
-    left of a split."""
+    """Apply a choice of what becomes of copies to a table: "keep", "first" (only the first item of
+    each picture stays) or "merge" (classes with exactly the same pictures become one, and one item
+    of each picture stays). Raises DataError if nothing would be left of a split."""
     left = dataclasses.replace(own, table=copies.applied(own.table, own.columns.levels, choice))
     if own.columns.split is not None and (lost := {*own.splits} - {*left.splits}):
         raise DataError(
@@ -284,6 +291,8 @@ def _read_table(
     if source.folder is not None:
         return _with_tree_of_source(_of_folder(source, source.folder), source), source.folder, {}
 
+    # a Sheet, with a sentence on how its file is `written`; and the folder of its images, which
+    # `source.root` overrides
     found, beside = _table_of(source)
     table = found.table
     table, item, images = without_images(table, source.image_column)
@@ -372,8 +381,8 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
 def _with_boxes_as_items(
     table: pa.Table, item: str | None, source: OwnSource
 ) -> tuple[pa.Table, str, str]:
-    """Turn boxes of pictures into items. `item`: the column of the pictures; None to find it among
-    the columns that hold no boxes.
+    """Turn boxes of pictures into items. `source.boxes` are the columns of the boxes; `item` is the
+    column of the pictures' paths, None to find it among the other columns.
 
     Returns the table, the column of its items (that of the pictures, whose cells now name boxes),
     and a sentence on how the boxes were read.
@@ -389,8 +398,8 @@ def _with_boxes_as_items(
 def _with_split(own: OwnTable, split: str | None) -> OwnTable:
     """Return the table with the column `split`, which the user named, as its split; None: the table
     has no split. A column that only looks like a split is then left out, with the reason."""
-    left_out = dict(own.columns.left_out)
-    left_out.pop(split or "", None)
+    left_out = dict(own.columns.left_out)  # {column that is not used: why}
+    left_out.pop(split or "", None)  # the column that the user named is used
     if own.columns.split is not None and split is None:
         left_out[own.columns.split] = UNKNOWN_SPLIT if own.unknown_splits else UNNAMED_SPLIT
     columns = dataclasses.replace(own.columns, split=split, left_out=left_out)
@@ -398,8 +407,8 @@ def _with_split(own: OwnTable, split: str | None) -> OwnTable:
 
 
 def _with_tree_of_source(own: OwnTable, source: OwnSource) -> OwnTable:
-    """Return the table with a column per level of the source's tree. Without a tree, it is returned
-    unchanged; raises an error if it has too many levels."""
+    """Return the table with a column per level of the source's tree. Without a tree, the table is
+    returned unchanged; TreeError is raised if it has too many levels."""
     if source.tree is None:
         refuse_depth(len(own.columns.levels))
         return own

@@ -49,11 +49,12 @@ def split(
     depth = levels.index(by) + 1
     # a node is identified by its path, since a name may occur under several parents
     nodes = ["/".join(names[:depth]) for names in own.rows]
-    # not known are the nodes of distractors, which have no name, and of items whose name marks an
-    # unknown class: these may be of any class
+    # the node is not known for distractors, which have no name, and for items whose name at this
+    # level marks an unknown class
     is_known = [any(names) and not is_unknown(names[depth - 1]) for names in own.rows]
     classes = list(compress(nodes, is_known))  # the node of each item for which it is known
-    tested = held_out(classes, fraction=fraction, seed=seed)
+    tested = held_out(classes, fraction=fraction, seed=seed)  # the set of nodes for testing
+    # both sides need a node
     if not 0 < len(tested) < len(set(classes)):
         raise UsageError(
             f"too few nodes to split by {by}",
@@ -61,6 +62,7 @@ def split(
             found=examples(set(nodes)),
         )
 
+    # the items with some name, less those whose node is known: distractors do not count here
     if unknown := sum(map(any, own.rows)) - len(classes):
         on_remark(
             f"note: {unknown:,} items whose {by} is unknown are for training; they may show what "
@@ -77,8 +79,8 @@ def split(
 
 def _no_split(own: OwnTable) -> str:
     """Make the remark that nothing is for training, with advice. If a column looks like a split,
-    the remark says first how to use it, since --split-by would make another test."""
-    left_out = own.columns.left_out
+    the remark first says how to use this column, since --split-by would make another split."""
+    left_out = own.columns.left_out  # {column that is not used: why}
     column = next((name for name in left_out if left_out[name] in UNUSED_SPLITS), None)
     nothing = "every item is tested, none is for training"
     dealt = "--split-by LEVEL deals whole classes to both"

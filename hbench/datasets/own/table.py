@@ -92,6 +92,8 @@ class OwnTable:
         if split is None:
             return ["test"] * len(self.table)
         written = texts(self.table, split)
+        # {word of the column: its split}, from truth values if the column is a flag, such as
+        # is_test; otherwise from words such as train
         flagged = words.split_flags(split, set(written))
         named = words.split_words(set(written)) if flagged is None else flagged
         return [named.get(word, word) for word in written]
@@ -158,7 +160,7 @@ class OwnTable:
         """How the table was understood, in words for people: its items, levels and splits, which
         columns are left out, and what the user may have meant differently."""
         columns = self.columns
-        sizes = self._nodes()
+        sizes = self._nodes()  # the number of nodes of each level
         facts = [*self.facts, levels_in_words(columns, sizes)]
         if columns.item != "item":  # a guess or choice that the user should know
             facts.append(f"items by {columns.item}")
@@ -192,8 +194,8 @@ class OwnTable:
         return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
 
     def _of_validation(self, split: str) -> list[str]:
-        """Make a remark on the column `split`: what its truth values mean, if it has such;
-        otherwise what happens to rows that it calls validation. Empty if there is neither."""
+        """Make a remark on the column `split`. If it holds truth values, the remark says what they
+        mean; if it holds a word for validation, what happens to those rows. Otherwise empty."""
         flagged = words.split_flags(split, set(texts(self.table, split)))
         if flagged is not None:
             said = {"test": "is tested", "train": "is for training"}
@@ -224,15 +226,17 @@ class OwnTable:
             names = whole.dictionary.to_pylist()
             codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             is_name = np.array([bool(name) and not is_unknown(name) for name in names], bool)
-            # `parent` gets one of the nodes above each name. If each name has only one node above,
-            # all rows agree with it, and the names are the nodes
+            # `codes` (N,): the number of each row's name. `parent` gets one of the nodes above each
+            # name. If each name has only one node above, all rows agree with `parent`, and the
+            # names are the nodes
             parent = np.zeros(len(names), np.int64)
             parent[codes] = path
             if bool((parent[codes] == path).all()):
                 path = codes
                 sizes.append(int(is_name.sum()))
                 continue
-            # each pair of the node above and the name gets a number
+            # a node is a pair of the node above and the name, as one number; `distinct` numbers the
+            # different pairs without gaps: its second result has the number for each row
             path = distinct(path * len(names) + codes)[1]
             sizes.append(len(np.unique(path[is_name[codes]])))
         return sizes
