@@ -182,7 +182,8 @@ def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
     images are loaded.
 
     `whole`: the dataset with training and test items. `world`: the number of processes that share
-    each batch. Raises UnknownName, ConfigError and DataError.
+    each batch. Returns the fitted recipe, the dataset without the held-out classes, the held-out
+    classes or None, and the steps of an epoch. Raises UnknownName, ConfigError and DataError.
     """
     refuse_choices(recipe)
     refuse_several(training_manifest(whole))  # losses support one path for each item only
@@ -209,13 +210,12 @@ def _train_and_score(
     watch: Watch,
     made: str | None,
 ) -> Report:
-    """Train and score in a folder that this training has locked.
-
-    Only the first process writes to the folder and calls the trackers; all processes take every
-    step. `made`: the command that reproduces this run, None if there is none. The other arguments
-    are those of `train`.
+    """Train and score in a folder that this training has locked. Only the first process writes to
+    the folder and calls the trackers; all processes take every step. `ready`: the result of
+    `prepare_run`. `watch`: the functions on_… of `train`. `made`: the command that reproduces this
+    run, None if there is none. The other arguments are those of `train`.
     """
-    recipe, data, held, _ = ready
+    recipe, data, held, _steps_per_epoch = ready  # `held`: the held-out classes, or None
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):
         run.restore(checkpoints.latest(out))
@@ -237,7 +237,7 @@ def _train_and_score(
         if held is not None:
             # a barrier: the other processes wait until the first has written the checkpoint
             gather_objects(None, processes)
-            checkpoints.load_model(checkpoints.best(out), run.tested)
+            checkpoints.load_model(checkpoints.best(out), run.tested)  # the best weights are tested
             if processes.first and run.best is not None:
                 watch.on_remark(which_is_scored(run.best, recipe, ready.steps_per_epoch))
         # a trial of a sweep is scored on held-out classes, never on the tests
@@ -278,8 +278,8 @@ def _learn(
     watch: Watch,
 ) -> None:
     """Take the remaining steps, and log, validate and save after each one if it is due. `held`: the
-    classes to validate on; None: no validation. Raises TrainingInterrupted after a signal to
-    stop."""
+    classes to validate on; None: no validation. `run.best`: the best validation so far, or None.
+    Raises TrainingInterrupted after a signal to stop."""
     if is_over(run.best, recipe):
         return  # the resumed run had already stopped early
 
@@ -354,6 +354,7 @@ def _score(
     to note in the file, None for none."""
     manifest = all_tests(data)
     try:
+        # `run.tested` is the model with averaged weights, if the run averages them
         vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     except DataError as error:  # the advice keeps the trained net, which may have taken hours
         fix = (

@@ -129,7 +129,7 @@ def embedder(
     without a projection.
 
     Args:
-        source: a folder, or SOURCE:NAME.
+        source: the folder of a run or of a checkpoint, or SOURCE:NAME.
         size: the side of the images in pixels; None: the model's own.
         weights: "pretrained", "random", or a file.
         key_map: a TOML file that renames the keys of that file.
@@ -152,6 +152,7 @@ def embedder(
             )
         return _from_checkpoint(folder, net)
 
+    # the arguments of `hbench embed` that load this model again
     loading = made.words_to_load(source, size=size, weights=weights, key_map=key_map)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # so that a resumed embedding has the same random weights
@@ -163,7 +164,8 @@ def embedder(
     # a net that was trained on centre crops gets the centre of a larger image
     resize = side_before_crop(side) if backbone.crops else side
     images = Images(size=side, resize=resize, mean=backbone.mean, std=backbone.std)
-    # with a digest of the weights: a name, or a file, may have other weights tomorrow
+    # The identity tells models with different vectors apart, so that an embedding is not resumed
+    # with another one. It has a digest of the weights: a name or a file may have others tomorrow.
     words = [source, weights, str(side), weights_digest(backbone.net)[:16]]
     if is_own_code(source):
         words.append(embeddings.digest([OwnCode.parse(source).file])[:16])
@@ -171,6 +173,7 @@ def embedder(
     if backbone.prepare is None:
         return Embedder(backbone.net, images, identity, words=loading)
 
+    # the transform with which the net's source evaluates it is used instead of `images`
     transform = backbone.prepare(side)
     return Embedder(
         backbone.net,
@@ -217,9 +220,10 @@ def embed(
 
     Raises:
         UnknownName: a model that does not exist.
-        UsageError: a file that exists, or another run's.
+        UsageError: a file that exists, or has unfinished parts of another model, split or options.
         DataError: an image that cannot be read, unless these are skipped.
     """
+    # an Embedder has `prepare`, other objects such as a net have not
     if not isinstance(model, str) and not hasattr(model, "prepare"):
         raise UsageError(
             "model must be a text",
@@ -235,7 +239,7 @@ def embed(
     manifest = items_of(data, split)
     images = _images(model, data.name, manifest, options)
     request = _request(model, manifest, split, options)
-    parts = take_parts(file, request)
+    parts = take_parts(file, request)  # the folder of the parts that are finished
     _embed_the_rest(
         parts,
         model,
@@ -274,7 +278,7 @@ def _images(
 ) -> TorchDataset[Batch]:
     """Open the images of a manifest of the dataset `name` as the model needs them. Raises DataError
     if they are not on this disk. Only images from files can be unreadable and be skipped."""
-    if model.prepare:
+    if model.prepare:  # the transform of the model's source, which replaces `model.images`
         images: TorchDataset[Batch] = Files(manifest, model.prepare)
     else:
         images = images_of(name, manifest, model.images, vary=False)
@@ -311,8 +315,10 @@ def _embed_rows(
     device: torch.device,
     on_row: Callable[[int], None],
 ) -> Iterator[Piece]:
-    """Embed the images of these rows (n,) of the manifest. Yield parts (rows, vectors), of the size
-    in the options. `on_row`: called with the row after the last one done."""
+    """Embed the images of these rows (n,) of the manifest. Yield parts: some of the rows, and their
+    vectors. A part ends after `options.part` images or `options.seconds`, whichever comes first.
+    `on_row`: called with the row after the last one done.
+    """
     # averages the vectors at all scales and, with `flip`, of mirrored images
     views = Views(model.model, options.scales, flip=options.flip)
     net = nn.Sequential(Normalise(model.images), views).to(device).eval()
@@ -320,7 +326,7 @@ def _embed_rows(
     with torch.autocast(
         device.type, PRECISIONS[options.precision], enabled=options.precision != "float32"
     ):
-        pieces = embeddings_of_images(
+        pieces = embeddings_of_images(  # of batches, (rows, vectors) each
             net, images, rows, batch=options.batch, workers=workers, device=device
         )
         yield from in_parts(pieces, options.part, options.seconds, on_row)
@@ -350,12 +356,13 @@ def is_embedded(
     model: Embedder, file: Path, data: Dataset, split: str, options: EmbedOptions
 ) -> bool:
     """Whether a parquet file already has the embeddings that `embed` would write. Its metadata tell
-    the model, images and options. Raises UsageError for a file with other embeddings, and for one
-    that cannot be read.
+    the model, images and options. False: there is no such file. Raises UsageError for a file with
+    other embeddings, and for one that cannot be read.
     """
     if not file.exists():
         return False
 
+    # {key: text}, as the metadata have it, there with keys that begin with "hbench."
     expected = in_words(_request(model, items_of(data, split), split, options))
     try:
         with open_parquet(file) as parquet:
@@ -380,8 +387,8 @@ def is_embedded(
 def _request(
     model: Embedder, manifest: Manifest, split: str, options: EmbedOptions
 ) -> dict[str, object]:
-    """Collect the values that identify embeddings, by which parts of another model, split or other
-    options are recognised."""
+    """Collect the values that identify embeddings: {name: value}. Parts and files with other values
+    are of another model, split or other options."""
     without_effect = {"workers", "part", "seconds"}  # may differ between attempts
     settings = {
         name: value for name, value in asdict(options).items() if name not in without_effect
@@ -431,5 +438,6 @@ def items_of(data: Dataset, split: str) -> Manifest:
     if split == "test":
         return all_tests(data)
     if split not in data.tests:
+        # each name once: a test may be named "test"
         raise UnknownName("split", split, list(dict.fromkeys(["train", "test", *data.tests])))
     return data.tests[split]

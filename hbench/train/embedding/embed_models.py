@@ -74,7 +74,7 @@ def embed_models(
         except HBenchError as error:
             failed[model] = error
         except ModuleNotFoundError as error:
-            refusal = extras.missing(error)
+            refusal = extras.missing(error)  # None unless the module is of an optional library
             if refusal is None:
                 raise
             failed[model] = refusal

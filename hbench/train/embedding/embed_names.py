@@ -88,12 +88,12 @@ def embed_names(
         raise UsageError("a language is one of other names", fix="give a table of other names")
 
     tree = items_of(dataset if isinstance(dataset, Dataset) else load(dataset), split).tree
-    named = _paths_of_names(tree, other_names, language)
+    named = _paths_of_names(tree, other_names, language)  # the paths of every node
     texts_to_vectors = _text_tower(model, weights, chosen_device(device))
     vectors = _vectors(texts_to_vectors, named, sentences, batch=batch, on_progress=on_progress)
     embeddings.write(
         file,
-        list(map(path_text, paths_of(tree))),
+        list(map(path_text, paths_of(tree))),  # the nodes' ids, in the order of `named`
         vectors,
         metadata={"model": model, "weights": weights, "templates": " | ".join(sentences)},
     )
@@ -101,8 +101,9 @@ def embed_names(
 
 
 def sentence(template: str, path: Row) -> str:
-    """Fill a template with the names of a path, coarse to fine: the last name replaces {}, and all
-    names replace {path}. Underscores in names become spaces.
+    """Fill a template with the names of the path to a node, coarse to fine: the last name replaces
+    {}, and all names replace {path}. Underscores in names become spaces. A parent that was appended
+    to a name to make it unique, "Cases (Cameras)", is removed.
 
     >>> sentence("a photo of {}", ("Owls", "Barn_owl")), sentence("{path}.", ("Owls", "Barn_owl"))
     ('a photo of Barn owl', 'Owls Barn owl.')
@@ -114,15 +115,17 @@ def sentence(template: str, path: Row) -> str:
 def first_sentences(
     dataset: Dataset, split: str, template: str, others: OtherNames | None = None, *, most: int = 3
 ) -> Iterator[str]:
-    """Make the sentences of at most `most` nodes of the finest level, to show what a template makes
-    of the names. Nodes with other names come first, since these should be checked.
+    """Make a sentence for each of at most `most` nodes of the finest level, to show what a template
+    makes of the names. `others`: {path of a node: further names}. Nodes with further names come
+    first, since these names should be checked.
     """
     tree = items_of(dataset, split).tree
     finest = [path for path in paths_of(tree) if len(path) == tree.depth]
     # False sorts before True; the sort is stable
     first = sorted(finest, key=lambda path: path not in (others or {}))[:most]
-    # take the first of several other names
-    return (sentence(template, variants(path, others, is_replaced=True)[0]) for path in first)
+    # the path of a node under each of its further names, or under its own if it has no others
+    named = (variants(path, others, is_replaced=True) for path in first)
+    return (sentence(template, paths[0]) for paths in named)
 
 
 def _refuse_templates(templates: Sequence[str]) -> None:
@@ -175,10 +178,11 @@ def _mean_vectors(
     """
     # embed all paths of all nodes together, for each template, and split them by node afterwards
     paths = [path for names in named for path in names]
-    views = [
+    views = [  # of each template: the vectors (paths, D)
         functional.normalize(texts_to_vectors([sentence(template, path) for path in paths]))
         for template in templates
     ]
+    # of each node: the mean over templates, (paths of the node, D)
     of_names = torch.stack(views).mean(0).split(list(map(len, named)))
     mean = functional.normalize(torch.stack([vectors.mean(0) for vectors in of_names]))
     vectors: NDArray[np.float32] = mean.float().cpu().numpy()
@@ -222,9 +226,9 @@ def _tokenizer(name: str) -> Any:
 
     # the tokenizer of "ARCH/TAG" depends on ARCH only; "hf-hub:OWNER/NAME" is kept whole
     named = name if name.startswith("hf-hub:") else name.partition("/")[0]
-    where = "the Hugging Face cache (HF_HOME)"
+    where = "the Hugging Face cache (HF_HOME)"  # for messages
     try:
-        return with_fetched_weights(
+        return with_fetched_weights(  # the tokenizer, or a DataError about weights
             lambda: open_clip.get_tokenizer(named), f"open_clip:{name}", where
         )
     except DataError as error:

@@ -20,8 +20,8 @@ from hbench.train.embedding.embed_dataset import Embedder
 from hbench.train.images.transforms import Normalise
 
 APART = 1e-5  # the largest allowed difference of a coordinate
-CHECKED = 4  # images to compare
-OPSET = 18
+CHECKED = 4  # random images for the export; one fewer are compared
+OPSET = 18  # the version of ONNX's operators
 
 
 class FromBytes(nn.Module):
@@ -48,9 +48,9 @@ def export_onnx(model: Embedder, file: Path) -> float:
 
     if file.exists():
         raise UsageError(f"{file} exists", fix="remove it, or name another --onnx")
-    net = FromBytes(model).eval()
+    net = FromBytes(model).eval()  # normalises the colours of decoded images, then embeds
     side = model.images.size
-    shape = (CHECKED, len(model.images.mean), side, side)
+    shape = (CHECKED, len(model.images.mean), side, side)  # `mean` has a number for each colour
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
     with replacing(file) as temporary:

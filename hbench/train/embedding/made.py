@@ -19,7 +19,7 @@ def words_to_load(
     source: str, *, size: int | None, weights: str, key_map: Path | None
 ) -> tuple[str, ...]:
     """Return the arguments of `hbench embed` that load a model: its name and options that are not
-    the default.
+    the default. Files are named without their folders, which should not be published.
 
     >>> words_to_load("timm:resnet18", size=160, weights="nets/r18.pth", key_map=None)
     ('timm:resnet18', '--size', '160', '--weights', 'r18.pth')

@@ -78,9 +78,10 @@ def write_part(parts: Path, part: Piece) -> None:
 def in_parts(
     pieces: Iterator[Piece], images: int, seconds: float, on_row: Callable[[int], None]
 ) -> Iterator[Piece]:
-    """Join pieces, such as batches, to parts of at least this number of `images`, or of the images
-    that took this number of `seconds`, whichever comes first. The time limit keeps a slow net from
-    losing hours of work. `on_row`: called after each piece with the row after its last one."""
+    """Join pieces, such as the rows and vectors of a batch, to parts of at least this number of
+    `images`, or of the images that took this number of `seconds`, whichever comes first. The time
+    limit keeps a slow net from losing hours of work. `on_row`: called after each piece with the row
+    after its last one."""
     waiting: list[Piece] = []
     began = time.monotonic()
     for piece in pieces:

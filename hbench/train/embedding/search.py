@@ -43,7 +43,7 @@ class SearchedItems(NamedTuple):
 def gallery_of(manifest: Manifest, embeddings: Embeddings, name: str) -> SearchedItems:
     """Take the gallery of a test, with its vectors from embeddings, which may have another order
     and further items. `name`: of the dataset. Raises SubmissionError for items without a vector."""
-    rows = np.flatnonzero(manifest.gallery)
+    rows = np.flatnonzero(manifest.gallery)  # `manifest.gallery` is a mask of the items
     row_of_item = {item: row for row, item in enumerate(embeddings.ids.tolist())}
     missing = [item for item in manifest.items[rows].tolist() if item not in row_of_item]
     if missing:
@@ -66,7 +66,7 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
     another dimension than the model's.
     """
     images = [open_upright(picture.parent, picture.name) for picture in pictures]
-    asked = embedded_pictures(model, images)
+    asked = embedded_pictures(model, images)  # (Q, D), of length 1
     if asked.shape[1] != gallery.vectors.shape[1]:
         raise UsageError(
             "the gallery was embedded by another model",
@@ -80,8 +80,9 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
     own_rows = range(len(gallery.manifest), len(gallery.manifest) + len(pictures))
     for picture, vector, row in zip(pictures, asked, own_rows, strict=True):
         hits = _nearest_in_gallery(vector, gallery, k)
-        about = agreement(gallery.manifest, hits)
+        about = agreement(gallery.manifest, hits)  # a sentence on the class of most hits
         strips.append(Strip(str(picture), row, about, [StripRow(gallery.name, hits)]))
+    # a function that returns the picture of an item of the gallery, or of one of `pictures`
     opened = _picture_of(gallery.manifest, dict(zip(map(str, pictures), images, strict=True)))
     caption = (
         f"{gallery.name}: {len(gallery.rows):,} items; framed by what they share with the first"
@@ -102,13 +103,14 @@ def embedded_pictures(model: Embedder, images: Sequence[Image.Image]) -> NDArray
 def _nearest_in_gallery(
     vector: NDArray[np.float32], gallery: SearchedItems, k: int
 ) -> tuple[Hit, ...]:
-    """Find the k nearest items of a vector (D,), with the number of levels that each shares with
-    the nearest one."""
+    """Find the k items nearest to a vector (D,) by cosine, best first, each with the number of
+    levels that it shares with the nearest one."""
+    # cosines, since the vector and the gallery's vectors (G, D) are of length 1
     scores = (gallery.vectors @ vector)[None]  # (1, G)
     # the function returns sort keys for columns with equal scores: all are 0, so that these keep
     # the gallery's order
     nearest = candidates(scores, k).best(k, lambda row, _column: np.zeros_like(row))
-    _, _, columns, best_scores = nearest
+    _row_of_scores, _place, columns, best_scores = nearest  # (k,) each
     rows = gallery.rows[columns]
     labels = gallery.manifest.labels[rows]  # (k, L)
     # compare each item with the nearest one, since the picture has no label. The product over
@@ -133,14 +135,14 @@ def agreement(manifest: Manifest, hits: Sequence[Hit]) -> str:
     """Name the finest class to which more than half of the results belong, in a sentence. `hits`:
     the results, whose `position` is a row of the manifest."""
     labels = manifest.labels[[hit.position for hit in hits]]
-    said = "no class has most of the results"
+    said = "no class has most of the results"  # replaced at each level that has such a class
     for level in range(1, manifest.tree.depth + 1):
         paths, counts = np.unique(labels[:, :level], axis=0, return_counts=True)
         most = int(counts.argmax())
         if 2 * counts[most] <= len(hits):
             return said  # no class of a finer level can have more of them
-        path = enumerate(paths[most].tolist())  # (level, node), from coarse to fine
-        names = [manifest.tree.names[at][node] for at, node in path]
+        path = enumerate(paths[most].tolist())  # (level, label), coarse to fine, level from 0
+        names = [manifest.tree.names[at][label] for at, label in path]
         said = f"{counts[most]} of {len(hits)} are of {JOINED.join(names)}"
     return said
 

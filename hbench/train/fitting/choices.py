@@ -19,7 +19,8 @@ from hbench.train.recipes.own_code import OwnCode, is_own_code
 from hbench.train.recipes.recipe import Recipe
 from hbench.train.steps.optimizers import optimizer_names
 
-FACTS = ("classes", "level_classes", "paths", "dim")  # of dataset and net, which losses may need
+# parameters of losses that follow from the dataset and the net
+FACTS = ("classes", "level_classes", "paths", "dim")
 
 
 def refuse_choices(recipe: Recipe) -> None:
@@ -70,6 +71,7 @@ def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
     """
     entry = loss_entry(loss)
     entry.refuse_unknown(loss, params)
+    # training fills in those of FACTS that have no default in the loss
     of_data = [name for name in FACTS if name in params and entry.parameters[name] is REQUIRED]
     if of_data:
         raise ConfigError(
@@ -85,8 +87,8 @@ def _refuse_parameters(loss: str, params: Mapping[str, Any]) -> None:
 def _refuse_variation(recipe: Recipe) -> None:
     """Refuse an augmentation that the recipe's images do not support.
 
-    Images of the datasets in HELD, and of any dataset with the augmentation `shifted`, are kept in
-    memory. These can only be shifted.
+    Images of the datasets in HELD, {(dataset, side in pixels): …}, and of any dataset with the
+    augmentation `shifted`, are kept in memory. These can only be shifted.
 
     Raises UnknownName for an augmentation that does not exist or is not for these images,
     ConfigError for a share of the area above 1, and for colours or erased parts of images in

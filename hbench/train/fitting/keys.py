@@ -58,7 +58,8 @@ def markdown() -> str:
 def _keys(
     table: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], prefix: str = ""
 ) -> Iterator[Key]:
-    """Yield the keys of a table in a JSON schema, and those of the tables within it.
+    """Yield the keys of a table in a JSON schema, and those of the tables within it. A Key has the
+    dotted key, its possible values, its default and its meaning, as texts.
 
     `known`: {name: schema} of all tables (`$defs`), to which others refer. `prefix`: the keys that
     lead to this table, each followed by a dot. A recipe has a table for each loss, all with the
@@ -67,7 +68,7 @@ def _keys(
     required = table.get("required", [])
     for name, schema in table["properties"].items():
         key = f"{prefix}{name}"
-        if key in SAME_AS:  # its keys are those of another table, which lists them
+        if key in SAME_AS:  # a table with the keys of another one, where they are listed
             meaning = " ".join(schema["description"].split())
             yield Key(key, f"table, as {SAME_AS[key]}", UNSET, meaning)
             continue
@@ -78,6 +79,7 @@ def _keys(
             yield from _keys(of_each, known, f"{key}.{PER_LOSS}.")
             continue
         default = "must be set" if name in required else _in_toml(schema.get("default"))
+        # a key whose value is a registered name, such as a sampler's, lists these names
         allowed = ", ".join(NAMES[key]) if key in NAMES else _allowed(schema)
         yield Key(key, allowed, default, " ".join(schema["description"].split()))
 

@@ -54,7 +54,7 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
 
     Raises ConfigError for too few classes.
     """
-    if not is_open(recipe):
+    if not is_open(recipe):  # the recipe has all its sizes
         return recipe
     per_class = recipe.sampler.per_class or _per_class(recipe, manifest)
     batch = recipe.sampler.batch or _batch(manifest, per_class, world)
@@ -72,7 +72,8 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
     try:
         return build(Recipe, values, source=f"the recipe, fitted to {recipe.dataset},")
     except ConfigError as error:
-        # building the recipe again checks the sizes that were filled in, such as a batch too small
+        # building the recipe again checks the sizes that were filled in, such as a batch too small:
+        # it needs `per_class` images of 2 classes
         raise ConfigError(
             error.problem,
             found=error.found,
@@ -90,12 +91,12 @@ def _per_class(recipe: Recipe, manifest: Manifest) -> int:
 
 
 def _batch(manifest: Manifest, per_class: int, world: int) -> int:
-    """Choose the size of a batch: `per_class` images of as many classes as fit into 128 images, but
-    at least one class for each of the `world` processes, which all get equally many. Raises
-    ConfigError for fewer than 2 classes."""
+    """Choose the size of a batch in images: `per_class` images of as many classes as fit into 128
+    images, but at least one class for each of the `world` processes. All processes get the same
+    number of classes. Raises ConfigError for fewer than 2 classes."""
     classes = len(np.unique(manifest.labels[:, -1]))
     width = min(max(BATCH // per_class, world), classes)  # classes in a batch
-    width -= width % world  # each process gets as many of them
+    width -= width % world  # so that it is divisible among the processes
     if width < 2:
         raise ConfigError(
             "there are too few classes to learn from",

@@ -66,12 +66,13 @@ class Files(Dataset[Batch]):
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)
         self.items = manifest.items
-        self.open = manifest.picture
+        self.open = manifest.picture  # a function from an item to its picture
         self.prepare = prepare
 
     def __getitems__(self, keys: Keys) -> Batch | Unreadable:
-        """Open and prepare the pictures of a batch. Return (images, rows), or {item: error}.
-        torch's loader calls this with all keys of a batch at once.
+        """Open and prepare the pictures of a batch. Return (images, rows), or {item: error} if some
+        are unreadable and are not to be skipped (`self.skips`). torch's loader calls this with all
+        keys, (row, seed) each, of a batch at once.
 
         Random numbers for a picture are drawn with its own seed, so that they do not depend on the
         worker or on the order of pictures.
@@ -79,12 +80,12 @@ class Files(Dataset[Batch]):
         images = []
         rows = []
         problems = {}
-        for row, draw in keys:
+        for row, seed in keys:
             try:
                 image = self.open(self.items[row])
                 with torch.random.fork_rng(devices=[]):
                     # unlike torch.manual_seed this does not also seed the GPUs, for every image
-                    torch.default_generator.manual_seed(draw)
+                    torch.default_generator.manual_seed(seed)
                     images.append(self.prepare(image))
                 rows.append(row)
             except DataError as error:
@@ -99,11 +100,7 @@ class Files(Dataset[Batch]):
 
 
 class Held(Dataset[Batch]):
-    """Images that are kept in memory, and varied by `shift_images` unless `scale` is None.
-
-    `scale`: the smallest and the largest factor by which an image is scaled. `outside`: what is
-    shown beyond the edge of a shifted image, black ("zeros") or the pixel at the edge ("border").
-    """
+    """Images that are kept in memory, and varied by `shift_images` unless `scale` is None."""
 
     def __init__(
         self,
@@ -112,8 +109,16 @@ class Held(Dataset[Batch]):
         scale: tuple[float, float] | None,
         outside: Outside = "zeros",
     ) -> None:
-        """Keep the images. `pixels`: uint8 (N, H, W, C), or (N, H, W) if grey. `settings`: have the
-        mean and deviation of each colour, for normalising."""
+        """Keep the images.
+
+        Args:
+            pixels: uint8 (N, H, W, C), or (N, H, W) if grey.
+            settings: these have the mean and deviation of each colour, for normalising.
+            scale: the smallest and the largest factor by which an image is scaled when it is
+                varied; None: images are not varied.
+            outside: what is shown beyond the edge of a shifted image: black ("zeros"), or the pixel
+                at the edge ("border").
+        """
         channels_last = pixels if pixels.ndim == 4 else pixels[..., None]  # grey: one channel
         self.pixels = torch.from_numpy(channels_last).permute(0, 3, 1, 2)  # (N, C, H, W)
         self.mean = torch.tensor(settings.mean)[:, None, None]
@@ -122,13 +127,13 @@ class Held(Dataset[Batch]):
         self.outside = outside
 
     def __getitems__(self, keys: Keys) -> Batch:
-        """Return a batch, (normalised images float32 (B, C, H, W), rows (B,)), for its keys. Each
-        image is varied with its own seed. torch's loader calls this with all keys of a batch at
-        once."""
-        rows, draws = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
+        """Return a batch, (normalised images float32 (B, C, H, W), rows (B,)), for its keys, (row,
+        seed) each. Each image is varied with its own seed. torch's loader calls this with all keys
+        of a batch at once."""
+        rows, seeds = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:
-            images = shift_images(images, draws, self.scale, self.outside)
+            images = shift_images(images, seeds, self.scale, self.outside)
         return (images - self.mean) / self.std, torch.from_numpy(rows)
 
 
@@ -142,8 +147,10 @@ def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) ->
     if held is not None:
         if chosen not in (NONE, SHIFTED):
             raise UnknownName("augmentation of images in memory", chosen, [NONE, SHIFTED])
+        # `scale`, the range of factors of a shifted image; with None images are not varied
         return Held(held(manifest), settings, settings.scale if chosen == SHIFTED else None)
     if chosen == SHIFTED:
+        # the pixels at the edge continue outside: black would frame the scan of a white paper
         return Held(decode_images(manifest, settings), settings, settings.scale, outside="border")
     return Files(manifest, variation_of(settings) if vary else augmentations[NONE](settings))
 
@@ -177,7 +184,7 @@ def refuse_too_large(images: int, settings: Images) -> None:
 
 def workers_for(images: Dataset[Batch], settings: Images) -> int:
     """Return the number of processes that decode images: that of the recipe or, by default, one per
-    processor, at most 10, and 0 for images in memory.
+    processor, at most 10, and 0 for images in memory, which need no decoding.
     """
     if settings.workers is not None:
         return settings.workers
@@ -208,8 +215,8 @@ class Batches:
         )
 
     def of(self, batches: Iterable[Keys]) -> Iterator[Batch]:
-        """Yield the batches of an epoch in order, given their keys. Raises DataError that names the
-        unreadable images of a batch.
+        """Yield the batches of an epoch in order. `batches`: the keys of each, (row, seed) of every
+        image. Raises DataError that names the unreadable images of a batch.
 
         The workers make pieces of batches, so that they share the work on a large batch. The pieces
         of a batch are joined on the device.
@@ -226,7 +233,8 @@ class Batches:
                     problems |= piece
             if problems:
                 raise _unreadable(problems)
-            # drop pieces without images: they are float tensors, and joining would convert the rest
+            # Drop pieces without images, float tensors: joining would convert the other pieces.
+            # If all images of a batch were left out, one such piece is the batch.
             loaded = [piece for piece in loaded if len(piece[1])] or loaded[:1]
             parts = [self._on_device(*piece) for piece in loaded]
             if len(parts) == 1:
@@ -270,8 +278,8 @@ def in_order(
 
 
 def all_tests(dataset: datasets.Dataset) -> Manifest:
-    """Join the items of all tests into one manifest. An item of several tests is there once, where
-    the first of them has it."""
+    """Join the items of all tests into one manifest, test after test. An item of several tests is
+    kept only in the first."""
     tests = list(dataset.tests.values())
     if len(tests) == 1:
         return tests[0]

@@ -52,8 +52,9 @@ class EpochBatches(NamedTuple):
 def plan(
     labels: NDArray[np.int32], settings: Sampler, *, seed: int, epoch: int, steps: int | None = None
 ) -> EpochBatches:
-    """Compose the batches of an epoch. For the same arguments they are the same on every machine.
-    Raises ConfigError for too few classes.
+    """Compose the batches of an epoch: rows of the manifest, and a seed for each, (S, B) for S
+    batches of B items. For the same arguments they are the same on every machine. Raises
+    ConfigError for too few classes.
 
     `labels` (N, L): coarse to fine. `epoch`: from 0. `steps`: return only this number of first
     batches; None: all.
@@ -69,7 +70,7 @@ def plan(
 @samplers.register("m_per_class")
 def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
     """Compose batches of B/m different classes with m items of each; every item is in at least one
-    batch of the epoch.
+    batch of the epoch. Return the rows (S, B) of the items of S batches.
 
     The items of a class are cut into groups of m, the last filled up with other items of the class
     (repeated if it has fewer than m). A group goes to the emptiest batch without its class; free
@@ -86,7 +87,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     batches = max(ceil(sum(groups) / width), max(groups))
     free = np.full(batches, width)  # (batches,): places for further groups
     taken = np.zeros((batches, len(classes)), dtype=bool)  # whether a batch has a class
-    parts: list[list[Rows]] = [[] for _ in range(batches)]
+    parts: list[list[Rows]] = [[] for _ in range(batches)]  # the groups of each batch, (m,) each
 
     # large classes first, since they need the most batches; equally large ones in random order
     for label in sorted(rng.permutation(len(classes)), key=lambda label: -groups[label]):
@@ -126,7 +127,7 @@ def _classes_of_epoch(
 @samplers.register("hierarchical")
 def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Generator) -> Rows:
     """Compose batches with equal parts from two coarse classes: `batches_per_group` batches for
-    every pair of coarse classes.
+    every pair of coarse classes. Return the rows (S, B) of the items of S batches of B items.
 
     In the batches of a pair a fine class is repeated only after all others of its coarse class
     (Cakir et al. 2019). HAPPIER samples SOP in this way: pairs of its 12 coarse classes, 5 batches
@@ -134,14 +135,15 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
     """
     classes = _members(labels[:, -1])
     m = settings.per_class
-    width, rest = divmod(settings.batch // m, GROUPS)
+    width, rest = divmod(settings.batch // m, GROUPS)  # fine classes of each coarse one in a batch
     if rest:
         expected = f"sampler.batch a multiple of {GROUPS} × per_class = {GROUPS * m}"
         reason = "the batch cannot be shared among the coarse classes"
         raise ConfigError(reason, expected=expected, found=f"{settings.batch}")
 
     rows = []
-    for chosen in combinations(_wide_enough(_by_coarse(labels, classes), width, m), GROUPS):
+    by_coarse = _by_coarse(labels, classes)  # for each coarse class: the indices of its fine ones
+    for chosen in combinations(_wide_enough(by_coarse, width, m), GROUPS):
         # for each coarse class of the pair, and each batch: the indices of fine classes
         hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
         for hand in zip(*hands, strict=True):
@@ -157,7 +159,8 @@ def _wide_enough(coarse: Sequence[Rows], width: int, m: int) -> list[Rows]:
     `coarse`: for each coarse class the indices of its fine classes. `m`: images of each fine class.
     """
     large = [members for members in coarse if len(members) >= width]
-    # the largest possible half is limited by the second largest coarse class
+    # each coarse class of a batch fills an equal part of it, so the largest batch that is possible
+    # is limited by the smaller of the two largest coarse classes
     sizes = sorted((len(members) for members in coarse), reverse=True)
     _require_classes(
         len(large),

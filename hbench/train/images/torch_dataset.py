@@ -69,6 +69,7 @@ def vision_dataset(name: str) -> Callable[..., VisionImages]:
         UnknownName: a dataset or split that does not exist.
         DataError: files that are missing.
     """
+    # the look-up raises for an unknown name; the partial is called like a class
     return partial(VisionImages, name=specs[name].name)
 
 
@@ -82,7 +83,7 @@ class ManifestImages(torch.utils.data.Dataset[tuple[Any, torch.Tensor, int]]):
             fix = "hbench download NAME, then hbench build NAME"
             raise DataError("the images of this dataset are not on this disk", fix=fix)
         self.items = manifest.items
-        self.picture = manifest.picture
+        self.picture = manifest.picture  # a function from an item to its picture
         self.transform = transform
         self.labels = torch.from_numpy(manifest.labels.astype(np.int64))
 
@@ -158,7 +159,8 @@ def _dataset(name: str, root: Path, *, download: bool) -> Dataset:
     if (root / "dataset.json").exists():
         return read(root)
     spec = specs[name]
+    # {file: error} of the files that could not be fetched
     if download and (problems := fetch_all(sources_of(spec), DownloadOptions(root))):
         raise summary(problems)
-    dataset, _, _ = build.build_published(spec, root)
+    dataset, _comparison_with_files, _remarks = build.build_published(spec, root)
     return dataset

@@ -31,8 +31,8 @@ augmentations: Registry[Callable[[Images], Prepare]] = Registry("augmentation")
 
 @augmentations.register("resized_crop")
 def resized_crop(settings: Images) -> Prepare:
-    """Fit, crop a random part whose share of the area is within `scale`, resize it to `size`, and
-    flip (HAPPIER, rank losses).
+    """Resize as `settings.fit` says, crop a random part, resize that to `size`, and flip (HAPPIER,
+    rank losses). The part's share of the area is within `scale`, its width / height within SIDES.
     """
     from torchvision.transforms import v2
 
@@ -45,7 +45,8 @@ def resized_crop(settings: Images) -> Prepare:
 
 @augmentations.register("rand_augment")
 def rand_augment(settings: Images) -> Prepare:
-    """As `resized_crop`, then two changes of shape or colour (RandAugment, Cubuk et al. 2020)."""
+    """As `resized_crop`, with two changes of shape or colour before the flip (RandAugment, Cubuk et
+    al. 2020)."""
     from torchvision.transforms import v2
 
     how = v2.InterpolationMode(settings.interpolation)
@@ -199,7 +200,7 @@ def uniform_numbers(draws: NDArray[np.int64], number: int) -> NDArray[np.float64
     >>> bool((uniform_numbers(np.array([7, 8]), 2)[1:] == uniform_numbers(np.array([8]), 2)).all())
     True
     """
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # SplitMix64 computes modulo 2^64
         steps = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         z = draws.astype(np.uint64)[:, None] + steps
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -215,15 +216,16 @@ def shift_images(
 ) -> Tensor:
     """Scale images (B, C, H, W) by a random factor between the two numbers of `scale`, rotate them
     by up to 6°, and shift them by up to 1/16 of their side. `draws` (B,): a seed for each image.
-    `outside`: fills the area beyond the edge.
+    `outside`: what fills the area beyond the edge, black ("zeros") or the pixel at the edge
+    ("border").
     """
     # (B, 4), in [0, 1): for the factor, the rotation, and the shifts along both sides of each image
     drawn = torch.from_numpy(uniform_numbers(draws, 4)).to(images)
-    size = scale[0] + (scale[1] - scale[0]) * drawn[:, 0]
+    factor = scale[0] + (scale[1] - scale[0]) * drawn[:, 0]
     turn = (2 * drawn[:, 1] - 1) * (6 * torch.pi / 180)  # -6° … 6°, in radians
     # affine_grid maps positions in the result to positions in the image, so divide by the factor
-    cos = torch.cos(turn) / size
-    sin = torch.sin(turn) / size
+    cos = torch.cos(turn) / factor
+    sin = torch.sin(turn) / factor
     move = (2 * drawn[:, 2:] - 1) / 8  # coordinates run from −1 to 1: 1/8 is 2 of 32 pixels
     # (B, 2, 3): the affine map of each image
     theta = torch.stack(

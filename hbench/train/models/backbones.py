@@ -59,7 +59,7 @@ def build_backbone(
     if from_file:
         load_weights(backbone.net, Path(weights), key_map)
     shape = shape_of_features(backbone, backbone.size)
-    _, count, *sides = shape
+    _, count, *sides = shape  # `sides`: height and width of a map, none for vectors
     if pools and sides:
         raise ConfigError(
             f"{name} does not pool",
@@ -67,8 +67,8 @@ def build_backbone(
             found=f"shape {shape}",
             fix='pool its maps: pooling = "avg" in [model]',
         )
-    # Otherwise the net returns tokens, vectors, or maps with the channels last. Square images give
-    # square maps, so if the last two sides differ one of them is the channels.
+    # Other nets return tokens, vectors, or maps with the channels last. Square images give square
+    # maps, so if the last two sides differ one of them is the channels.
     is_map = len(sides) == 2 and sides[0] == sides[1] > 1
     if not pools and not is_map:
         raise ConfigError(
@@ -85,12 +85,12 @@ def refuse_unknown_net(name: str) -> None:
     """Raise UnknownName if SOURCE is unknown or has no net NAME, and ConfigError if `name` is not
     of this form. Names of other packages' sources and of hubs are not checked, since that would
     need loading or a connection."""
-    source_of(name)
+    source_of(name)  # raises for an unknown source, or a text of another form
     source, _, rest = name.partition(":")
     if source == "hbench":
         refuse_other_nets(rest)
     elif source == "torchvision":
-        libraries.refuse_unknown_torchvision(rest.partition("/")[0])
+        libraries.refuse_unknown_torchvision(rest.partition("/")[0])  # NAME/WEIGHTS is allowed
     elif source == "timm":
         libraries.refuse_unknown_timm(rest)
 
@@ -117,7 +117,7 @@ def net_of_a_file(code: OwnCode) -> Backbone:
     tensor.
     """
     made = code.load()
-    with blamed_on(code):
+    with blamed_on(code):  # any error becomes a ConfigError that names the line
         net = made()
     if not isinstance(net, nn.Module):
         raise ConfigError(

@@ -16,11 +16,12 @@ from torch.utils.checkpoint import checkpoint
 def blocks_of(net: nn.Module) -> list[nn.Module]:
     """Return the blocks of a net: the parts with weights of its longest ModuleList or Sequential,
     the outermost of equally long ones. The net itself is the only block if it has none."""
-    stacks = [
+    stacks = [  # for each stack: its direct parts that have weights
         _with_weights(module)
         for module in net.modules()
         if isinstance(module, (nn.Sequential, nn.ModuleList))
     ]
+    # `modules` lists an outer module before its parts, and `max` keeps the first of equal lengths
     return max(stacks, key=len, default=[]) or [net]
 
 
@@ -31,7 +32,7 @@ def _with_weights(stack: nn.Module) -> list[nn.Module]:
 
 def by_depth(net: nn.Module) -> Iterator[list[nn.Parameter]]:
     """Yield the weights of a net in groups from its input to its output: those before the blocks,
-    those of each block, and those after the blocks."""
+    those of each block, and those after the blocks. Groups without weights are left out."""
     blocks = blocks_of(net)
     of_block: dict[nn.Parameter, int] = {}
     for number, block in enumerate(blocks):

@@ -38,6 +38,7 @@ def embeddings_of_images(
     mode = model.training
     model.eval()
     try:
+        # `places` (≤ batch,): the rows of a batch without images that were unreadable and left out
         for pixels, places in in_order(images, rows, batch=batch, workers=workers, device=device):
             if not len(places):  # all images of the batch were unreadable and left out
                 continue
@@ -65,6 +66,7 @@ def embed_all(
         model, images, rows, batch=recipe.sampler.batch, workers=workers, device=processes.device
     )
     embedded_here = [vectors for _, vectors in pieces]
+    # the vectors of each process, in order of rank
     parts = gather_objects(np.concatenate(embedded_here) if embedded_here else None, processes)
     # with fewer images than processes some processes have no part (None), but at least one has
     width = next(part.shape[1] for part in parts if part is not None)

@@ -54,6 +54,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     mean = tuple(transform.mean)
     std = tuple(transform.std)
+    # COUNTED: `build_backbone` counts the features
     return Backbone(kept, COUNTED, side, mean, std, prepare, transform.interpolation.value)
 
 
@@ -95,6 +96,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     side = config["input_size"][-1]
     mean = tuple(config["mean"])
     std = tuple(config["std"])
+    # COUNTED: `build_backbone` counts the features
     return Backbone(net, COUNTED, side, mean, std, prepare, config["interpolation"])
 
 
@@ -152,6 +154,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     mean = tuple(visual.image_mean)
     std = tuple(visual.image_std)
+    # COUNTED: `build_backbone` counts the features
     return Backbone(
         visual, COUNTED, size, mean, std, prepare, visual.preprocess_cfg["interpolation"]
     )
@@ -169,6 +172,7 @@ def open_clip_model(name: str, *, pretrained: bool) -> Any:
             raise UnknownName("open_clip model", arch, open_clip.list_models())
         if pretrained and not tag:
             raise _without_tag(arch, open_clip.list_pretrained_tags_by_model(arch))
+    # None for random weights, and for a repository, whose weights `load_weights` loads
     chosen = tag if pretrained and tag else None
     described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
     config = {}
@@ -255,6 +259,7 @@ def _from_transformers(name: str, weights: str) -> tuple[Any, Any]:
         hub = import_module("transformers")
     except ModuleNotFoundError:
         raise UsageError("transformers is not installed", fix="pip install transformers") from None
+    # raise at once if the hub cannot be reached: its own library would try for a minute
     if not Path(name).is_dir():
         refuse_without_hub(name, f"transformers:{name}")
     where = "the Hugging Face cache (HF_HOME), or name a folder: transformers:FOLDER"
@@ -305,8 +310,9 @@ class ImageTower(nn.Module):
         if isinstance(output, Tensor):
             return output
         pooled = getattr(output, "pooler_output", None)
+        # a model without pooling returns tokens, of which the first stands for the whole image
         features: Tensor = output.last_hidden_state[:, 0] if pooled is None else pooled
-        return features.flatten(1)
+        return features.flatten(1)  # convolutional nets pool to (B, D, 1, 1)
 
 
 @dataclass(frozen=True)
