@@ -143,7 +143,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
 
     # `pools` is ignored: open_clip's image towers always pool
     visual = open_clip_model(name, pretrained=weights == PRETRAINED).visual
-    size = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
+    side = visual.image_size[0] if isinstance(visual.image_size, tuple) else visual.image_size
 
     def prepare(size: int) -> Any:
         """Make open_clip's transform for testing with images of `size` pixels."""
@@ -156,7 +156,7 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     std = tuple(visual.image_std)
     # COUNTED: `build_backbone` counts the features
     return Backbone(
-        visual, COUNTED, size, mean, std, prepare, visual.preprocess_cfg["interpolation"]
+        visual, COUNTED, side, mean, std, prepare, visual.preprocess_cfg["interpolation"]
     )
 
 
