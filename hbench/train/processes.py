@@ -59,8 +59,8 @@ def is_first_started() -> bool:
 @contextmanager
 def join_processes(device: str = "auto") -> Iterator[Processes]:
     """Join the group of processes that torchrun started for the duration of the block, with nccl on
-    GPUs and gloo elsewhere. Without torchrun yield this process alone. `device`: of torch, or
-    "auto" for a GPU if there is one."""
+    GPUs and gloo elsewhere, and yield the rank, number and device of processes. Without torchrun
+    yield this process alone, of rank 0. `device`: of torch, or "auto" for a GPU if there is one."""
     world = world_started()
     chosen = chosen_device(device)
     if world == 1:
@@ -70,6 +70,7 @@ def join_processes(device: str = "auto") -> Iterator[Processes]:
     try:
         yield Processes(dist.get_rank(), world, chosen)
     except BaseException as error:
+        # frames may refer to the group, which has to be freed below
         traceback.clear_frames(error.__traceback__)
         raise
     finally:
@@ -123,7 +124,7 @@ def average_gradients(weights: Sequence[nn.Parameter], processes: Processes) -> 
 def distributed(model: nn.Module, processes: Processes) -> nn.Module:
     """Wrap the model for training by all processes, so that it learns like a single process with
     the whole batch. On GPUs batch norms are synchronised over the whole batch. Elsewhere they have
-    to be frozen; UsageError is raised otherwise.
+    to be frozen (the model's `freeze_batch_norm`); UsageError is raised otherwise.
     """
     if processes.world == 1:
         return model
@@ -133,7 +134,8 @@ def distributed(model: nn.Module, processes: Processes) -> nn.Module:
             reason = "batch norms cannot see the batches of other processes on a CPU"
             raise UsageError(reason, fix="--set model.freeze_batch_norm=true, or one process")
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-    # buffers (running means of batch norms) need no broadcast: they are equal in all processes
+    # buffers (running means of batch norms) need no broadcast: synchronised or frozen, they are
+    # equal in all processes
     return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
 
 
@@ -170,6 +172,7 @@ def chosen_device(name: str) -> torch.device:
     the GPU with this process's number on the machine.
 
     Raises UsageError if there is no such device, or if several processes would share it.
+    refuse_device turns torch's error, for a wrong name or a lacking device, into UsageError.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

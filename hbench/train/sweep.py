@@ -61,8 +61,9 @@ class Sweep:
     choices: tuple[TriedKey, ...]
 
     def combinations(self) -> list[tuple[str, ...]]:
-        """List the combinations to try, each as KEY=VALUE for every key. Raises UsageError for more
-        than MOST_TRIALS, and for a key that is also among the changes."""
+        """List the combinations to try, each as KEY=VALUE for every key of `choices`. Raises
+        UsageError for more than MOST_TRIALS, and for a key that is also among the changes, which
+        apply to all trials."""
         number = math.prod(len(values) for _, values in self.choices)
         if number > MOST_TRIALS:
             raise UsageError(
@@ -124,9 +125,10 @@ def train_trials(
     """Train all trials of a sweep in folders below `out`, one after another, and yield those that
     ended.
 
-    `train`: trains a recipe in a folder. `on_diverged`: called for a trial whose loss is not
-    finite. The other trials go on, since finding values that are too large is part of a sweep. If
-    no trial ended, the last such error is raised.
+    `train`: trains a recipe in a folder, and continues the run there if its third argument is True.
+    `on_diverged`: called for a trial whose loss is not finite. The other trials go on, since
+    finding values that are too large is part of a sweep. If no trial ended, the last such error is
+    raised.
     """
     diverged = None
     has_ended = False
@@ -163,9 +165,12 @@ def checked_recipes(sweep: Sweep) -> dict[tuple[str, ...], Recipe]:
 
 
 def set_aside(out: Path, recipe: Recipe) -> Path | None:
-    """Move the run in a sweep's folder aside if it is of another recipe: that of the former best
-    trial, before the sweep was extended. Return the folder it was moved to; None if nothing was
-    moved."""
+    """Move the run in a sweep's folder `out` aside if it is of another recipe than `recipe`.
+
+    After its trials a sweep trains the best one's settings in `out` itself. If it was extended, the
+    best trial may be another one, and `out` still has the run of the former best. Return the
+    folder that this was moved to; None if nothing was moved.
+    """
     if not holds_run(out) or not other_keys(out, with_sizes(recipe)):
         return None
     number = next(n for n in itertools.count(1) if not (out / f"{EARLIER}{n}").exists())
@@ -178,9 +183,9 @@ def set_aside(out: Path, recipe: Recipe) -> Path | None:
 
 
 def delete_weights(out: Path, best: Trial) -> int:
-    """Delete the checkpoints and vectors of all trials but the best, including trials of an earlier
-    sweep, and return the number of deleted bytes. Recipes, logs and reports are kept, so that no
-    trial is trained again."""
+    """Delete the checkpoints and vectors (EMBEDDINGS) of all trials but the best, including trials
+    of an earlier sweep, and return the number of deleted bytes. Recipes, logs and reports are kept,
+    so that no trial is trained again."""
     deleted = 0
     for folder in sorted((out / TRIALS).iterdir()):
         if folder == folder_of(out, best.settings):
@@ -203,8 +208,8 @@ def folder_of(out: Path, combination: Sequence[str]) -> Path:
 def _refuse_trials(
     recipes: Mapping[tuple[str, ...], Recipe], datasets: Mapping[str, Dataset]
 ) -> None:
-    """Raise ConfigError for the first trial that cannot be trained. The message says if it could be
-    trained with the classes that are held out for the comparison.
+    """Raise ConfigError for the first trial that cannot be trained. The message says if the trial
+    could be trained on all training classes, without holding some out for the comparison.
 
     `recipes`: {combination: recipe}. `datasets`: {name: dataset}.
     """
@@ -242,7 +247,8 @@ def _can_be_trained_whole(recipe: Recipe, data: Dataset) -> bool:
 
 def ends_of(sweep: Sweep, best: Trial) -> list[str]:
     """List, as "KEY = VALUE", the values of the best trial that are the smallest or largest of the
-    numbers that were tried, so that a better one may lie beyond."""
+    numbers that were tried, so that a better value may lie beyond. A value is left out if the
+    recipe allows no next value beyond it."""
     ends = []
     for (key, values), chosen in zip(sweep.choices, best.values, strict=True):
         try:

@@ -40,7 +40,7 @@ VALIDATION = "validation"
 
 def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
     """Split the training classes. Return the dataset without the held-out classes, and a dataset
-    with these as its only test; None instead if the recipe does not validate.
+    with these as its only test, or None if the recipe does not validate.
 
     The choice of held-out classes depends only on their names and the recipe's seed. Raises
     ConfigError for too few classes, UnknownName for an unknown metric or level.
@@ -57,7 +57,7 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
 
     # whole classes of this level are held out, identified by their paths down to it
     depth = manifest.levels.index(level) + 1 if level else len(manifest.levels)
-    paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]
+    paths = ["\t".join(row[:depth]) for row in class_rows(manifest.tree)]  # of each fine class
     chosen = held_out(paths, fraction=recipe.validation, seed=recipe.seed)
     # a single class could not be confused with another one
     if len(chosen) < 2 or len(chosen) == len(set(paths)):
@@ -70,6 +70,7 @@ def split_off(data: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | None]:
 
     is_held_class = np.array([path in chosen for path in paths])  # (C,)
     is_held = is_held_class[manifest.labels[:, -1]]  # (N,)
+    # without the lists of pairs, which are of the tests left out here
     held = dataclasses.replace(
         data, train=None, tests={VALIDATION: _part(manifest, is_held)}, lists={}
     )
@@ -104,6 +105,7 @@ def validation_scores(
     refuse_zero_vectors(vectors)
     scores: dict[str, float] = {}
     if processes.first:
+        # without doubles: the protocol may have select_by, too
         names = dict.fromkeys([recipe.select_by, *held.protocol.all_metrics])
         # Rank on the GPU that trains: it is faster, and the other processes wait. The last digits
         # differ from a report's, but nobody compares these scores with a report.
@@ -125,8 +127,9 @@ def validation_scores(
 def best_after(
     best: BestStep | None, step: int, scores: Mapping[str, float], recipe: Recipe, held: Dataset
 ) -> BestStep:
-    """Return the best step so far: `step` if its `scores`, {metric: score}, are better than those
-    of `best`, else `best` with one more missed validation."""
+    """Return the best step so far: `step` if its score of the metric that chooses the checkpoint is
+    better than that of `best`, else `best` with one more validation that was not better (`missed`).
+    `scores`: {metric: score} of `step`. `held`: the dataset of the held-out classes."""
     metric = choosing_metric(recipe, held.levels)
     score = scores[str(metric)]
     if best is None or goodness(str(metric), score) > goodness(str(metric), best.score):
@@ -186,7 +189,8 @@ def choosing_metric(recipe: Recipe, levels: Sequence[str]) -> MetricName:
 
 def _part(manifest: Manifest, mask: np.ndarray) -> Manifest:
     """Make a manifest of the items in a mask, bool (N,), with classes numbered from 0. All items
-    are queries and in the gallery.
+    are queries and in the gallery. Its `picture`, which opens the image of an item, is that of
+    `manifest`.
     """
     rows = np.flatnonzero(mask)
     paths = class_rows(manifest.tree)  # the names of each finest class, coarse to fine

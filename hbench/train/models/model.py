@@ -85,8 +85,10 @@ class EmbeddingModel(nn.Module):
     """
 
     def __init__(self, backbone: Backbone, settings: Model, images: Images) -> None:
-        """Assemble the parts by a recipe's settings; a `dim` of 0 means no projection. `images`:
-        have the mean and the standard deviation of colours."""
+        """Assemble the parts by a recipe's settings; a `dim` of 0 means no projection. `backbone`:
+        the net, and how many features it has. `images`: settings with the mean and the standard
+        deviation of colours.
+        """
         super().__init__()
         self.normalise = Normalise(images)
         self.backbone = backbone.net
@@ -147,15 +149,18 @@ class EmbeddingModel(nn.Module):
 
 
 def build_model(settings: Model, images: Images = IMAGES) -> EmbeddingModel:
-    """Build the model of a recipe's settings. Raises UnknownName, and DataError if weights cannot
-    be loaded.
+    """Build the model of a recipe's settings, for images of `images.size` pixels. Raises
+    UnknownName, DataError if weights cannot be loaded, and UsageError if the net cannot take images
+    of this size.
     """
     key_map = Path(settings.key_map) if settings.key_map else None
+    # "own": the backbone returns pooled vectors; else it returns maps, which the model pools
     pools = settings.pooling == "own"
     backbone = build_backbone(
         settings.backbone, weights=settings.weights, pools=pools, key_map=key_map
     )
-    if images.size != backbone.size:  # with its own size it was run already, to count features
+    # build_backbone has run the net on an image of its own size; any other size is tried here
+    if images.size != backbone.size:
         fix = f"--set images.size={backbone.size}"
         refuse_unfit_size(settings.backbone, backbone, images.size, fix=fix)
     return EmbeddingModel(backbone, settings, images)
@@ -166,8 +171,9 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
     variance 1 in every dimension (Radenović et al. 2019).
 
     W = Λ^(-1/2) Vᵀ, b = −W mean, with the eigenvalues Λ and eigenvectors V of the covariance.
-    `batches`: images (B, C, H, W). Raises DataError if there are fewer images, features, or
-    directions in which features vary, than dimensions.
+    `batches`: images (B, C, H, W). Raises DataError if the features, or the directions in which
+    they vary, are fewer than the projection's dimensions, or if there are not more images than
+    dimensions.
     """
     from sklearn.decomposition import PCA
 
@@ -193,6 +199,7 @@ def begin_projection_by_pca(model: EmbeddingModel, batches: Iterable[Tensor]) ->
     # float64, since covariances of large features lose digits in float32
     pca = PCA(model.dim, svd_solver="covariance_eigh").fit(features.astype(np.float64))
     spread = pca.explained_variance_  # (dim,), falling
+    # a variance up to the share NO_SPREAD of the largest one is a rounding error
     if spread[-1] <= NO_SPREAD * spread[0]:
         directions = int((spread > NO_SPREAD * spread[0]).sum())
         raise DataError(

@@ -12,11 +12,12 @@ class Small(nn.Module):
     pools = (2, 2, 2, 1)  # the pooling after each convolution divides the sides: 32, 16, 8, 4
 
     def __init__(self) -> None:
-        """Build the layers: each convolution is followed by batch norm, ReLU and, except for the
-        last one, max pooling. The first convolution takes a single grey channel."""
+        """Build the layers: each convolution is followed by batch norm, ReLU and, where `pools`
+        has a factor above 1, max pooling by this factor. `widths`: the channels after each
+        convolution. The first convolution takes a single grey channel."""
         super().__init__()
         layers: list[nn.Module] = []
-        channels = (1, *self.widths)
+        channels = (1, *self.widths)  # before each convolution, and after the last one
         for before, after, pool in zip(channels, self.widths, self.pools, strict=False):
             layers += [
                 nn.Conv2d(before, after, 3, padding=1, bias=False),
@@ -43,11 +44,13 @@ class SmallPhoto(nn.Module):
     widths = (24, 48, 96, 192)
 
     def __init__(self) -> None:
-        """Build the layers. The stride of the first convolution and a max pooling before each of
-        the other three halve the sides: 96, 48, 24, 12, 6."""
+        """Build the layers. `widths`: the channels after each convolution. The stride of the first
+        convolution and a max pooling before each of the other three halve the sides of the map: an
+        image of 96 pixels gives 48, 24, 12, and at last 6."""
         super().__init__()
         first, *others = self.widths
         layers = _convolution(3, first, side=5, stride=2)
+        # the others, each with the channels before it: (first, second), (second, third) …
         for before, after in zip(self.widths, others, strict=False):
             layers += [nn.MaxPool2d(2), *_convolution(before, after, side=3, stride=1)]
         self.layers = nn.Sequential(*layers)

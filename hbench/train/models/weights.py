@@ -55,9 +55,9 @@ def with_fetched_weights(create: Callable[[], Any], name: str, where: str) -> An
 
 def refuse_without_hub(repository: str, name: str) -> None:
     """Raise DataError if a repository of the Hugging Face hub, OWNER/NAME, is not in the cache and
-    the hub does not respond within 5 seconds; its own library would try for a minute. `name`: of
-    the net, for the message. If HF_HUB_OFFLINE is set, nothing is checked: that library then raises
-    its own error at once."""
+    the hub does not respond within 5 seconds; huggingface_hub would try for a minute. `name`: of
+    the net, for the message. If HF_HUB_OFFLINE is set, nothing is checked, since huggingface_hub
+    then raises its own error at once."""
     import huggingface_hub
     import requests
 
@@ -65,6 +65,7 @@ def refuse_without_hub(repository: str, name: str) -> None:
     folder = cache / huggingface_hub.file_download.repo_folder_name(
         repo_id=repository, repo_type="model"
     )
+    # the cache keeps files as snapshots/COMMIT/FILE
     if any(folder.glob("snapshots/*/*")) or huggingface_hub.constants.HF_HUB_OFFLINE:
         return
     hub = huggingface_hub.constants.ENDPOINT
@@ -84,9 +85,10 @@ def load_weights(net: nn.Module, path: Path, key_map: Path | None = None) -> Non
     """Load a file of weights (.safetensors, or .pth of plain tensors) into a net. Raises DataError
     if it does not fit.
 
-    `key_map`: a TOML file of `"old" = "new"`, prefixes of keys in the file and in the net. Or it
-    has `order = true`, which pairs the keys in their order. The pairs must have the same kind
-    (weight, bias, running_mean …) and shape; surplus keys are logged.
+    `key_map`: a TOML file of lines `"old" = "new"`: the beginning of keys in the file of weights,
+    and what replaces it in the net. Or the map is `order = true`, which pairs the keys of the file
+    with those of the net in order. The two of a pair must have the same kind (weight, bias,
+    running_mean …) and shape; surplus keys are logged.
     """
     from pickle import UnpicklingError
 
@@ -129,13 +131,14 @@ def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapp
     """Find the weights in the content of a file (`held`): the content itself, or the value of a key
     such as Lightning's `state_dict` or timm's `model`.
 
-    The prefix of a wrapper, such as "module.", is removed if all names have it, and some names are
-    those of the net then. With a key map (`has_map`) it is kept, since the map refers to the names
-    in the file.
+    The prefix of a wrapper, such as "module.", is removed if all names have it, none of the names
+    is one of the net's (`own`), and some are without the prefix. With a key map (`has_map`) the
+    prefix is kept, since the map refers to the names in the file.
     """
     if not isinstance(held, Mapping):
         raise TypeError(f"it holds a {type(held).__name__}, not weights by name")
     weights = held
+    # a content with tensors is itself the weights, even if it has one of the keys INSIDE
     inside = [name for name in INSIDE if isinstance(held.get(name), Mapping)]
     if inside and not any(isinstance(value, Tensor) for value in held.values()):
         weights = held[inside[0]]
@@ -154,7 +157,8 @@ def _weights_in(held: Any, net: nn.Module, path: Path, *, has_map: bool) -> Mapp
 
 def _refuse_other_shapes(weights: Mapping[str, Tensor], net: nn.Module, path: Path) -> None:
     """Raise DataError if weights have the name of one of the net's weights, but another shape. The
-    message names a few; torch's would name all. `path`: their file, for the message."""
+    message names a few; torch's would name all. Values that are no tensors are left to torch.
+    `path`: the file of the weights, for the message."""
     own = net.state_dict()
     differing = [
         f"{name} {tuple(value.shape)} for {tuple(own[name].shape)}"
@@ -171,7 +175,8 @@ def _refuse_other_shapes(weights: Mapping[str, Tensor], net: nn.Module, path: Pa
 
 
 def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise DataError for weights that are NaN, infinite or complex."""
+    """Raise DataError for weights that are NaN, infinite or complex. A file may hold other values
+    than tensors, too, which are not checked here. `path`: the file, for the message."""
     for name, values in weights.items():
         if isinstance(values, Tensor) and (
             values.is_complex() or not bool(values.isfinite().all())
@@ -185,9 +190,10 @@ def _refuse_not_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 def _rename_weights(
     weights: Mapping[str, Tensor], net: nn.Module, key_map: Path | None
 ) -> dict[str, Tensor]:
-    """Rename weights to the names in the net by the TOML file `key_map`, if there is one. It has
-    replacements for prefixes, of which the longest that fits is used, or `order = true`, which
-    pairs the names of file and net in order. Raises ConfigError for a map that does not fit."""
+    """Rename weights to the names in the net by the TOML file `key_map`, if there is one. The map
+    has prefixes and their replacements, and the longest prefix of a name is replaced. Or the map is
+    `order = true`, which pairs the names of file and net in order. Raises ConfigError for a map
+    that does not fit."""
     if key_map is None:
         return dict(weights)
 
@@ -209,10 +215,10 @@ def _rename_weights(
             expected='"old beginning" = "new beginning", or order = true',
         )
 
-    sources: dict[str, str] = {}
+    sources: dict[str, str] = {}  # name in the net -> name in the file
     for key in weights:
         # the longest prefix in the map; "" if there is none, and the name is kept
-        old = max((old for old in renames if key.startswith(old)), key=len, default="")
+        old = max(filter(key.startswith, renames), key=len, default="")
         new = renames.get(old, "") + key[len(old) :]
         if new in sources:
             raise ConfigError(
@@ -254,7 +260,8 @@ def _rename_in_order(
 
 def _is_network(error: BaseException | None) -> bool:
     """Whether an error, or its cause, comes from the network or a hub. It is recognised by words in
-    its text, since hubs wrap such errors in OSError and RuntimeError.
+    its text, since hubs wrap such errors in OSError and RuntimeError. The last three are in texts
+    of transformers, when it gets no file from its hub.
     """
     words = (
         "connect",
@@ -282,5 +289,6 @@ def weights_digest(net: nn.Module) -> str:
         if not isinstance(value, Tensor):  # a module may keep other values as well
             continue
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        # viewed as bytes, since numpy has no bfloat16
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

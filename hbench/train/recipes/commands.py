@@ -29,20 +29,20 @@ OF_FILES = ("model.weights", "model.key_map")  # settings that may name a file
 
 def command_of(recipe: Recipe, options: Sequence[str]) -> str | None:
     """Return the command that trains a recipe, without --out, from the shipped recipe that needs
-    the fewest changes. None if no command makes it, or if it names a user's own program.
+    the fewest changes. None if no command makes the recipe, or if it names a user's own program.
 
     Args:
-        recipe: as it was read, before open sizes were filled in for a dataset.
-        options: the other options.
+        recipe: as it was read, before open sizes (those of 0) were chosen for a dataset.
+        options: the words of the other options, put at the end of the command.
     """
     values = recipe.model_dump(mode="json")
-    if any(True for _ in programs_in(values)):
+    if next(programs_in(values), None) is not None:
         return None
 
     by_name = {name: _changes(resolve(name), values) for name in names()}
     possible = [(changes, name) for name, changes in by_name.items() if changes is not None]
     for changes, name in sorted(possible, key=lambda each: (len(each[0]), each[1])):
-        # checked, since changing the losses also removes the aim of a recipe
+        # resolved to compare, since changes of the losses also remove the aim of a recipe
         if _resolved(name, changes) == recipe:
             settings = [word for each in map(_shown, changes) for word in ("--set", each)]
             return shlex.join(["hbench", "train", name, *settings, *options])
@@ -65,14 +65,17 @@ def _resolved(name: str, changes: Sequence[str]) -> Recipe | None:
 
 def _changes(base: Recipe, values: Mapping[str, Any]) -> list[str] | None:
     """Return the changes, KEY=VALUE, by which the recipe `base` gets these values. None if --set
-    cannot express one: it can set keys, but not remove them."""
-    differing = differences(base.model_dump(mode="json"), values)
+    cannot express one of them: --set can set keys, but not remove them. `values`: the nested tables
+    of the wanted recipe."""
+    differing = differences(base.model_dump(mode="json"), values)  # dotted keys
     # the aim needs no change: it follows from the losses
     keys = [key for key in differing if key.partition(".")[0] != "aim"]
+    # a key whose value is a table gives a change for each key in the table
     changes = [
         _change(leaf, value) for key in keys for leaf, value in _leaves(key, _at(values, key))
     ]
-    return None if None in changes else [change for change in changes if change is not None]
+    possible = [change for change in changes if change is not None]  # None: not by --set
+    return possible if len(possible) == len(changes) else None
 
 
 def _at(values: Any, key: str) -> Any:

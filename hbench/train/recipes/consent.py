@@ -28,8 +28,9 @@ def program_in(file: Path) -> bytes:
 
 
 def trust(file: Path) -> None:
-    """Record the user's consent to run a Python file with its present content, whoever names it.
-    Raises ConfigError if the consent cannot be recorded safely."""
+    """Record the user's consent to run a Python file with its present content, whoever names the
+    file. The record is a file in the folder of consents, named by path and content. Raises
+    ConfigError if this folder cannot be written, or if other users can write to it."""
     file = file.resolve()
     folder = consent_home()
     try:

@@ -52,7 +52,7 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     the schema, UsageError for a change without KEY=VALUE.
     """
     values = values_of(name_or_file)
-    before = values
+    before = values  # not changed below: merge_tables returns a new table
     for change in changes:
         values = merge_tables(values, parse_change(change))
     # with other losses the recipe does not reproduce the published row any more
@@ -65,13 +65,15 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
             error.problem,
             expected=error.expected,
             found=error.found,
+            # errors without an advice get this one
             fix=error.fix or "hbench recipes --keys lists what every key may be",
         ) from None
 
 
 def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
     """Read the tables of a recipe, merged with those of the recipes that it extends. They are not
-    checked yet. `under`: the files that extend this recipe, the outermost first."""
+    checked yet. `under`: the files that extend this recipe, the outermost first; a recipe that is
+    among them would extend itself."""
     if name_or_file.endswith(".toml"):
         path = Path(name_or_file)
         if path.resolve() in under or len(under) > MOST_FILES:
@@ -94,6 +96,7 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
     files = shipped()
     of_one_file = files.setups | files.whole
     if name_or_file in of_one_file:
+        # copied, since _extended removes a key, and shipped files are read only once
         return _extended(dict(of_one_file[name_or_file]))
 
     # SETUP-METHOD: merge the setup, the method, and the method's settings for this setup, which are
@@ -119,7 +122,7 @@ def _meant_by(name: str) -> str | None:
     other losses. None if nothing is known."""
     if verb := verb_of(name):
         return f"hbench {verb} {name}, a recipe of that verb"
-    fitting = []
+    fitting = []  # (number of losses, SETUP-METHOD)
     for setup in shipped().setups:
         if not name.startswith(f"{setup}-"):
             continue
@@ -127,9 +130,10 @@ def _meant_by(name: str) -> str | None:
         for method, values in shipped().methods.items():
             if setup in values["on"]:
                 losses = losses_in_use(values_of(f"{setup}-{method}"))
-                fitting += [(len(losses), f"{setup}-{method}")] if loss in losses else []
+                if loss in losses:
+                    fitting.append((len(losses), f"{setup}-{method}"))
     # name all recipes with the smallest number of losses
-    least = min(fitting, default=(0, ""))[0]
+    least = min((number for number, _ in fitting), default=0)
     return " or ".join(repr(each) for number, each in sorted(fitting) if number == least) or None
 
 
@@ -211,7 +215,8 @@ class ShippedFiles(NamedTuple):
 
 @cache
 def shipped() -> ShippedFiles:
-    """Read the recipe files that hbench ships."""
+    """Read the recipe files that hbench ships, and sort them into setups, methods and whole
+    recipes."""
     tables = [
         file
         for file in resources.files("hbench.train.recipes").iterdir()
@@ -220,7 +225,8 @@ def shipped() -> ShippedFiles:
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
     # only methods have a table "on", with the setups that they are combined with
     methods = {name: values for name, values in files.items() if "on" in values}
-    # a setup extends nothing, or another setup, which is a file. SETUP-METHOD is not a file
+    # a whole recipe extends a SETUP-METHOD, which is not a file. A setup extends another setup,
+    # which is one, or nothing: then its own name, also of a file, is looked up
     whole = {
         name: values for name, values in files.items() if values.get("extends", name) not in files
     }
@@ -232,8 +238,8 @@ def shipped() -> ShippedFiles:
 
 def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
     """Merge the tables of a recipe with those of the recipe that it extends, if there is one.
-    `extends` is removed from `values`. `under`: the files that extend this recipe, by which cycles
-    are found."""
+    `extends` is removed from `values`. `under`: this recipe's file and those that extend it, for
+    values_of to find a file that extends itself."""
     base = values.pop("extends", None)
     if not isinstance(base, str | None):
         raise ConfigError(
@@ -273,7 +279,8 @@ def _without_aim_of_other_losses(values: Values, before: Values) -> Values:
 
 def losses_in_use(values: Mapping[str, Any]) -> set[str]:
     """Return the names of the losses in a recipe's tables whose weight is not 0; by default it is
-    1. The tables have not been checked, so they may have other values in place of tables."""
+    1. The tables have not been checked, so they may have other values in place of tables. A loss
+    with such a value counts as one of weight 1."""
     losses = values.get("losses")
     if not isinstance(losses, Mapping):
         return set()
@@ -313,7 +320,7 @@ def losses_in_words(recipe: Recipe, name_or_file: str) -> str:
     said = f"minimises {' + '.join(terms)}"
     if not name_or_file.endswith(".toml"):
         return said
-    own = parse_toml(read_text(Path(name_or_file)))
+    own = parse_toml(read_text(Path(name_or_file)))  # the file's tables, without those it extends
     kept = [name for name in recipe.losses if name not in own.get("losses", {})]
     if kept and "extends" in own:
         return f"{said} ({', '.join(kept)} from {own['extends']})"

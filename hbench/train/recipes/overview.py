@@ -34,7 +34,8 @@ def markdown() -> str:
 
 
 def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
-    """Return the cells of a setup for the columns of HEADER."""
+    """Return the cells of a setup, given as a recipe, for the columns of HEADER. The last one says
+    where the setup's values are from."""
     optimizers = _optimizer(recipe.optimizer)
     if recipe.proxies is not None:
         optimizers += f"; proxies {_optimizer(recipe.proxies)}"
@@ -50,13 +51,17 @@ def _row(name: str, recipe: Recipe) -> tuple[str, ...]:
 
 
 def _images(images: Images) -> str:
-    """Describe how pictures are prepared: in training → in a test. A size of 0 is the net's own."""
-    if not images.size:
+    """Describe how pictures are prepared: in training → in a test.
+
+    Pictures are first brought to a side of `resize` pixels, as `fit` (in training) and `test_fit`
+    say ("none": not), and then cropped to `size`.
+    """
+    if not images.size:  # 0: the net's own size, with `resize` as 8/7 of it
         return (
             "random crop → shorter side 8/7 of it, centre: the net's own size, colours and "
             "interpolation"
         )
-    if images.augment == "shifted":
+    if images.augment == "shifted":  # small pictures, kept in memory at their final size
         return f"{images.size} px, in memory"
 
     fits = {
@@ -91,7 +96,7 @@ def _batches(sampler: Sampler) -> str:
     if not sampler.batch:
         return "up to 128, 2 to 4 per class"
     said = f"{sampler.batch}, {sampler.per_class} per class"
-    # this sampler makes a number of batches for each pair of coarse classes
+    # this sampler makes batches_per_group batches of each pair of coarse classes
     if sampler.name == "hierarchical":
         said += f", {sampler.batches_per_group} of each 2 coarse classes"
     if sampler.per_epoch:
@@ -100,7 +105,8 @@ def _batches(sampler: Sampler) -> str:
 
 
 def _optimizer(settings: Optimizer) -> str:
-    """Describe an optimiser, as in "adam 1e-05 (head × 10), decay 0.0004"."""
+    """Describe an optimiser, as in "adam 1e-05 (head × 10), decay 0.0004": the learning rate of the
+    backbone, and the factor by which that of pooling and projection (the head) differs."""
     said = f"{settings.name} {settings.lr:g}"
     if settings.head != 1:
         said += f" (head × {settings.head:g})"
@@ -113,7 +119,7 @@ def _optimizer(settings: Optimizer) -> str:
 
 def _schedule(epochs: int, schedule: Schedule) -> str:
     """Describe the number of epochs and the schedule, as in "100, cosine after 5 % of warm-up". 0
-    epochs: they are chosen for the dataset."""
+    epochs: they are chosen for the dataset, so that the training takes about 2,000 steps."""
     named: str = schedule.name
     if named == "steps":
         named = f"× {schedule.gamma:g} after {' and '.join(map(str, schedule.milestones))}"
@@ -121,6 +127,6 @@ def _schedule(epochs: int, schedule: Schedule) -> str:
     warm_up = schedule.warm_up
     if isinstance(warm_up, float):  # a share of the epochs
         return f"{said} after {100 * warm_up:g} % of warm-up"
-    if warm_up:
+    if warm_up:  # a number of epochs
         return f"{said} after {warm_up} of warm-up"
     return said

@@ -66,7 +66,8 @@ class OwnCode:
 
 @contextmanager
 def blamed_on(code: OwnCode) -> Iterator[None]:
-    """Turn any error of a user's own program into a ConfigError that names its line."""
+    """Turn any error inside of `with`, where a user's own function or class (`code`) is called,
+    into a ConfigError that names the line of the user's file."""
     try:
         yield
     except (Exception, SystemExit) as error:  # a user's program may call sys.exit
@@ -114,6 +115,7 @@ def _module_of(file: Path) -> ModuleType:
             found=f"sha256 {hashlib.sha256(program).hexdigest()}",
             fix=f'read it, then add --trust-code {file} (in Python: trust_code=["{file}"])',
         )
+    # the prefix MODULE tells users' own modules from those of packages, also in reports of errors
     specification = importlib.util.spec_from_file_location(f"{MODULE}{file.stem}", file)
     assert specification is not None
     module = importlib.util.module_from_spec(specification)

@@ -197,11 +197,12 @@ class LossSpec(BaseModel):
     @classmethod
     def _has_parameters_apart(cls, values: object) -> object:
         """Raise ValueError for a key beside `weight` that most likely is a parameter of the loss;
-        return the values unchanged. A key similar to `weight` or `params` is misspelt, for which
-        pydantic's own check has a better message."""
+        return the values unchanged. A key similar to `weight` or `params` passes: it is misspelt,
+        and pydantic's own check has a better message for this."""
         keys = values if isinstance(values, dict) else {}  # pydantic refuses values of other types
         for key in keys:
-            if key not in cls.model_fields and not closest(key, cls.model_fields):
+            similar = closest(key, cls.model_fields)  # names of fields that are spelt alike
+            if key not in cls.model_fields and not similar:
                 raise ValueError(
                     f"a loss has weight and params, and not {key!r}; if that is a parameter of the "
                     f"loss, its key is params.{key}"
@@ -292,7 +293,8 @@ class Recipe(BaseModel):
         the recipe itself."""
         batch = self.sampler.batch
         per_class = self.sampler.per_class
-        if per_class and batch % per_class:  # a value of 0 is chosen later, from the dataset
+        # a value of 0, which passes, is chosen later, from the dataset
+        if per_class and batch % per_class:
             fitting = (batch // per_class + 1) * per_class  # the next multiple, for the message
             raise ValueError(
                 f"sampler.batch = {batch} is no multiple of sampler.per_class = {per_class}; the "

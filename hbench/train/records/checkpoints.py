@@ -27,12 +27,12 @@ STATE = "state.pt"
 
 
 def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of `step` to the run's folder, and remove earlier ones except the last
+    """Write the checkpoint of `step` to the run's folder, and remove all others except the last two
     and the best. Return the checkpoint's folder.
 
     It is written under another name and read back before it is renamed, so that a folder with the
-    name of a checkpoint is always complete. `state["best"]`: {"step": number, …} of the best
-    checkpoint, or None.
+    name of a checkpoint is always complete. `state`: what resuming needs besides the weights;
+    `state["best"]`: {"step": number, …} of the best checkpoint, or None.
     """
     final = _of_step(folder, step)
     temporary = folder / f".{final.name}.{os.getpid()}.part"
@@ -40,12 +40,14 @@ def save(folder: Path, step: int, *, model: nn.Module, state: Mapping[str, Any])
         shutil.rmtree(left, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
+        # safetensors writes only contiguous tensors
         weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         with full_disk_told(final):
             try:
                 save_file(weights, temporary / MODEL)
             except SafetensorError as error:
-                # safetensors reports system errors, such as a full disk, only in its text
+                # safetensors reports system errors, such as a full disk, only in its text: read the
+                # number from there, by which full_disk_told recognises a full disk
                 number = re.findall(r"os error (\d+)", str(error))
                 raise OSError(*map(int, number), str(error)) from None
             torch.save({**state, "format": FORMAT, "step": step}, temporary / STATE)
@@ -112,15 +114,16 @@ def latest(folder: Path) -> Path:
 
 
 def best(folder: Path) -> Path:
-    """Return the checkpoint to use at a path: the path itself, or a run's best checkpoint if it
-    validated, else its last.
+    """Return the checkpoint to use at a path. A path that is a checkpoint is returned itself. For a
+    run's folder it is the best checkpoint if the run validated, else the last one. Raises DataError
+    if there is none, or if the best one was deleted.
     """
     last = latest(folder)
-    if last == folder:
+    if last == folder:  # the path is a checkpoint
         return last
     # each checkpoint records which one was the best when it was written
     state = load_state(last)
-    with usable(last / STATE):
+    with usable(last / STATE):  # a damaged state may have no "best", or no step in it
         if not state["best"]:
             return last
         chosen = _of_step(folder, state["best"]["step"])
@@ -149,14 +152,15 @@ def load_model(checkpoint: Path, model: nn.Module) -> None:
 
 
 def load_state(checkpoint: Path) -> dict[str, Any]:
-    """Read a checkpoint's state. Raises DataError if it is damaged or has other than plain
-    values."""
+    """Read a checkpoint's state. Raises DataError if it is damaged, has objects other than tensors
+    and plain values, or is of another format."""
     from pickle import UnpicklingError
 
     try:
         state: dict[str, Any] = load_tensors(checkpoint / STATE)
     except (ValueError, UnpicklingError, OSError, EOFError) as error:
         raise _unusable(checkpoint / STATE, error) from None
+    # what is no dict has no format: its type is named in the message
     version = state.get("format") if isinstance(state, dict) else type(state).__name__
     if version != FORMAT:
         reason = f"{checkpoint} was written by another version of hbench"

@@ -79,12 +79,13 @@ class Log:
     def __init__(
         self, folder: Path | None, *, step: int, callbacks: Sequence[Callback] = ()
     ) -> None:
-        """Open the log in `folder`; None: write nothing. `step`: of the run, 0 for a new one.
-        `callbacks`: called with the step and the values of every line."""
+        """Open the log in `folder`; None, as for every process but the first: write and report
+        nothing. `step`: the last step of the checkpoint that the run continues from, 0 for a new
+        run. `callbacks`: called with the step and the values of every line."""
         self.path = None if folder is None else folder / FILE
         self.callbacks = callbacks if folder is not None else ()
         if self.path is not None:
-            # keep the lines up to the checkpoint; later steps and the tests will come again
+            # keep the lines up to the checkpoint: the run repeats later steps and the tests
             kept = [
                 line
                 for line, record in records(self.path)
@@ -127,10 +128,10 @@ def _finite(value: Any) -> Any:
 
 
 def records(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Read the records of a log. A missing log has none, and an incomplete last line, without a
-    line break, is ignored.
+    """Read a log: each line, and its record. A missing log has none, and an incomplete last line,
+    without a line break, is ignored.
 
-    Raises DataError for a damaged log.
+    Raises DataError for a damaged log, such as one with a record that has no step.
     """
     try:
         text = read_text(path, most=MAX_LIST_BYTES) if path.exists() else ""

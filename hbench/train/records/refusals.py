@@ -25,7 +25,7 @@ SLOW = 1e-4  # up to which Adam's rate is one for pretrained weights
 
 def refuse_several(manifest: Manifest) -> None:
     """Raise DataError for a training manifest with items of several paths, such as pictures of two
-    animals."""
+    animals. `manifest.more` holds further paths of items, None if there are none."""
     if manifest.more is not None:
         raise DataError(
             "the losses take one path of each item",
@@ -39,7 +39,7 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
     """Collect remarks on a recipe before its run: a warm-up of more than a third of the epochs,
     epochs with fewer batches than requested, batches without positives, and settings that suit only
     pretrained weights. `batches`: in an epoch."""
-    frozen = recipe.schedule.warm_up_epochs(recipe.epochs)
+    frozen = recipe.schedule.warm_up_epochs(recipe.epochs)  # epochs with a frozen backbone
     steps = recipe.steps_per_epoch
     remarks = []
     if frozen * 3 > recipe.epochs:
@@ -54,7 +54,7 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
             f"an epoch has {batches:,} steps instead of {steps:,} (steps_per_epoch): the training "
             "images make no more batches"
         )
-    # a memory of former batches has other items of the class
+    # the loss "xbm" has a memory of former batches, with other items of the class
     if recipe.sampler.per_class == 1 and "xbm" not in recipe.losses:
         remarks.append(
             "every image is the only one of its class in a batch (sampler.per_class = 1): losses "
@@ -65,7 +65,7 @@ def remarks_on(recipe: Recipe, batches: int) -> list[str]:
 
 def remark_on_few(held: Dataset) -> str:
     """Make the remark that there are too few held-out classes to compare trials or checkpoints; ""
-    if there are enough."""
+    if there are enough. `held`: the dataset of the held-out classes, with a single test."""
     (test,) = held.tests.values()
     number = len(test.tree.names[-1])
     if number >= MIN_UNITS:
@@ -79,12 +79,13 @@ def remark_on_few(held: Dataset) -> str:
 def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
     """Make remarks on settings that suit only pretrained weights, for a recipe that starts from
     random ones: frozen batch norms, and a very low rate of Adam's family. hbench's own nets never
-    have pretrained weights, whatever the recipe says, which is a remark as well."""
-    of_own_net = recipe.model.backbone.startswith(OWN_NETS) and recipe.model.weights == "pretrained"
-    if recipe.model.weights != "random" and not of_own_net:
+    have pretrained weights, so that a recipe that asks for them gets a remark as well."""
+    model = recipe.model
+    lacks_pretrained = model.backbone.startswith(OWN_NETS) and model.weights == "pretrained"
+    if model.weights != "random" and not lacks_pretrained:
         return []
     remarks = []
-    if of_own_net:
+    if lacks_pretrained:
         remarks.append(
             f"{recipe.model.backbone} has no pretrained weights, so that it begins from random ones"
         )
@@ -103,9 +104,9 @@ def _remarks_on_random_weights(recipe: Recipe) -> list[str]:
 
 
 def refuse_folder(out: Path, recipe: Recipe, *, resume: bool) -> None:
-    """Raise UsageError if `recipe` cannot be trained in the folder `out`: it is a file, has a run
-    of another recipe, or a run that cannot be resumed, since `resume` is False or its weights were
-    deleted."""
+    """Raise UsageError if `recipe` cannot be trained in the folder `out`: `out` is a file, or has a
+    run of another recipe, a run though `resume` is False, or a run that has ended and whose weights
+    were deleted."""
     if out.is_file():
         raise UsageError(
             f"{out} is a file", expected="the folder of a run", fix="name another --out"
@@ -178,10 +179,12 @@ def refuse_zero_vectors(vectors: NDArray[Any]) -> None:
 
 def non_finite(step: StepRecord, items: list[str], file: Path) -> TrainingDiverged:
     """Write the terms and items of a step that is not finite to a JSON file, and return the error.
-    `items`: of the batch, or of this process's part of it."""
+    `step.terms`: {loss: unweighted value}. `items`: the names of the items in the batch, or in this
+    process's part of it."""
     terms = step.terms
     state = {
         "step": step.step,
+        # as text, since JSON cannot express NaN and infinity
         "terms": {name: str(term) for name, term in terms.items()},
         "items": items,
     }

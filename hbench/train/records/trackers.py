@@ -25,7 +25,8 @@ trackers: Registry[Tracker] = Registry("tracker")
 def opened(
     names: Sequence[str], folder: Path, recipe: Mapping[str, Any], step: int
 ) -> Iterator[list[Callback]]:
-    """Open trackers by name for the duration of the block, and yield their callbacks.
+    """Open trackers by name for the duration of the block, and yield their callbacks, which take a
+    step and its values, {name: number}.
 
     `folder`: of the run. `recipe`: as nested tables. `step`: the number of steps so far. Raises
     UnknownName, and UsageError for a package that is not installed.
@@ -59,7 +60,7 @@ def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator
 @contextmanager
 def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Callback]:
     """Open a run of Weights & Biases, in the project "hbench" by default (WANDB_PROJECT,
-    WANDB_MODE=offline …). A resumed run continues the same one."""
+    WANDB_MODE=offline …). A run that is resumed in a folder continues the curves of that folder."""
     wandb = _installed("wandb")
     # the id is made from the folder, so that a run resumed there continues the same curves
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]

@@ -31,8 +31,8 @@ class Trial(Strict):
 
 def trial_of_run(folder: Path, settings: Iterable[str], metric: str) -> Trial:
     """Read the result of a trial from its run's folder: its best validation by `metric`, the first
-    one of equal scores. `settings`: KEY=VALUE for every key. Raises DataError if the log has no
-    validation by that metric."""
+    one of equal scores. `settings`: KEY=VALUE, of the trial, for every key that the trials vary.
+    Raises DataError if the log has no validation by that metric."""
     log = folder / LOG
     scored = [record for _, record in records(log) if "validation" in record]
     try:

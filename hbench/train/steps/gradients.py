@@ -38,7 +38,8 @@ def direct(
     processes: Processes,
     scale: Scale,
 ) -> LossAndTerms:
-    """Compute the gradient with one graph of the whole batch.
+    """Compute the gradient with one graph of the whole batch. It is added to the weights' `grad`;
+    the loss and its terms are returned, without a graph.
 
     Args:
         embed: the net, wrapped if several processes train it.
@@ -55,7 +56,8 @@ def direct(
 
 
 def in_two_passes(part: int) -> TrainStep:
-    """Make a function like `direct` that holds the graph of only `part` images at a time."""
+    """Make a function like `direct` that holds the graph of only `part` images at a time: those of
+    one piece of this process's part of the batch."""
 
     def step(
         embed: nn.Module,
@@ -82,6 +84,7 @@ def in_two_passes(part: int) -> TrainStep:
         total, terms = objective(gather(leaf, processes), gather(labels, processes))
         scale(total).backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
+        # the second pass goes back to earlier states; this one is restored after it
         after = _random_state(images.device)
 
         # second pass: embed each piece again, with the same dropout, and propagate its gradient
@@ -183,17 +186,18 @@ def build_objective(specs: Mapping[str, LossSpec], labels: Labels, dim: int) -> 
         name: build_loss(name, **complete_params(name, spec.params, facts))
         for name, spec in specs.items()
     }
-    if (labels < 0).any():
+    if (labels < 0).any():  # then pairs of unknown level are left out
         losses = {name: leave_unknown_out(loss) for name, loss in losses.items()}
     return Objective(losses, {name: spec.weight for name, spec in specs.items()})
 
 
 def facts_of(labels: Labels, dim: int) -> dict[str, Any]:
     """Collect the facts about the data that losses may need: the number of fine classes, of classes
-    at every level, the path of every fine class (coarse to fine), and the dimension."""
+    at every level, the path of every fine class (coarse to fine), and the dimension. The keys are
+    the names of the losses' parameters. `labels` (N, L): of the items, −1 for unknown."""
     counts = [int(labels[:, level].max()) + 1 for level in range(labels.shape[1])]
-    # (C, L): filled with the path of the first item, then replaced by the path of any item of the
-    # class. A class without items keeps the former, since its own path is not known
+    # (C, L): the path of the first item for every class, then replaced by the path of any item of
+    # the class. A class without items keeps the first item's path, since its own is not known
     paths = labels[:1].repeat(counts[-1], axis=0)
     known = labels[labels[:, -1] >= 0]  # paths that end early belong to no fine class
     paths[known[:, -1]] = known
@@ -204,8 +208,9 @@ def complete_params(
     name: str, params: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Add required parameters of a loss that are missing in `params` from the facts about the data,
-    such as the number of classes. The loss within `xbm` (a memory of former batches), whose name
-    and parameters are parameters of `xbm`, is completed as well.
+    {parameter: value}, such as the number of classes. Return all parameters. The loss within `xbm`
+    (a memory of former batches), whose name and parameters are parameters of `xbm`, is completed as
+    well.
     """
     entry = loss_entry(name)
     missing = [

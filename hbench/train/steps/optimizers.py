@@ -50,10 +50,10 @@ def build_optimizers(
     recipe: Recipe, model: EmbeddingModel, objective: nn.Module, *, fused: bool = False
 ) -> list[torch.optim.Optimizer]:
     """Build the optimiser of the net, with the groups body and head, and another one for proxies if
-    the recipe has it.
+    the recipe has settings for it.
 
-    `fused`: for GPUs; one kernel updates all weights of an optimiser, and can skip a step without
-    the host.
+    `objective`: its weights are the proxies. `fused`: for GPUs; one kernel updates all weights of
+    an optimiser, and can skip a step without making the host wait.
     """
     settings = recipe.optimizer
     proxies = list(objective.parameters())
@@ -82,7 +82,8 @@ def set_rates(
     in_epoch: int = 1,
 ) -> dict[str, float]:
     """Set the learning rate of every group for an epoch, counted from 0, and return {group: rate}.
-    During the warm-up the body's rate is 0. The schedule begins after the warm-up.
+    During the warm-up the body's rate is 0. The schedule begins after the warm-up. Of several
+    groups of the body, by depth, the returned rate is that of the last one, next to the output.
 
     `step` is the number of steps before this one, by default those before the epoch. `in_epoch` is
     the number of steps per epoch. A warm-up that is a share of all steps may end within an epoch,
@@ -90,6 +91,7 @@ def set_rates(
     """
     schedule = recipe.schedule
     since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))
+    # the factor of the highest rate, 1 … 0
     factor = FACTORS[schedule.name](since_warm_up, recipe.epochs, schedule)
     is_frozen = schedule.is_frozen(max(step, epoch * in_epoch), in_epoch, recipe.epochs)
 
@@ -183,8 +185,9 @@ def _groups_of_body(model: EmbeddingModel, settings: Optimizer) -> list[dict[str
 
 def optimizer_names() -> dict[str, type[torch.optim.Optimizer] | None]:
     """Return {name: class} of the optimisers of torch.optim, and {name: None} of those of
-    timm.optim if timm is installed. Left out are torch's base class, SparseAdam, which needs sparse
-    gradients, and those that need to compute the loss again (LBFGS, second order)."""
+    timm.optim, which timm makes by name, if it is installed. Left out are torch's base class,
+    SparseAdam, which needs sparse gradients, and those that need to compute the loss again (LBFGS,
+    second order)."""
     classes = {
         name.lower(): each
         for name, each in vars(torch.optim).items()
@@ -220,11 +223,11 @@ def _optimizer(
         return made
 
     wanted: dict[str, Any] = {
-        "momentum": settings.momentum or None,
+        "momentum": settings.momentum or None,  # None: leave the optimiser's default
         "nesterov": settings.nesterov or None,
         "fused": fused or None,  # None: let torch choose
     }
-    # pass only arguments that this optimiser has: not every one has a momentum
+    # pass only arguments that are given, and that this optimiser has: not every one has a momentum
     known = inspect.signature(chosen).parameters
     given = {key: value for key, value in wanted.items() if key in known and value is not None}
     return chosen(groups, **given)

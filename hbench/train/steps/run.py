@@ -84,13 +84,13 @@ class TrainingRun:
     def save(self, folder: Path) -> None:
         """Write a checkpoint to the run's folder: the tested model, and the state from which a run
         can be resumed. If weights are averaged, the tested model has the average, and the state
-        also has the weights themselves."""
+        also has the weights themselves. `self.data`: the digest of the training data."""
         state: dict[str, Any] = {
             "objective": self.objective.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "scaler": self.scaler.state_dict(),
             "random": checkpoints.random_state(),
-            "best": self.best and self.best._asdict(),
+            "best": None if self.best is None else self.best._asdict(),
             "data": self.data,
         }
         if self.average is not None:
@@ -100,12 +100,11 @@ class TrainingRun:
 
     def restore(self, folder: Path) -> None:
         """Continue from the checkpoint in `folder`. Raises DataError if it cannot be read, or
-        belongs to another model or to other training data.
+        belongs to another model or to other training data (by the digest in `data`).
         """
         state = checkpoints.load_state(folder)
-        if (
-            state.get("data", self.data) != self.data
-        ):  # checkpoints of older versions lack the digest
+        # checkpoints of older versions lack the digest, and pass
+        if state.get("data", self.data) != self.data:
             raise DataError(
                 "the training data have changed since this run began",
                 expected=f"digest {state['data']!s:.12}…",
@@ -115,7 +114,7 @@ class TrainingRun:
 
         checkpoints.load_model(folder, self.tested)
         with checkpoints.usable(folder / checkpoints.STATE):
-            # the averaged weights were loaded above; restore the weights that learn as well
+            # load_model restored the averaged weights only; restore those that learn as well
             if self.average is not None:
                 self.model.load_state_dict(state["weights"])
                 self.average.n_averaged.copy_(state["averaged"])
@@ -154,6 +153,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
         recompute(model.backbone)
     if recipe.model.compile:
         model.compile_backbone()
+    # from labels (N, L) of the training items, −1 for unknown
     objective = build_objective(
         recipe.losses, unknown_as_minus_one(manifest.labels, manifest.tree), model.dim
     ).to(device)
@@ -228,8 +228,9 @@ def _refuse_partial_norms(recipe: Recipe, model: EmbeddingModel) -> None:
 
 
 def freeze_body(run: TrainingRun, processes: Processes, *, frozen: bool) -> None:
-    """Freeze or unfreeze the pretrained weights (the body) if necessary. While they are frozen, in
-    the warm-up, no gradients are computed for them, and a step takes much less time.
+    """Freeze or unfreeze the pretrained weights (the body), unless they already are as `frozen`
+    says. While they are frozen, in the warm-up, no gradients are computed for them, and a step
+    takes much less time.
     """
     groups = [
         group
@@ -271,12 +272,12 @@ def training_manifest(data: Dataset) -> Manifest:
 def _begin_projection(
     model: EmbeddingModel, recipe: Recipe, data: Dataset, device: torch.device
 ) -> None:
-    """Initialise the model's projection by a PCA of the features of some training images, which the
-    recipe's seed chooses."""
+    """Initialise the model's projection by a PCA of the features of at most PCA_IMAGES training
+    images, which the recipe's seed chooses."""
     manifest = training_manifest(data)
     images = images_of(data.name, manifest, recipe.images, vary=False)
     some = np.random.default_rng(recipe.seed).permutation(len(manifest))[:PCA_IMAGES]
     workers = workers_for(images, recipe.images)
-    # pairs of images (b, C, H, W) and their rows, without augmentation
+    # pairs of images (B, C, H, W), without augmentation, and their rows in the manifest
     batches = in_order(images, some, batch=recipe.sampler.batch, workers=workers, device=device)
     begin_projection_by_pca(model.eval(), (pixels for pixels, _ in batches))

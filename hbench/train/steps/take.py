@@ -71,8 +71,8 @@ def steps(
     out: Path,
     processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[StepRecord]:
-    """Take all remaining steps and yield their records. On a GPU steps are launched ahead of the
-    records.
+    """Take all remaining steps and yield their records. On a GPU several steps are launched before
+    their values are read, and their records come together.
 
     For a step that is not finite, raises HBenchError, which names a file in `out` with the items of
     the batch.
@@ -84,8 +84,8 @@ def steps(
     waiting: list[LaunchedStep] = []
     for launched in _launch_steps(run, recipe, data, in_epoch, processes):
         waiting.append(launched)
-        # reading a value waits for the device, which then idles until the next step is launched:
-        # collect several steps
+        # Reading a value waits for the device, which then idles until the next step is launched. A
+        # run that may launch ahead is read only where a step is logged or saved, or ends an epoch.
         if run.runs_ahead and not _is_read(run.step, recipe, in_epoch):
             continue
         values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
@@ -147,7 +147,7 @@ def _record(
         loss=loss,
         terms=dict(zip(losses, terms, strict=True)),
         gradient_norm=length,
-        skipped=not math.isfinite(length),
+        skipped=not math.isfinite(length),  # update takes no step with such a gradient
         rates=launched.rates,
         images_per_second=speed,
         seconds=seconds,
@@ -178,6 +178,7 @@ def _launch_steps(
         # skip the batches that a resumed run has already taken in this epoch
         batches = batches_of_epoch(recipe, manifest, epoch, processes)
         batches = batches.after(run.step - epoch * in_epoch)
+        # the loader makes each image by its row in the manifest and the seed of its augmentation
         for pixels, rows in loader.of(keys_of(batches)):
             # during the warm-up the backbone is frozen
             is_frozen = recipe.schedule.is_frozen(run.step, in_epoch, recipe.epochs)
@@ -238,7 +239,7 @@ def update(
         bad = bad | run.halted  # later steps may have been launched already: they count as bad, too
         run.halted = bad
         step_unless(bad, run.optimizers)
-    elif not bad:
+    elif not bad:  # the host decides, and waits for the device
         for optimizer in run.optimizers:
             run.scaler.step(optimizer)
     for buffer, earlier in norms:
