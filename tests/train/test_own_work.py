@@ -332,6 +332,11 @@ def test_an_optimiser_is_taken_by_its_name(letters, tmp_path, name):
     assert 0 < float(moved) < 1
 
 
+def test_an_optimiser_that_refuses_the_weights_is_refused(letters):
+    with pytest.raises(ConfigError, match="muon"):  # only for matrices, and nets have biases
+        begin(tiny("glyphs-nsm", "optimizer.name=muon"), letters)
+
+
 def test_an_average_is_that_of_the_weights_of_all_steps(letters, tmp_path):
     recipe = tiny("glyphs-nsm", "ema=0.7")
     run = begin(recipe, letters)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hbench.core.errors import UnknownName
+from hbench.core.errors import ConfigError, UnknownName
 from hbench.train.models.blocks import by_depth
 from hbench.train.models.model import EmbeddingModel
 from hbench.train.recipes.recipe import Optimizer, Recipe, Schedule
@@ -209,7 +209,7 @@ def _optimizer(
 ) -> torch.optim.Optimizer:
     """Make the optimiser that the settings name. `groups`: parameter groups for torch. `fused`:
     update all weights by one kernel. Settings that this optimiser does not have are ignored. Raises
-    UnknownName."""
+    UnknownName, or ConfigError for an optimiser that refuses these weights."""
     names = optimizer_names()
     if settings.name not in names:
         raise UnknownName("optimizer.name", settings.name, names)
@@ -230,7 +230,14 @@ def _optimizer(
     # pass only arguments that are given, and that this optimiser has: not every one has a momentum
     known = inspect.signature(chosen).parameters
     given = {key: value for key, value in wanted.items() if key in known and value is not None}
-    return chosen(groups, **given)
+    try:
+        return chosen(groups, **given)
+    except ValueError as error:  # such as Muon's for a bias
+        raise ConfigError(
+            f"optimizer.name={settings.name} cannot be used with this net",
+            found=str(error),
+            fix="choose another optimiser, such as adamw",
+        ) from None
 
 
 def skips_on_the_device(optimizer: torch.optim.Optimizer) -> bool:
