@@ -165,7 +165,7 @@ def which_is_scored(best: BestStep, recipe: Recipe, in_epoch: int) -> str:
         f"scored is the checkpoint of step {best.step}, the best of the validation by "
         f"{recipe.select_by}: {shown(recipe.select_by, best.score)}"
     )
-    if best.missed > 1:
+    if best.missed > 1:  # a single validation that was not better is usual, and not worth saying
         said += f"; the {best.missed} validations after it were not better"
     # the schedule counts steps from 0, `best` from 1
     if recipe.schedule.is_frozen(best.step - 1, in_epoch, recipe.epochs):
