@@ -105,9 +105,10 @@ def common_options() -> list[click.Option]:
 
 
 def with_common_options(command: click.Command) -> click.Command:
-    """Add the common options to a command and its subcommands, and return it. An option of the
-    command itself with the same name, such as its own -v, is kept instead."""
-    known = {option for parameter in command.params for option in parameter.opts}
+    """Add the common options to a command and its subcommands, and return the command. If an option
+    of the command itself has one of the spellings, such as -v, the common one is left out."""
+    # the spellings of all options that the command has, such as "-v"
+    known = {spelling for parameter in command.params for spelling in parameter.opts}
     for option in common_options():
         option.expose_value = False  # do not pass it to the command's function
         option.callback = _set_at_the_root  # as if it were given before the verb
@@ -133,9 +134,10 @@ class Verbs(click.Group):
         ] + sorted(plugins - set(VERBS))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the module of one verb, so that no command waits for the imports of others. An
-        unknown name ends the program with a suggestion."""
-        # some of VERBS are in separate packages, which may not be installed
+        """Import the module of one verb, so that no command waits for the imports of others, and
+        return its command. An unknown name raises click's UsageError, with a suggestion."""
+        # a verb of VERBS that is in a separate package has no module here: it is an entry point of
+        # the group PLUGINS, or is not installed
         if name in VERBS and importlib.util.find_spec(module_of(name)):
             command = importlib.import_module(module_of(name)).command
         elif name in (plugins := entry_points(group=PLUGINS)).names:
@@ -152,7 +154,7 @@ class Verbs(click.Group):
                 + (f" Did you mean {' or '.join(close)}?" if close else "")
             )
 
-        assert isinstance(command, click.Command)
+        assert isinstance(command, click.Command)  # an entry point may name anything
         return with_common_options(command)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -190,7 +192,7 @@ def group(**_: bool) -> None:
 
 def main() -> None:
     """Run the command line. Errors of hbench and of the operating system become a message on stderr
-    and an exit code.
+    and an exit code: the functions `_end_…` print it and exit, so they never return.
 
     An unexpected error becomes one line and the exit code 70. With HBENCH_GUARD=0 it is raised
     instead, which tests use.
@@ -204,6 +206,7 @@ def main() -> None:
     warnings.showwarning = _say_warning  # type: ignore[assignment]
     try:
         _refuse_other_bytes(sys.argv[1:])
+        # in standalone mode click would print its errors and exit itself
         group(prog_name="hbench", standalone_mode=False)
     except HBenchError as error:
         _end_refused(error)
@@ -243,10 +246,10 @@ def _end_refused(refusal: HBenchError) -> NoReturn:
 
 
 def _end_by_system(error: OSError | SystemExit) -> NoReturn:
-    """Exit after an error of the operating system, with its message, or after a `sys.exit` in a
-    user's own program."""
+    """Exit after an error of the operating system, with its message, or after a `sys.exit`: with a
+    message if that is in a user's own program, else with the exit code that it asks for."""
     if isinstance(error, SystemExit):
-        _end_in_own_code(error)
+        _end_in_own_code(error)  # returns only if the error is from no user's program or plug-in
         raise error
     if error.errno == errno.ENAMETOOLONG:
         _end_refused(
@@ -257,7 +260,8 @@ def _end_by_system(error: OSError | SystemExit) -> NoReturn:
             )
         )
     click.echo(f"hbench: {readable(visible(str(error)))}", err=True)
-    # close stdout now: Python flushes it on exit, which would fail again on a full disk
+    # close stdout now: Python flushes it on exit, which would fail again on a full disk. It is None
+    # (AttributeError) in a process that was started without a stdout
     with suppress(OSError, AttributeError):
         sys.stdout.close()
     sys.exit(1)
@@ -291,7 +295,7 @@ def _end_unforeseen(error: Exception) -> NoReturn:
         raise error
     if {"-v", "--verbose"} & set(sys.argv):
         traceback.print_exception(error)
-    _end_in_own_code(error)
+    _end_in_own_code(error)  # returns only if the error is from no user's program or plug-in
     doing = shorten(one_line(" ".join(["hbench", *sys.argv[1:]])))
     met = shorten(one_line(f"{type(error).__name__}: {error}"), 300)
     click.echo(

@@ -78,7 +78,7 @@ def command(
         show_json(found.summary())
         return
 
-    # groups come first, since one decision may settle a whole group
+    # groups come first, since one decision may settle all items of a group
     groups = [
         [group["label"], group["proposed"], f"{len(group['items']):,}"]
         for group in found.summary()["groups"][:SHOWN_SUSPECTS]
@@ -86,8 +86,10 @@ def command(
     if groups:
         header = ["label", "neighbours say", "items"]
         show_table("groups: one decision each", header, groups, left=("label", "neighbours say"))
+    # one list of suspects for each kind: far, whose proposed label is in another branch, and near
     for each in found.lists:
         of_kind = [row for row in found.suspects.to_pylist() if row["list"] == each.kind]
+        # `level`: the coarsest level at which the two labels differ
         cells = [
             [row["item"], row["label"], row["proposed"], row["level"], _percent(row["sureness"])]
             for row in of_kind[:SHOWN_SUSPECTS]

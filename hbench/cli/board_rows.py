@@ -130,17 +130,18 @@ def add(
     else:
         board, row = carried
     path = to or leaderboard_runs.target(name)
-    # a named file is used alone: its rows may also be in the leaderboard
+    # the rows that must not be of the same run, besides the file's: with --to none, since the
+    # leaderboard may have rows of that file, too
     beside = board if to is None else board.model_copy(update={"rows": ()})
-    # the rows that the new one replaces
+    # write the row; `gone`: the rows of the file that it replaces
     gone = leaderboard_runs.add(row, beside, path, replace=replace)
     if gone:
         say(f"replaced {', '.join(each.method for each in gone)} in {path}")
     else:
         say(f"added {row.method} to {path}")
 
-    # rank the row among those of the present leaderboard and of the file, which need not be the
-    # file that the leaderboard's name refers to
+    # the rows to rank it among: those of the file, read again, and those of the leaderboard, except
+    # replaced ones and the same run. `board` does not have the file's rows if --to names another
     in_file = [each for each in read_board(str(path)).rows if each != row]
     others = [
         each
@@ -162,9 +163,12 @@ def add(
 
 
 def _say_place(row: Row, board: Leaderboard, file: Path | None) -> None:
-    """Print the place of a row among the other rows of a leaderboard, if it has the metric that
-    ranks. Rows with names as queries are compared with such rows only. `file`: a file whose rows
-    are included as well."""
+    """Print the place of a row among the other rows of a leaderboard, if the row has the metric
+    that ranks. A row whose queries are names is compared only with rows of the same kind.
+
+    `board`: the leaderboard without `row`. `file`: a file whose rows `board` has as well, to be
+    named in the message; None for none.
+    """
     from hbench.boards import place
     from hbench.metrics.names import factor_of
 
@@ -172,6 +176,7 @@ def _say_place(row: Row, board: Leaderboard, file: Path | None) -> None:
         return
     # convert to the unit of reports: rows have most metrics, but not all, in percent
     score = float(row.scores[board.metric]) / factor_of(board.metric)
+    # `stands.place`: from 1; `stands.of`: the number of other results, ranked by the same metric
     stands = place(board, board.metric, score, by_name=row.setup.queries is not None)
     among = f" among the rows of {board.dataset} and of {file}" if file else ""
     say(
@@ -289,7 +294,7 @@ def verify(
 
     Example: hbench leaderboard verify sop mine --embeddings emb.parquet
     """
-    of_a_file = row_files.said
+    of_a_file = row_files.said  # the options given that name files of one row, as "--ids"
     if dataset:
         of_a_file.append("--dataset")
     # there are three sources of the files, and exactly one must be chosen
@@ -338,6 +343,7 @@ def submit(
     data = table.load_if_named(dataset)
     reported = _row_of(report, None, said.details())
     dataset_name = reported.document.dataset
+    # no file of ids and none of the gallery: `embeddings` has all
     given = submitted(embeddings, None, None)
     checks = checked(reported.row, reported.board, given, dataset_of(data, dataset_name))
     for doubt in reported.document.doubts:

@@ -47,9 +47,9 @@ class Selection:
     top: int | None
 
     def standings(self) -> RankedBoard:
-        """Read the leaderboard and rank its rows, or those of the chosen papers, by one metric.
-        Rows whose score cannot be compared have no place, and are shown with `everything` only.
-        Raises UsageError for a metric that no row has."""
+        """Read the leaderboard and rank its rows, or those of the chosen papers, by one metric. A
+        standing whose score cannot be compared has the place None, and is shown with `everything`
+        only. Raises UsageError for a metric that no row has."""
         from hbench.boards import rank, read_board
 
         board = read_board(self.name)
@@ -61,6 +61,7 @@ class Selection:
 
         ranked = rank(board, key, rows, by_name=self.by_name)
         shown = [each for each in ranked if self.everything or each.place][: self.top]
+        # without --columns, the metrics that most of these standings have
         columns = [board.key(word) for word in words_of(self.columns)]
         metrics = dict.fromkeys([key, *(columns or _most_common_metrics(shown))])
         return RankedBoard(board, shown, list(metrics))
@@ -97,14 +98,17 @@ def _most_common_metrics(standings: Sequence[Standing]) -> list[str]:
 def board_as_text(
     board: Leaderboard, standings: Sequence[Standing], metrics: Sequence[str], *, form: str
 ) -> str:
-    """Write standings in a format: markdown, latex, csv, bibtex or json. Tables have the columns of
-    `metrics`; csv and json have everything that is known, bibtex only the sources."""
+    """Write standings, best first, in the format `form`: markdown, latex, csv, bibtex or json.
+    Tables (markdown, latex) have the columns of `metrics`; csv and json have everything that is
+    known, bibtex only the sources."""
     import json
 
     from hbench.boards import export as exports
     from hbench.records import tables
 
+    # the full sources are notes below the table; levels of one test are compared with each other
     content = exports.table(standings, metrics, board.citations, board.levels_of_one_test)
+    # mark the best and second-best cell of each metric
     content = exports.with_best(content, board, standings)
     title = exports.title(board)
     writers: dict[str, Callable[[], str]] = {
@@ -129,11 +133,10 @@ def terminal_table(
     from hbench.boards.resolution import resolution
     from hbench.records import tables
 
-    width = NO_TERMINAL
+    width = NO_TERMINAL  # everything fits
     if watched(sys.stdout):  # by somebody at a terminal
         width = shutil.get_terminal_size((100, 24)).columns
-    # `shown` stays 1 where not even the first metric fits
-    # one metric fewer until it fits
+    # leave out the last metric until the table fits. `shown` is 1 where not even the first one fits
     for shown in range(len(metrics), 0, -1):
         content = exports.table(
             standings, metrics[:shown], board.citations, board.levels_of_one_test
@@ -146,6 +149,7 @@ def terminal_table(
         f"{ranked} results ranked by {metrics[0]}, of {len(board.rows)} rows (--all shows every "
         "one)."
     ]
+    # the difference, in points, below which two methods cannot be told apart; None: not known
     if chance := resolution(board, metrics[0]):
         remarks.append(
             f"Differences of less than about {chance:.2g} points may be chance on a test of this "
@@ -158,10 +162,11 @@ def terminal_table(
 
 
 def needed_width(content: PrintedTable) -> int:
-    """Return the width, in characters, of a table whose columns of texts are as narrow as possible.
-    Each column adds a space on both sides and a line at its right, the first one also a line at its
-    left."""
+    """Return the width, in characters, of a table whose columns of texts, which can be wrapped, are
+    as narrow as NARROWEST allows; other columns are as wide as their widest cell. Each column adds
+    a space on both sides and a line at its right, the first one also a line at its left."""
     total = 1  # the line at the left
+    # the header and the cells of each column; `content.cells` has a tuple for each row
     for name, *cells in zip(content.header, *content.cells, strict=True):
         widest = max(map(len, [name, *cells]))
         total += 3 + min(widest, NARROWEST.get(name, widest))  # 2 spaces and a line

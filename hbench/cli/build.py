@@ -252,8 +252,9 @@ def command(
 
 
 def _refuse_own_options(name: str | None) -> None:
-    """Raise UsageError for options of a user's own table or folder if none is given: a published
-    dataset has its own levels and splits."""
+    """Raise UsageError for options of a user's own table or folder, of which --from was not given:
+    a published dataset has its own levels and splits. `name`: the dataset's, for the message."""
+    # the options that the user set, as "--levels"
     if given := given_among({field.name for field in fields(OwnOptions)}):
         raise UsageError(
             f"{examples(given)} are of a table or folder of your own",
@@ -264,9 +265,13 @@ def _refuse_own_options(name: str | None) -> None:
 
 
 def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None) -> Dataset:
-    """Make a dataset whose labels are computed anew by the pipeline of its name, in the folder
-    `work`, and read it from there. `root`: the folder of the raw files. `contact`: an address that
-    the pipeline sends to servers. Raises UsageError for a dataset without a pipeline."""
+    """Make a dataset whose labels are computed anew by its pipeline, a function of another package
+    whose entry point has the dataset's name. The pipeline works in the folder `work`, and writes
+    the dataset to its subfolder "dataset", from which the dataset is read.
+
+    `root`: the folder of the raw files. `contact`: an address that the pipeline sends to servers.
+    Raises UsageError for a dataset without a pipeline.
+    """
     from importlib.metadata import entry_points
 
     from hbench.datasets import read
@@ -283,11 +288,15 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
 
 
 def _tell(dataset: Dataset, folder: Path, *, as_json: bool) -> None:
-    """Print what was built: the counts of every split and, for a user's own table or folder, how
-    its columns were understood. JSON also has the digests. The table has a line for each split: all
-    splits of a dataset have the same levels, and so the same columns."""
+    """Print what was built: the counts of every split. JSON also has the digests and, for a user's
+    own table or folder, how its columns were understood (`dataset.read`).
+
+    The table has a line for each split. Its columns are those of the first split, since all splits
+    of a dataset have the same levels.
+    """
     from hbench.datasets.build import count_contents
 
+    # {split: {name of what is counted: number}}
     numbers = {split: count_contents(manifest) for split, manifest in dataset.manifests.items()}
     if as_json:
         digests = {split: manifest.digest for split, manifest in dataset.manifests.items()}

@@ -61,19 +61,20 @@ def command(name: str) -> None:
 
 
 def sources(name: str) -> dict[str, str]:
-    """Return the sources to cite for a name, {short name: text}; empty for an unknown name. A
-    dataset has precedence over a metric, and a metric over a method."""
+    """Return the sources to cite for a name, {short name: text}; empty for an unknown name. The
+    text is a citation; "hbench" stands for itself. A dataset has precedence over a metric, and a
+    metric over a method."""
     from hbench.datasets import specs
 
     if name == OWN:
         return {OWN: OWN}
     if name in specs:
-        parts = specs[name].citation.split("; ")  # a dataset with labels of others cites them, too
+        # the dataset's own paper, then those of others, as of its tree or split: NAME, NAME 2, …
+        parts = specs[name].citation.split("; ")
         return {
             name if place == 0 else f"{name} {place + 1}": text for place, text in enumerate(parts)
         }
-    # a method and its loss often have the same name, but two papers: return both. A metric's name
-    # is not that of a method
+    # a method and its loss often have the same name, but two papers: return both
     return _of_metric(name) or (_of_rows(name) | _of_loss(name))
 
 
@@ -91,14 +92,15 @@ def _of_metric(name: str) -> dict[str, str]:
 
 
 def _of_rows(method: str) -> dict[str, str]:
-    """Return the papers of a method's rows on any leaderboard, {short name: text}. The case of its
-    name does not matter. Rows of runs have no paper."""
+    """Return the papers of a method's rows on any leaderboard, {short name: text}. The case of
+    `method` does not matter. Rows of runs have no paper."""
     from hbench.boards import board_names, read_board
 
     citations = {}
     for board in map(read_board, board_names()):
         for row in board.rows:
             if row.method.lower() == method.lower() and row.paper is not None:
+                # a row names its paper by the key of the leaderboard's citations
                 citations[row.paper.citation] = board.citations[row.paper.citation].text
     return citations
 

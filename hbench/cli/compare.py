@@ -58,11 +58,13 @@ def command(
     if as_csv:
         show(result.csv().rstrip("\n"))
         return
+    # "", or a sentence: the images of the two reports were embedded at different sizes
     sizes = f"; {result.sizes}" if result.sizes else ""
     show_table(
         f"{result.methods[0]} − {result.methods[1]}, "
         f"{shown.percent_note(each.metric for each in result.shown)}",
         ("metric", *result.methods, *HEADER),
+        # without the R@k that are 100 in both reports, except the one with the smallest k
         [difference.cells for difference in result.shown],
         f"over {result.over}{sizes}; p: two-sided paired sign-flip test; corrected: by Holm's "
         f"method for all {len(result)} metrics",

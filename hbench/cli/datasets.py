@@ -67,8 +67,9 @@ def _list_datasets(*, as_json: bool, as_csv: bool) -> None:
 
 
 def _row_of_published(spec: Spec) -> dict[str, Any]:
-    """Make the row of a published dataset, with the keys of --json: texts, and the levels as a
-    list. The images of a test are "" if their number is not published."""
+    """Make the row of a published dataset, with the keys that --json prints: texts, and the levels
+    as a list. `test_images` is "" if the number is not published, `here` "ready", "raw files" or
+    "" for what is on this disk."""
     # the number of images of each test, of its gallery if it has a separate one. Tests of a dataset
     # may share images, so take the first test with a number
     numbers = [
@@ -84,14 +85,14 @@ def _row_of_published(spec: Spec) -> dict[str, Any]:
         "levels": list(spec.levels),
         "test_images": f"{number:,}" if number else "",
         "size": spec.size or ("by hand" if spec.manual else "not published"),
-        "licence": spec.licence.split(";")[0],
+        "licence": spec.licence.split(";")[0],  # the first; the tree may have another
         "here": here(spec),
     }
 
 
 def _row_of_own(name: str) -> dict[str, Any]:
-    """Make the row of a user's own dataset, with the same keys. It has nothing to download, and is
-    always ready."""
+    """Make the row of a user's own dataset, with the keys of `_row_of_published`. It has nothing to
+    download, and is always ready. `test_images`: of all tests together."""
     from hbench.datasets import load
 
     dataset = load(name)
@@ -118,7 +119,7 @@ def here(spec: Spec) -> str:
 
 def _card(name: str, *, as_json: bool) -> None:
     """Print what is published about a dataset, and then what is on this disk. A dataset that is not
-    here is an error only if it has no published card, as a user's own."""
+    on this disk is an error only if nothing is published about it, as for a user's own."""
     from hbench.core.errors import DataError
     from hbench.datasets import card, load, specs
 
@@ -129,6 +130,7 @@ def _card(name: str, *, as_json: bool) -> None:
         protocol = spec.protocol
         averaged = ", averaged over the tests" if protocol.averaged else ""
         scored = f"{', '.join(protocol.all_metrics)} ({protocol.similarity}){averaged}"
+        # card(spec): facts for people, such as its title, homepage and licence
         facts |= card(spec) | {
             "version": spec.version,
             "levels": list(spec.levels),
@@ -188,13 +190,14 @@ def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
     if "background" in dataset.card:  # the colour under transparent images
         facts["background"] = dataset.card["background"]
     facts["digests"] = {split: manifest.digest for split, manifest in dataset.manifests.items()}
-    # a dataset whose pictures are drawn has no folder of images
+    # no folder of images is known: None, or Path() for a dataset whose pictures are drawn
     facts["images"] = str(dataset.root) if dataset.root and dataset.root != Path() else ""
     return facts
 
 
 def _lines_of_tree(manifest: Manifest) -> list[str]:
-    """Describe each level in a line: its nodes, how they branch, its largest and smallest node."""
+    """Describe each level in a line: its number of nodes, how many of them a node of the level
+    above has, and its largest and smallest node, each with its number of images."""
     import numpy as np
 
     from hbench.tree.statistics import statistics
@@ -213,8 +216,8 @@ def _lines_of_tree(manifest: Manifest) -> list[str]:
 
 def _show_facts(facts: dict[str, Any]) -> None:
     """Print each fact in a line, with its name in the left column. A fact with several lines (a
-    dictionary or a list) has its name in the first one; an empty fact is left out. Levels are one
-    line."""
+    dictionary or a list, except `levels`) has its name in the first one. An empty fact is left out.
+    """
     for name, value in facts.items():
         if isinstance(value, dict):
             lines = [f"{key}: {_text(one)}" for key, one in value.items()]
@@ -222,7 +225,7 @@ def _show_facts(facts: dict[str, Any]) -> None:
             lines = [str(one) for one in value]
         else:
             lines = [" / ".join(value)] if name == "levels" else str(value).splitlines()
-        if not any(lines):
+        if not any(lines):  # no line, or empty ones only
             continue
         title = name.replace("_", " ")
         for line in lines:

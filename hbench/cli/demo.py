@@ -60,7 +60,7 @@ def command(out: Path, dim: int) -> None:
     from hbench.look.report.runs import read_runs, with_embeddings
     from hbench.submissions import embeddings
 
-    # before anything is computed
+    # before anything is computed: raises if the folder holds other files than pages of a report
     refuse_folder(out / "pages", "report")
     say(
         "glyphs: letters of five scripts in sixteen fonts; é for ê is a mild mistake, ж for é a "
@@ -77,6 +77,7 @@ def command(out: Path, dim: int) -> None:
     write_report(report, ReportFiles(written))
     plot(report, "levels").write(out / "glyphs-pca.png")
     with bar("making pages"):
+        # RESULTS of each query are shown
         page = write_pages(
             with_embeddings(read_runs([written]), [embedding], RESULTS), out / "pages"
         )
@@ -97,16 +98,18 @@ def _embed_by_pca(data: Dataset, out: Path, dim: int) -> None:
     from hbench.submissions import embeddings
 
     with progress() as shown:
-        task = shown.add_task("drawing the letters", total=3)
+        task = shown.add_task("drawing the letters", total=3)  # draw, project, write
         pixels = []
         for manifest in data.manifests.values():
             images = glyphs.images(manifest)
             # in float64: in float32 products differ between processors, and between the rows of
             # equal letters, whose vectors would then not be equal
             pixels.append(images.reshape(len(images), -1) / 255)
-        train, test = pixels  # (N, height · width), 0 to 1; manifests are in this order
+        # (N, height · width) each, 0 to 1; glyphs has these two manifests, in this order
+        train, test = pixels
 
         shown.update(task, description="projecting their pixels", completed=1)
+        # an exact solver: the default may choose a randomised one
         fitted = PCA(dim, svd_solver="covariance_eigh").fit(train)
         vectors = fitted.transform(test).astype(np.float32)
 

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
-    """Show progress bars on stderr, if it is a terminal. Yields the function that moves them.
+    """Show progress bars on stderr, if it is a terminal: one of all files, and one of each file in
+    work. Yields the function that moves them, `on_progress(source, what, number)`.
 
-    `folder`: where the files go; it may have parts of files from an earlier run. The bar of all
-    files has no length if no file states its size.
+    `sources`: the files. `folder`: where they go; it may have parts of files from an earlier run.
+    The bar of all files counts bytes, and has no length if no file states its size.
     """
     bytes_to_come = sum(source.size or 0 for source in sources) or None
     with terminal.progress(
@@ -49,23 +50,27 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
         lock = threading.Lock()
 
         def on_progress(source: RemoteFile, what: str, number: int) -> None:
-            """Move a file's bar, first by its bytes, then by its unpacked files, whose number is
-            unknown. Called from several threads. `what`: "bytes" (`number` more arrived), "files"
-            (`number` more were unpacked) or "end", which removes the bar."""
+            """Move a file's bar: by its bytes while it is fetched, then by the files unpacked from
+            it, of which the total is unknown. Bytes also move the bar of all files (`total`).
+            Called from several threads.
+
+            `what`: "bytes" (`number` more arrived; below 0: were discarded), "files" (`number` more
+            were unpacked) or "end", which removes the bar.
+            """
             with lock:
                 if what == "end":
-                    if source.file in tasks:  # not of a file of which nothing had to be done
+                    if source.file in tasks:  # a file with nothing to do never got a bar
                         progress.remove_task(tasks.pop(source.file))
                     return
 
-                if source.file not in tasks:  # the first word of this file
+                if source.file not in tasks:  # the first call for this file: add its bar
                     part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
                     came = part.stat().st_size if part.exists() else 0  # in an earlier run
                     tasks[source.file] = progress.add_task(
                         source.file, total=source.size, completed=came
                     )
 
-                if what == "files":  # that many more are unpacked; bytes are no longer counted
+                if what == "files":  # no total: the bar shows that something happens
                     progress.update(
                         tasks[source.file], description=f"{source.file}: unpacking", total=None
                     )
@@ -145,11 +150,12 @@ def command(
         terminal.say(f"{name} needs no files")
         return
     _refuse_without_addresses(spec, sources, adopt)
-    # use files that are elsewhere on the disk; nothing is missing if they are an unpacked dataset
+    # use files that are elsewhere on the disk. If they are an unpacked dataset, all is done
     if adopt is not None and _adopt(spec, sources, folder, adopt):
         return
     if offline:
-        at_once = jobs if adopt and not dry_run else None  # only files just adopted are unpacked
+        # how many archives to unpack at a time: only those just adopted; None: unpack nothing
+        at_once = jobs if adopt and not dry_run else None
         _stay_offline(name, sources, DownloadOptions(folder), at_once=at_once)
     elif dry_run:
         _list_files(sources, folder)
@@ -213,8 +219,9 @@ def _fetch(sources: list[RemoteFile], options: DownloadOptions, at_once: int) ->
 
 
 def _adopt(spec: Spec, sources: list[RemoteFile], folder: Path, existing: Path) -> bool:
-    """Use the files in the folder `existing`: an unpacked dataset stays where it is; archives are
-    taken into `folder`, and have to be unpacked. Return whether the dataset is unpacked."""
+    """Use the files in the user's folder `existing`. An unpacked dataset stays where it is: return
+    True. Else `sources` are found there by name and verified, and False is returned: plain files
+    are copied into `folder`, and archives stay, to be unpacked into `folder` later."""
     from hbench.datasets.build import ADOPTED, find_raw
 
     try:
@@ -250,7 +257,7 @@ def _list_files(sources: list[RemoteFile], folder: Path) -> None:
 
     rows = []
     for files in alike.values():
-        if len(files) >= SERIES:
+        if len(files) >= SERIES:  # the fewest files that share a line
             rows.append(_row_of_files(files, folder))
         else:
             rows += [_row_of_files([file], folder) for file in files]

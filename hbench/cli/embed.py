@@ -104,11 +104,11 @@ def command(
         _refuse_options_of_images()
         if model is None:
             raise click.UsageError("Give MODEL: --names takes one model.")
-        by = TextModel(model, loading.weights, images.batch, device)
-        _embed_names(by, dataset, out, split=split, naming=naming)
+        text_model = TextModel(model, loading.weights, images.batch, device)
+        _embed_names(text_model, dataset, out, split=split, naming=naming)
         return
     naming.refuse_for_images()  # options of names, without --names
-    if (model is None) == (models is None):
+    if (model is None) == (models is None):  # neither or both
         raise click.UsageError("Give either MODEL or --models.")
 
     from hbench import datasets
@@ -118,7 +118,7 @@ def command(
 
     for file in trust_code:
         trust(file)
-    listed = read_models(models, out) if models else {}
+    listed = read_models(models, out) if models else {}  # {model: file to write}
     chosen_device(device)  # one that is not there is refused before any model is loaded
     of_split = SplitImages(datasets.load(dataset), split, images.options, device)
     if model is not None:
@@ -145,8 +145,8 @@ class TextModel(NamedTuple):
 def _embed_names(
     model: TextModel, dataset: str, out: Path, *, split: str, naming: NameOptions
 ) -> None:
-    """Embed the names of nodes with a progress bar, and print what was embedded and what to do
-    next."""
+    """Embed the names of the nodes of a split's tree, with a progress bar, and print what was
+    embedded and what to do next."""
     from hbench import datasets
     from hbench.evaluation.by_name.nodes import paths_of
     from hbench.train.embedding.embed_dataset import items_of
@@ -171,7 +171,7 @@ def _embed_names(
             device=model.device,
             on_progress=lambda done, number: bars.update(task, completed=done, total=number),
         )
-    # read again, to print for how many nodes the file has names
+    # read --other-names again, to print for how many nodes it has names: {path of a node: names}
     others = None
     if naming.other_names is not None:
         tree = items_of(data, split).tree
@@ -207,7 +207,7 @@ def _embed_with_list(
     from hbench.train.embedding.embed_models import refuse_failed
 
     failed = _embed_with_each(images, listed, load_model)
-    # if something was embedded, of items that are scored
+    # say the next step if any model succeeded; items of the split `train` are never scored
     if len(failed) < len(listed) and images.split != "train":
         say(f"hbench evaluate-all {out} --dataset {dataset} --out REPORTS compares them")
     refuse_failed(failed, len(listed))
@@ -253,11 +253,11 @@ def embed_split(given: Embedder, images: SplitImages, file: Path) -> None:
     with progress() as bars:
         task = bars.add_task(f"embedding {data.name} {split}", total=None)
         last_said = time.monotonic()
-        said = 0  # images, in the last line
+        said = 0  # the number of images that the last line named; 0: no line yet
 
         def watch(done: int, number: int) -> None:
-            """Move the bar to `done` of `number` images. Without a bar print a line from time to
-            time; if any line was printed, also one at the end."""
+            """Move the bar to `done` of `number` images. Without a terminal the bar is disabled:
+            print a line every EVERY seconds instead and, if any was printed, one at the end."""
             nonlocal last_said, said
             bars.update(task, completed=done, total=number)
             is_due = time.monotonic() - last_said >= EVERY or (said and done == number)

@@ -68,17 +68,19 @@ def plugins() -> Iterator[dict[str, str | bool | None]]:
     Plug-ins are loaded as hbench loads them: a registry loads its plug-ins when it is first read,
     and warns of those that fail. Verbs have no registry.
     """
-    for group, (kind, table) in GROUPS.items():
+    # `registry`: "MODULE:NAME" of the one that loads this kind of plug-ins; "" for verbs
+    for group, (kind, registry) in GROUPS.items():
         points = [point for point in entry_points(group=group) if not _is_ours(point)]
         if not points:
             continue
-        module, _, name = table.partition(":")
+        module, _, name = registry.partition(":")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            known = set(getattr(importlib.import_module(module), name)) if table else set()
+            # the names in the registry; to read them loads the plug-ins
+            known = set(getattr(importlib.import_module(module), name)) if registry else set()
         said = [str(each.message) for each in caught if each.category is PluginWarning]
         for point in points:
-            problem = _problem(point, known if table else None, said)
+            problem = _problem(point, known if registry else None, said)
             was_tried = False
             if problem is None:
                 was_tried, problem = _try(kind, point.name)
@@ -115,9 +117,10 @@ def _problem(point: EntryPoint, known: Collection[str] | None, said: Sequence[st
 
 
 def _try(kind: str, name: str) -> tuple[bool, str | None]:
-    """Try a plug-in on a small example. Return whether there is an example for it, and what went
-    wrong, with the line in its package; None if nothing did."""
+    """Try a plug-in on a small example. Return whether there is an example for its `kind`, and what
+    went wrong, with the line in the plug-in's package; None if nothing did."""
     try:
+        # the trial returns False where there is no example, and raises if the plug-in fails
         return trial_of(kind)(name), None
     except HBenchError as error:
         return True, f"{error.problem}: found {error.found}" if error.found else error.problem
@@ -138,8 +141,9 @@ class ForeignLine(NamedTuple):
 def foreign_line(error: BaseException) -> ForeignLine | None:
     """Find the innermost line of a user's own program (FILE.py:NAME), or of a plug-in package, that
     an error passed through; None if it passed through neither."""
-    packages = _packages_of_plugins()
+    packages = _packages_of_plugins()  # {outermost module: package}
     found = None
+    # the outermost line comes first, so that the last one found is the innermost
     for module, line in lines_through(error):
         if module.startswith(OWN_CODE):
             found = ForeignLine("your own program", line)
@@ -172,7 +176,8 @@ def _versions() -> dict[str, str]:
 
 
 def _processor() -> dict[str, Any]:
-    """Describe the processor and the BLAS libraries, which measured times depend on."""
+    """Describe the processor, its threads and the BLAS libraries, which measured times depend on,
+    and the folder in which compiled kernels are kept ("nowhere" if it is not safe)."""
     from threadpoolctl import threadpool_info
 
     model = platform.processor() or "unknown"
@@ -182,7 +187,7 @@ def _processor() -> dict[str, Any]:
             (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
             model,
         )
-    # several BLAS libraries may be loaded, and any of them may be in use
+    # several libraries may be loaded, BLAS and OpenMP, and any of them may be in use
     blas = [
         f"{library['internal_api']} {library.get('architecture', '')}".strip()
         for library in threadpool_info()
@@ -191,15 +196,15 @@ def _processor() -> dict[str, Any]:
         "model": model,
         "machine": platform.machine(),
         "threads": available_threads(),
-        "blas": ", ".join(dict.fromkeys(blas)) or "unknown",
+        "blas": ", ".join(dict.fromkeys(blas)) or "unknown",  # equal texts once
         "kernels_kept_in": str(kernel_folder() or "nowhere"),
     }
 
 
 def _folder(path: Path) -> dict[str, Any]:
-    """Describe a folder: its path, whether it exists, its owner and who may write to it (None if it
-    does not exist). The latter shows why a folder of compiled code is not used: others may write to
-    it."""
+    """Describe a folder: its path, whether it exists, its owner, whether this user may write to it,
+    and whether nobody else may (`only_by_owner`). The last three are None if it does not exist. A
+    folder that others may write to is not used for compiled code."""
     there = path.exists()
     return {
         "path": str(path),

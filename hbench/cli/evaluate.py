@@ -52,14 +52,14 @@ class SubmittedFiles:
         return [(path, self.ids) for path in (file, self.query, self.gallery) if path]
 
     def read(self, file: Path | None) -> Submission:
-        """Read FILE, or the two files of queries and gallery, and apply --leave-out. Raises
-        UsageError if only one of the two is given, or both and FILE. `movable`: whether vectors may
-        be reordered in memory, which saves space."""
-        # a gallery needs a file of queries, and FILE is for queries and gallery together
+        """Read FILE, or the files of --query and --gallery, and apply --leave-out. Raises click's
+        UsageError unless either FILE alone or both options are given."""
+        # refused: no file at all; FILE and --query; FILE and --gallery, or --query alone
         asked = file or self.query
         both = file is not None and self.query is not None
         if asked is None or both or (file is None) != (self.gallery is not None):
             raise click.UsageError("Give either one FILE, or --query and --gallery together.")
+        # movable: vectors may be reordered in memory, which saves space
         given = reporting.submitted(asked, self.ids, self.gallery, movable=True)
         return reporting.without_zeros(given, self.leave_out)
 
@@ -106,8 +106,8 @@ class Extent:
 
     def of(self, machine: MachineOptions) -> Execution:
         """Combine these options with those of the machine (threads, memory, device) to an
-        Execution. Raises UsageError for options that exclude each other or need one another, such
-        as --blocks I/N without --resume."""
+        Execution. Execution itself raises UsageError for options that exclude each other or need
+        one another, such as --blocks I/N without --resume."""
         return replace(
             machine.execution,
             top_k=self.top_k,
@@ -229,6 +229,7 @@ def command(
     reporting.refuse_missing([file, *submitted.paths])
     data = table.load(dataset)
     given = submitted.read(file)
+    # `read_if_refused`: with an error, print how the dataset's table was understood
     if smaller.are_given:
         with reporting.read_if_refused(data):
             scored = score_sizes(given, data, smaller, scoring=scoring, execution=execution)
@@ -275,7 +276,8 @@ def _refused_together(
 
 
 def _show_checked(checked: Examined, *, as_json: bool) -> None:
-    """Print what --check found: how the file was understood, doubts about scores, and remarks."""
+    """Print what --check found: how the file was understood, doubts (suspicious vectors, such as
+    identical ones), and remarks (`warnings` of the examination)."""
     reporting.show_read(understood.document() for understood in checked.subject.read)
     for doubt in checked.subject.doubts:
         say(f"doubt: {doubt}")
@@ -297,8 +299,10 @@ def _report(
     """Measure a submission with a progress bar, and return the report; None if only a share of the
     blocks was computed. `nodes`: the file of vectors of names, if these are the queries. `scored`:
     the ranked files, each with the file of its ids or None."""
+    # `execute` computes blocks: on a GPU, dask workers or threads, as the options choose
     with execution.open(scored, announce=say) as execute, bars("ranking") as on_test:
         if execution.blocks:
+            # compute this process's share, and keep it in the folder `resume`
             number = execution.keep_blocks(checked, execute, on_test)
             say(
                 f"share {execution.blocks}, {number} blocks, is in {execution.resume}; without "

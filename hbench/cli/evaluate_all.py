@@ -81,8 +81,8 @@ def command(
 
     data = table.load(dataset)
     if by is not None:
-        by = str(MetricName.parse(by).at(data.levels))
-        if scoring.metrics:  # else all metrics are computed, that one, too
+        by = str(MetricName.parse(by).at(data.levels))  # checked, and as reports spell it
+        if scoring.metrics:  # else all metrics are computed, among them `by`
             scoring = replace(scoring, metrics=f"{scoring.metrics},{by}")
     documents: dict[Path, Document] = {}  # by the file of the report
     asked: dict[str, None] = {}  # metrics, in the order in which they are asked for
@@ -108,9 +108,10 @@ def command(
         metric = _ranked_by(
             by, documents.values(), [*([board.metric] if board else []), "H-AP"], asked
         )
+        # reports that lack the metric, or were made under other conditions than most
         for report, reason in many.not_comparable(documents, metric).items():
             del documents[report]
-            refused[files[report].name] = reason  # under other conditions than most, or without it
+            refused[files[report].name] = reason
             say(str(reason))
         if row is not None:
             reporting.write_rows([*documents.values()], row)
@@ -129,9 +130,10 @@ def command(
 def _ranked_by(
     by: str | None, documents: Collection[Document], usual: list[str], asked: Collection[str]
 ) -> str:
-    """Choose the metric that ranks: that of --by, if a report has it (else UnknownName), or the
-    first requested metric that all reports have, where the `usual` ones (the leaderboard's, H-AP)
-    come first."""
+    """Choose the metric that ranks: `by`, if a report has it (else UnknownName). Without --by, the
+    first that more than half of the reports have: of the `usual` ones (the leaderboard's, H-AP)
+    that were requested, or, if none was, of all requested ones (`asked`). If there is none, the
+    metric that most reports have."""
     from hbench.core.errors import UnknownName
     from hbench.evaluation import many
 
@@ -148,8 +150,8 @@ def report_of(
 ) -> ScoredFile:
     """Return the report of an embedding file: the existing one at `report` if it is on this file
     and these settings, or a new one, which is written there. If the existing one lacks metrics, a
-    new one is made that also has its metrics (`widened`). Raises HBenchError for a file that is
-    refused."""
+    new one is made that also has the old one's metrics (`widened`). The method is named after
+    the file. Raises HBenchError for a file that is refused."""
     from hbench.evaluation import many
     from hbench.evaluation.submission import read
 

@@ -80,8 +80,8 @@ def command(
     from hbench.evaluation.submission.embedding import retrieval_of
 
     data = table.load(dataset)
-    given = read(file, ids=ids).embeddings("a gap")
-    if data.lists:
+    given = read(file, ids=ids).embeddings("a gap")  # raises for a ranking
+    if data.lists:  # the positives of a query are listed, instead of following from labels
         raise UsageError(
             "the gap is measured by labels", expected="a label tree", found="listed positives"
         )
@@ -98,7 +98,7 @@ def command(
                 found=f"{batch} of {items} items",
             )
         with bar(f"batches of {name}") as on_batch:
-            # this number of random queries
+            # the test with at most `queries` of its queries, drawn at random
             drawn = sampled(retrieval_of(manifest, given.queries), queries, seed)
             gap = gap_of(
                 drawn, examined.conditions, random_batches(items, batch, seed), on_batch=on_batch
@@ -118,6 +118,8 @@ def command(
 def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
     """Make the document for --json: the gap of every metric (inside batches minus whole gallery) as
     fractions, its bounds, and how it was measured."""
+    # of each metric: its name, its mean inside batches and on the whole gallery, and over how many
+    # queries: those for which it is defined in both
     columns = zip(gap.metrics, gap.inside, gap.whole, gap.queries, strict=True)
     return {
         "signature": signature,
@@ -162,7 +164,8 @@ def _show_gap(document: dict[str, Any]) -> None:
 
 def _refuse_other_paths(words: Words) -> None:
     """Raise UsageError if items have several paths, or paths that end early: the gap is defined for
-    one complete path of each item."""
+    one complete path of each item. `words`: the conditions, with the most paths of an item
+    (`several`), and whether some paths end early (`partial`)."""
     from hbench.core.errors import UsageError
 
     if words.several > 1:

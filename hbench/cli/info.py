@@ -37,8 +37,9 @@ def command(compiles: bool, as_json: bool) -> None:
 
 
 def _compile() -> None:
-    """Compile the functions that evaluations call, by three small evaluations: of whole rows of
-    float32 and of float64, and of half of the products, as for vectors of many dimensions."""
+    """Compile the functions that evaluations call, by three small evaluations: two that compute
+    whole rows of scores, in float32 and in float64, and one that computes each pair's score once
+    for both of its items, as is done only for vectors with many numbers in all."""
     import numpy as np
 
     from hbench.evaluation.arrays import score
@@ -49,6 +50,7 @@ def _compile() -> None:
             # enough items that compiled code is used for their pairs; fewer are ranked by numpy
             items = np.arange(2200)
             vectors = np.random.default_rng(0).normal(size=(len(items), dim)).astype(dtype)
+            # two levels: classes of 40 items, divided into classes of 5
             score(vectors, np.stack([items // 40, items // 5], axis=1))
             bars.advance(task)
 

@@ -89,7 +89,7 @@ def list_(as_json: bool, as_csv: bool) -> None:
     if as_json:
         show_json([dict(zip(header, line, strict=True)) for line in lines])
     else:
-        # if no row has a score `leader` returns dashes, which are for people only
+        # in CSV the cells are empty where `leader` returned dashes
         empty = "" if as_csv else NONE
         texts = []
         for line in lines:
@@ -142,6 +142,7 @@ def _show_row(name: str, method: str) -> None:
     show("\n".join(map(block, rows)).rstrip("\n"))
     for row in rows:
         if row.run and row.run.made:
+            # `typed`: the command as a user types it
             say(f"made by: {typed(row.run)}, where the files that it names lie")
             if row.run.note:
                 say(f"note:    {row.run.note}")

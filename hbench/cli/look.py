@@ -153,7 +153,7 @@ def command(
     if report is not None:
         if similarity is not None:
             raise click.UsageError("--report states the similarity: leave --similarity out.")
-        similarity, ties = _similarity_and_ties(report)
+        similarity, ties = _similarity_and_ties(report)  # of the report's evaluation
     data = table.load(dataset, kept=report)  # a table is read as it was for the report
     results = browse(
         models,
@@ -164,7 +164,7 @@ def command(
         k=k,
         similarity=similarity,
         ties=ties,
-        **asdict(choice),
+        **asdict(choice),  # which queries: arguments of `browse` with the options' names
     )
     show_results(results, out, as_json=as_json, as_csv=as_csv)
 

@@ -21,7 +21,8 @@ def command(name: str | None, as_json: bool, as_csv: bool) -> None:
 
     known = [name] if name else list(losses)
     entries = [loss_entry(loss) for loss in known]
-    parameters = []  # of every loss: name -> default; REQUIRED marks those without one
+    # {parameter: default} of each loss; REQUIRED marks a parameter without a default
+    parameters = []
     for entry in entries:
         defaults = entry.parameters.items()
         parameters.append({n: "required" if value is REQUIRED else value for n, value in defaults})

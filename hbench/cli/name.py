@@ -49,8 +49,9 @@ class NamingOptions:
     k: int
 
     def read(self, file: Path, data: Dataset) -> Named:
-        """Read a file: vectors or, without another source of names (vectors of nodes or labelled
-        items), a table of predictions for the dataset's only test."""
+        """Read FILE, by which items are named: their vectors if --nodes (vectors of nodes) or
+        --gallery (labelled items) is given as the source of names. Else FILE itself is the source:
+        a table of predictions for the dataset's only test."""
         from hbench.evaluation.by_name.asked import test_of
         from hbench.evaluation.by_name.predicted import predictions_in
         from hbench.submissions import embeddings
@@ -62,8 +63,10 @@ class NamingOptions:
     def named(
         self, given: Named, data: Dataset, unit: str | None, items: list[str] | None = None
     ) -> NamedPictures:
-        """Name items by the vectors or predictions in `given`. `items`: their ids; None: the test's
-        queries. `unit`: what intervals are taken over, a level or "query"; None: the finest level.
+        """Name items by the vectors or predictions in `given`, and by the options: `scale`, a
+        factor of cosines, and `k`, the neighbours that have a share. `items`: the ids of the items;
+        None: the test's queries. `unit`: what intervals are taken over, a level or "query"; None:
+        the finest level.
         """
         from hbench.evaluation.by_name.sources import name
 
@@ -112,9 +115,9 @@ class PromiseOptions:
             raise click.UsageError("--calibrate sets the threshold of --trust: give both.")
 
     def calibration(self, data: Dataset, given: Named, source: NamingOptions) -> Calibration:
-        """Return the items on which the threshold is set, as --calibrate names them. Without
-        --calibrate, the threshold is set on one half of the classes and tested on the other, and
-        vice versa.
+        """Return what the threshold is set on, as --calibrate says: a share of the classes (float),
+        ids of named items (list), or other items (`Others`). Without --calibrate None: the
+        threshold is set on one half of the classes and tested on the other, and vice versa.
 
         The vectors of a split's items are looked up in `given`, and then in the file of the
         gallery, which may hold the training split. `source` are the options for reading files.
@@ -139,8 +142,8 @@ class PromiseOptions:
     ) -> Trusted | None:
         """Return the answers at the promise's threshold; None without a promise.
 
-        `on`: what the threshold is set on: a share of the classes, ids among the named items, other
-        items (which are named first), or None for halves of the classes.
+        `on`: what the threshold is set on, as `calibration` returns it. `self.trust`: the share of
+        answers that should be right. `source`: the options by which other items are named first.
         """
         from hbench.evaluation.by_name.asked import Others, refuse_labels
 
@@ -148,6 +151,7 @@ class PromiseOptions:
             return None
         unit = named.unit
         if isinstance(on, float):
+            # `part`: which items belong to this share of the classes, bool (N,)
             return named.trust(self.trust, named.part(on))
         if not isinstance(on, Others):
             return named.trust(self.trust, on)
@@ -210,7 +214,7 @@ def command(
     """
     _refuse_outputs(output, page)
     promise.refuse_alone()
-    # read first, since these items have to be named as well
+    # the calibration is read before anything is named: it decides which items are named
     data = table.load(dataset)
     given = source.read(file, data)
     calibration = promise.calibration(data, given, source)
@@ -253,9 +257,9 @@ def _compare_with_predictions(
 
 
 def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
-    """Make the document for --json: the scores {reader: {value: score}}; for each level the bins of
-    masses that have items, as [lower end, items, mean mass, share right]; and the answers, if there
-    is a promise."""
+    """Make the document for --json: the scores {reader: {value: score}}; the reliability of masses
+    (shares of the probability) as {level: bins}; and the answers, if there is a promise. A bin is
+    [lower end, items, mean mass, share right]; bins without items are left out."""
     scores = {}
     for reader, of_reader in named.scores.items():
         scores[reader] = {value: score.model_dump() for value, score in of_reader.items()}
@@ -269,10 +273,10 @@ def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, A
 
 
 def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
-    """Print the tables of named items. The first has the answers, if a share of right answers is
-    promised (`trusted`). If true labels are known, there are two more: the scores of each reader,
-    a way to choose a name by the similarities, and how often names with a given share of the
-    probability (mass) are right."""
+    """Print the tables of named items: the answers, if a share of right answers is promised
+    (`trusted`), and, if true labels are known, the scores of each reader, and how often names with
+    a given mass (share of the probability) are right. A reader is a way to choose a name by the
+    similarities."""
     show(named.remark)
     if trusted is not None:
         show(trusted.remark)
@@ -303,8 +307,9 @@ def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
 def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[list[str]]]:
     """Make the table of answers, as header and rows. Its rows are the answers at the promise's
     threshold and, where they can be measured, at the common fixed thresholds (.8, .6 and .4); items
-    without a label have a row of their own. Its columns are the shares that are answered, right and
-    covered, and the number of answers at each level."""
+    without a label have a row of their own. Its columns are the share of items that are answered,
+    the share of these answers that is right, the coverage (how much of the tree the answers rule
+    out, 1 for a leaf), and for each level the number of its answers and the share right."""
     header = ["thresholds", "said", "right of it", "coverage"]
     header += [f"at {level}" for level in named.manifest.levels]
     kinds = {}
