@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from hbench.datasets import Spec
 
 
+def _bytes_here(source: RemoteFile, folder: Path) -> int:
+    """The bytes of a file that need not be fetched, since earlier runs have fetched them."""
+    if state_of(folder, source) not in {"missing", "partial"}:
+        return source.size or 0
+    part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
+    return part.stat().st_size if part.exists() else 0
+
+
 @contextmanager
 def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     """Show progress bars on stderr, if it is a terminal: one of all files, and one of each file in
@@ -44,7 +52,8 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
     with terminal.progress(
         DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     ) as progress:
-        total = progress.add_task("all files", total=bytes_to_come)
+        already = sum(_bytes_here(source, folder) for source in sources if source.size)
+        total = progress.add_task("all files", total=bytes_to_come, completed=already)
         tasks: dict[str, TaskID] = {}
         # files are fetched by several threads, which share `tasks`
         lock = threading.Lock()
@@ -64,10 +73,8 @@ def bars(sources: Sequence[RemoteFile], folder: Path) -> Iterator[OnDownload]:
                     return
 
                 if source.file not in tasks:  # the first call for this file: add its bar
-                    part = (folder / source.file).with_name(f".{Path(source.file).name}.part")
-                    came = part.stat().st_size if part.exists() else 0  # in an earlier run
                     tasks[source.file] = progress.add_task(
-                        source.file, total=source.size, completed=came
+                        source.file, total=source.size, completed=_bytes_here(source, folder)
                     )
 
                 if what == "files":  # no total: the bar shows that something happens

@@ -87,7 +87,9 @@ def list_(as_json: bool, as_csv: bool) -> None:
         best, score = leader(board)
         lines.append((name, len(board.rows), board.metric, score, best, runs, board.protocol))
     if as_json:
-        show_json([dict(zip(header, line, strict=True)) for line in lines])
+        # null where `leader` returned dashes
+        values = ([None if cell == NONE else cell for cell in line] for line in lines)
+        show_json([dict(zip(header, line, strict=True)) for line in values])
     else:
         # in CSV the cells are empty where `leader` returned dashes
         empty = "" if as_csv else NONE

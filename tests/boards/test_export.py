@@ -235,11 +235,8 @@ def test_boards_without_rows_are_listed_and_broken_ones_named_after_the_others(
         'dataset = "mine"\nversion = "1"\nprotocol = "paper"\nlevels = ["a"]\nmetric = "AP"\n'
     )
     listed = {line["dataset"]: line for line in json.loads(run("list", "--json"))}
-    assert (listed["mine"]["rows"], listed["mine"]["best"], listed["mine"]["score"]) == (
-        0,
-        "–",
-        "–",
-    )
+    mine = listed["mine"]
+    assert (mine["rows"], mine["best"], mine["score"]) == (0, None, None)
     (own / "broken.toml").write_text("x = 1")
     for words in ((), ("--json",), ("--csv",)):
         listed = CliRunner().invoke(group, ["leaderboard", "list", *words])
