@@ -52,8 +52,9 @@ class Known(click.ParamType):  # type: ignore[type-arg]  # a generic class in th
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the last name in `incomplete`, which may be a list. If no known name begins like
-        it, the shell completes files."""
+        """Complete the last name in `incomplete`, which may hold several names with
+        `self.separator` between them (an empty separator: one name). If no known name, as
+        `self.listed()` returns them, begins like the last one, the shell completes files."""
         before = ""  # the names that stand already
         begun = incomplete
         if self.separator:
@@ -89,7 +90,7 @@ class SimilarityName(Known):
         from hbench.engine.similarity import named
 
         try:
-            return named(str(value))[0]
+            return named(str(value))[0]  # `named` returns the name and the function
         except UsageError as error:
             self.fail(str(error), param, ctx)
 

@@ -49,8 +49,11 @@ def _score(**options: Any) -> None:
 
 
 def _loss(name: str) -> bool:
-    """Compute a loss of the example and its gradient, with default parameters. A loss with required
-    parameters is not tried, since their values are unknown."""
+    """Compute a loss of the example (VECTORS and LABELS) and its gradient, with default parameters.
+
+    A loss is not tried, and False is returned, if it has a required parameter whose value is not
+    known from the example. Raises ConfigError if the loss is not finite.
+    """
     import numpy as np
     import torch
 
@@ -60,6 +63,7 @@ def _loss(name: str) -> bool:
     from hbench.train.steps.gradients import build_objective, facts_of
 
     labels = np.array(LABELS)
+    # {parameter: value}, such as the number of classes, which hbench fills in from the example
     known = facts_of(labels, len(VECTORS[0]))
     parameters = loss_entry(name).parameters
     if any(default is REQUIRED and key not in known for key, default in parameters.items()):
@@ -75,14 +79,16 @@ def _loss(name: str) -> bool:
 
 
 def _dataset(name: str) -> bool:
-    """Build a dataset, compare its counts, and open its first test picture. A dataset that needs
-    files is not tried: they may be large, or not here."""
+    """Build a dataset, which compares its counts with those published, and open the first picture
+    of its first test. A dataset that needs files is not tried, and False is returned: the files may
+    be large, or not here."""
     from hbench.datasets import specs
     from hbench.datasets.build import build_published
 
     spec = specs[name]
-    if spec.markers:
+    if spec.markers:  # paths by which the dataset's raw files are recognized; it needs files
         return False
+    # raises IntegrityError if the counts differ
     dataset, _, _ = build_published(spec, None)
     first = next(iter(dataset.tests.values()))
     if first.picture is not None:

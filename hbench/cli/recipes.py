@@ -73,7 +73,7 @@ def command(
         return
 
     name = name or "*"
-    is_one = not any(character in name for character in "*?[")  # and no pattern
+    is_one = not any(character in name for character in "*?[")  # otherwise `name` is a pattern
     if (is_one and as_csv) or (changes and not is_one):
         raise click.UsageError("--csv goes with the list, --set with the name of one recipe.")
 
@@ -95,6 +95,7 @@ def command(
         show_json({known: recipe.model_dump(mode="json") for known, recipe in recipes.items()})
         return
 
+    # a book's `listed` returns the cells of the last three columns
     rows = [[known, *books[known].listed(recipe)] for known, recipe in recipes.items()]
     header = ["recipe", "losses", "backbone", "published row it aims at"]
-    show_table(None, header, rows, left=header[1:], as_csv=as_csv)
+    show_table(None, header, rows, left=header[1:], as_csv=as_csv)  # all columns have texts

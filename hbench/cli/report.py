@@ -82,8 +82,8 @@ def command(
     from hbench.look.report.runs import read_runs, with_embeddings
 
     refuse_folder(out, "report")
-    # without options of its own, a table is read as the report says
-    # so the name or path alone is handed on, and read once the report is
+    # Without options for the table, it is read as the report says. So only the name or path is
+    # handed on here: `read_runs` loads the dataset after it has read the report.
     data = table.load_if_named(dataset) if table.is_said else dataset
     reported = read_runs(files, dataset=data, test=test, by=by)
     scored: list[EmbeddingFile] = [*embeddings, *pairs_of(query, gallery)]

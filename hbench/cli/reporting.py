@@ -201,7 +201,8 @@ def submitted(
     """Read the submission in a file, or in a file of queries and one of the gallery.
 
     `ids`: the file with the ids of all items, for vectors without ids. `gallery`: None if `file`
-    has both. `movable`: whether the vectors of a single file may be reordered in memory.
+    has both. `movable`: whether the evaluation may reorder the vectors of a single file in place,
+    because the caller does not use them afterwards.
     """
     from hbench.evaluation import submission
     from hbench.evaluation.submission.embedding import EmbeddingSubmission
@@ -226,15 +227,17 @@ def examined(
     """Examine a submission before it is scored.
 
     The values of the released evaluator ("official") are computed as well if the dataset's
-    leaderboard compares them, so that the report's place there can be shown. `method`: its name.
+    leaderboard compares them, so that the report's place there can be shown. `method`: the name of
+    the model that made the submission.
     """
     from hbench.evaluation.examination import examine
 
     board = board_of(data.name)
     is_placed_by_released = board is not None and board.protocol == "official"
-    # under protocol `official` these values are computed anyway; they need the relevance `alpha`
-    is_usual = settings.protocol == "paper" and settings.relevance == "alpha"
-    also_official = is_placed_by_released and is_usual
+    # under protocol `official` these values are computed anyway, and no other relevance than
+    # `alpha` is known to the released evaluator
+    can_be_added = settings.protocol == "paper" and settings.relevance == "alpha"
+    also_official = is_placed_by_released and can_be_added
     return examine(given, data, settings, also_official=also_official, method=method)
 
 
@@ -372,8 +375,9 @@ def show_report(document: Document, format_: str, *, every_remark: bool = True) 
 
 
 def show_results(results: Results, out: Path | None, *, as_json: bool, as_csv: bool) -> None:
-    """Write strips of retrieved items to the file `out`, if one was named, and print them in the
-    requested format, or as text if neither a file nor a format was requested."""
+    """Write the first results of some queries to the file `out`, if one was named, as strips: a
+    query, and beside it a row of results for each model. Print them in the requested format, or as
+    text if neither a file nor a format was requested."""
     if out is not None:
         results.write(out)
         say(f"wrote {out}")

@@ -118,10 +118,11 @@ def command(
     _refuse_alike(models)
     _refuse_one_file_for_several(models, loading)
     chosen_device(embed_on)  # one that is not there is refused before any model is loaded
-    # a missing dataset is refused early as well, with the command that makes it
+    # a missing dataset is refused early as well, with the command that makes it; each dataset
+    # begins without a report
     scored = [Scored(known.load(name), {}) for name in dict.fromkeys(words_of(datasets))]
     embedding = Embedding(batch, embed_on)
-    failed: dict[str, str] = {}
+    failed: dict[str, str] = {}  # the reason, by the model or "model on dataset"
 
     # model by model, so that each net is loaded once, and only one of them is in memory at a time
     for model in dict.fromkeys(models):
@@ -146,7 +147,8 @@ def command(
             _write_pages(each, out / each.data.name)
     _show(models, [each for each in scored if each.documents], as_json=as_json)
     if failed:
-        # a model that cannot be loaded fails for every dataset
+        # `failed` has one entry for a model that cannot be loaded, though it lacks the report on
+        # every dataset: count the reports instead
         asked = len(set(models)) * len(scored)
         lacking = asked - sum(len(each.documents) for each in scored)
         raise SubmissionError(
@@ -187,6 +189,7 @@ def _told(what: str, failed: dict[str, str]) -> Iterator[None]:
     except HBenchError as error:
         failed[what] = str(error)
     except ModuleNotFoundError as error:
+        # the error to show for a library that an extra installs; None for any other module
         refusal = extras.missing(error)
         if refusal is None:
             raise
@@ -221,8 +224,8 @@ def _file_of(
     source: Embedder | Path, model: str, data: Dataset, folder: Path, embedding: Embedding
 ) -> Path:
     """Return the file of a model's embeddings of a dataset: `source` itself if it is a file, the
-    existing one in `folder`, or a new one there. If memory is too small for a batch, half of it is
-    tried."""
+    existing one in `folder`, or a new one there. If memory is too small for a batch, half as many
+    images at a time are tried."""
     import torch
 
     from hbench.train.embedding.embed_dataset import EmbedOptions
@@ -244,7 +247,8 @@ def _file_of(
         except (torch.OutOfMemoryError, MemoryError):
             if batch == 1:
                 raise
-            # vectors from larger batches may differ in the last bits, so start again
+            # Finished vectors are kept in this folder until the file is whole. Those of larger
+            # batches may differ in the last bits, so start again.
             shutil.rmtree(file.with_name(f"{file.name}.parts"), ignore_errors=True)
             batch //= 2
             say(f"the memory is too small: embedding {batch} images at a time")
@@ -253,16 +257,16 @@ def _file_of(
 
 
 def _is_there(net: Embedder, data: Dataset, file: Path, batch: int) -> bool:
-    """Whether a file has the embeddings of `net` with batches of this size or its halves: an
-    earlier call may have halved the batch for lack of memory, and the file states it. Raises
-    UsageError for a file with other embeddings."""
+    """Whether a file has the embeddings of `net` with batches of this size or its halves, which are
+    tried because an earlier call may have halved the batch for lack of memory. False: there is no
+    file. Raises UsageError for a file with other embeddings."""
     from hbench.core.errors import UsageError
     from hbench.train.embedding.embed_dataset import EmbedOptions, is_embedded
 
     while True:
         try:
             return is_embedded(net, file, data, "test", EmbedOptions(batch=batch))
-        except UsageError:
+        except UsageError:  # the file states another batch size, or another net or images
             if batch == 1:
                 raise
             batch //= 2
@@ -274,6 +278,7 @@ def _write_pages(scored: Scored, folder: Path) -> None:
     from hbench.look.report.folder import write_report
     from hbench.look.report.runs import read_runs
 
+    # `report_of` names the report and its method after the embedding file
     reports = {
         folder / f"{document.method}.json": document for document in scored.documents.values()
     }

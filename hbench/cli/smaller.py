@@ -57,7 +57,8 @@ class SmallerOptions:
 
     def refuse_beside(self, others: Mapping[str, object], form: str) -> None:
         """Raise click's UsageError for options that make no sense with smaller sizes: components
-        without their number, a page without sizes, and options or formats of a single report.
+        without their number, a page of sizes without any size, and options or formats of a single
+        report.
 
         `others`: {option: value} of options of a single report; false if not given. `form`: the
         output format.
@@ -72,7 +73,7 @@ class SmallerOptions:
             raise click.UsageError(f"{self.page} is no page: end its name in .html.")
         if self.page is not None:
             refuse_unwritable(self.page)
-        if not self.are_given:
+        if not self.are_given:  # an ordinary report, so that `others` and `form` may be anything
             return
         own = "--dims" if self.dims else "--bits"
         if given := [option for option, value in others.items() if value]:
@@ -142,6 +143,7 @@ def score_sizes(
     the same of principal components if they are requested, and numbers of bits."""
     from hbench.evaluation.variants import smaller
 
+    # refuses rankings, which have no vectors; the text names the purpose in the message
     vectors = given.embeddings("a smaller size")
     # the principal components; None if they are not requested
     components = _components(options, vectors, data, scoring)
@@ -270,7 +272,7 @@ def _columns(
         for metric in metrics:
             row.append(repr(score.report.scores[metric]))
             each = of_metric.get(metric)
-            ends = [] if each is None else [each.difference, each.low, each.high]
-            row += [repr(value) for value in ends] or ["", "", ""]
+            numbers = [] if each is None else [each.difference, each.low, each.high]
+            row += [repr(value) for value in numbers] or ["", "", ""]
         rows.append(row)
     return header, rows

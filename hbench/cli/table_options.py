@@ -85,8 +85,11 @@ class TableOptions:
         return any(getattr(self, field.name) for field in fields(self))
 
     def load(self, dataset: str, *, kept: Path | None = None) -> Dataset:
-        """Load a dataset by its name, folder or table, with these options. Without any option it is
-        read as the report in the file `kept`, if that is of the same dataset, says it was read."""
+        """Load a dataset by its name, folder or table, with these options.
+
+        `kept`: the file of a report, expected to be on this dataset. If it is given and none of the
+        options is, a table is read as it was read for the report.
+        """
         from hbench import datasets
 
         if kept is not None and not self.is_said:

@@ -78,7 +78,7 @@ def show_table(
     """Print a table on stdout.
 
     On a terminal the first column and those named in `left` are aligned to the left, the others to
-    the right. If it is narrow, texts wrap between words, and columns are left out from the right; a
+    the right. On a narrow one, texts wrap between words, and columns are left out from the right; a
     remark names them. To a pipe or a file, cells are separated by tabs, and title and caption are
     comments. `as_csv`: print CSV instead, without title and caption, and with formulas escaped.
     """
@@ -137,8 +137,11 @@ def columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], width
 
 
 def _narrowest(header: Sequence[str], rows: Sequence[Sequence[str]], position: int) -> int:
-    """Return the least width of a column in characters: that of its longest text, but at most NAME
-    for the first column, and for others the larger of LINE and the longest word, up to MAX_WORD.
+    """Return the least width of the column at `position`, in characters.
+
+    It is that of the column's longest text, up to a limit beyond which texts wrap. The limit is
+    NAME for the first column, whose names should stay whole. For the others it is the longest word,
+    so that words stay whole, but at least LINE, and at most MAX_WORD.
     """
     texts = [header[position], *(row[position] for row in rows)]
     longest = max(map(len, texts))

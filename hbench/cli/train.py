@@ -142,10 +142,11 @@ def command(
     folder = out or Path("runs") / Path(recipe).stem
     if sweep:
         chosen = _best_of_sweep(recipe, changes, sweep, out=folder, keep=keep, run=run)
-        if lost_its_weights(folder):  # of another best, it would have been moved aside
+        # `folder` has no run of another recipe, since `_best_of_sweep` moves such a run aside
+        if lost_its_weights(folder):
             say(f"the best is still that of the run in {folder}, whose weights were deleted")
             return
-        # what --resume goes on with are the trials, or a run of the best that had begun
+        # --resume was meant for the trials, too: the best one's own run may not have begun yet
         run = replace(run, resume=run.resume and holds_run(folder))
     _train(chosen, folder, run)
 
@@ -170,9 +171,9 @@ def _consent(
 
 
 def _checked(chosen: Recipe) -> Recipe:
-    """Fill in the sizes that a recipe leaves open for its dataset, and refuse one that cannot be
-    trained. If the dataset is not on this disk this is printed, and only names and values are
-    checked."""
+    """Fill in the sizes that a recipe leaves open (0, such as its epochs) for its dataset, and
+    refuse a recipe that cannot be trained. If the dataset is not on this disk, print so, and check
+    only names and values: a recipe with open sizes is refused then."""
     from hbench.core.errors import DataError, UnknownName
     from hbench.datasets import load
     from hbench.train.fitting.choices import refuse_choices
@@ -188,7 +189,7 @@ def _checked(chosen: Recipe) -> Recipe:
     try:
         data = load(chosen.dataset)
     except (DataError, UnknownName) as error:
-        if is_open(chosen):  # a size that is the dataset's is not known without it
+        if is_open(chosen):
             raise
         say(f"not checked against its classes: {error.problem}")
         return chosen
@@ -225,7 +226,7 @@ def _best_of_sweep(
     from hbench.train.records.trials import best_first
 
     if not run.resume:
-        refuse_run_in(out)  # now, and not when all trials were trained and their weights deleted
+        refuse_run_in(out)  # at once, not when all trials are trained and their weights deleted
 
     sweep = sweeps.Sweep(recipe, changes, tuple(map(sweeps.parse_sweep, choices)))
     number = len(sweep.combinations())
@@ -235,7 +236,7 @@ def _best_of_sweep(
         say(f"trial {folder.name}, of {number}")
         _train(trial, folder, replace(run, resume=resume), is_trial=True)
 
-    # trials are compared by validation, so a sweep without one gets it
+    # trials are compared by validation, so `Sweep.trial` adds it to a recipe that has none
     if not sweep.resolved().validation:
         say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
 
@@ -247,9 +248,9 @@ def _best_of_sweep(
     try:
         for trial in sweeps.train_trials(sweep, out, train, diverged):
             trials.append(trial)
-    except TrainingInterrupted as error:  # its advice is of the trial alone
+    except TrainingInterrupted as error:  # whose advice resumes the trial alone, not the sweep
         raise TrainingInterrupted(error.problem, fix="the same command with --resume") from None
-    finally:  # also of a sweep that was interrupted: what ended is not lost
+    finally:  # a sweep that is interrupted shows the trials that ended, too
         if trials:
             _show_trials(sweep, best_first(trials, sweep.resolved().select_by), number)
 
@@ -257,17 +258,18 @@ def _best_of_sweep(
 
 
 def _best_of_trials(sweep: Sweep, trials: Sequence[Trial], out: Path, keep: str) -> Recipe:
-    """Return the recipe of the best trial, and prepare the sweep's folder `out` for its run; print
-    what is done. `keep`: "best" deletes the weights of the other trials."""
+    """Return the recipe of the best trial, and make room for its run in the sweep's folder `out`: a
+    run of another recipe there is moved to a subfolder. Print what is done. `keep`: "best" deletes
+    the weights of the other trials."""
     from hbench.train import sweep as sweeps
     from hbench.train.records.trials import best_first
 
-    # the metric by which the recipe selects checkpoints; it tells whether higher is better
+    # `select_by`: the metric of the trials' scores; its name tells whether higher is better
     best, *_ = best_first(trials, sweep.resolved().select_by)
     if len(trials) > 1 and len({trial.score for trial in trials}) == 1:
         say("all trials have one score, so that nothing was chosen by it: the first is taken")
     else:
-        for end in sweeps.ends_of(sweep, best):
+        for end in sweeps.ends_of(sweep, best):  # each "KEY = VALUE"
             say(f"the best has {end}, an end of what was tried: a better one may lie beyond")
     if keep == "best":
         _delete_weights(out, best)
@@ -359,22 +361,22 @@ class Progress:
         steps between lines."""
         self.bars = bars
         self.log_every = log_every
-        self.is_first = is_first  # of the processes, which alone shows anything
+        self.is_first = is_first  # whether this is the process that shows anything
         self.says = is_first and bars.disable  # lines, in place of a bar
         self.task = bars.add_task("first step", total=None, left="")
         self.best = ""  # the best validation so far, in words
         self.last: StepRecord | None = None  # what the bar shows
         self.begun = time.monotonic()
-        self.taken = 0  # steps, by this process: a resumed run has others before
-        self.first_end = 0.0  # when the first of them ended
-        self.has_said = False
+        self.taken = 0  # steps since the start; a resumed run has taken others before
+        self.first_end = 0.0  # when the first step since the start ended
+        self.has_said = False  # whether a line was printed
 
     def step(self, step: StepRecord) -> None:
         """Move the bar to a step, and show its values beside it. Without a bar print them as a line
         if the step is logged, or if it is the first after ten seconds, as an early sign of life."""
         self.taken += 1
         now = time.monotonic()
-        if self.taken == 1:  # slower than the others, so that no time left is told by it
+        if self.taken == 1:  # slower than later steps, so left out of the estimate of the time
             self.first_end = now
         left = time_left(
             step.steps - step.step, after_first=self.taken - 1, seconds=now - self.first_end

@@ -38,18 +38,19 @@ PLACES = {
 def outline(tree: LabelTree, items: NDArray[np.int64], *, depth: int, most: int) -> Tree:
     """Draw the `depth` coarsest levels as an outline, with the first `most` children of every node
     and the numbers of its classes and items. `items` (C,): the number of items of every class."""
-    is_known = is_class(tree, tree.depth).astype(np.int64)  # (C,): 1 for classes, not for gaps
+    # (C,): 1 for a class, 0 for a leaf that marks an unknown name
+    is_known = is_class(tree, tree.depth).astype(np.int64)
     # for each level, arrays over its nodes: the number of classes and of items below each
     classes = [items_of_level(tree, is_known, level) for level in range(1, tree.depth + 1)]
     counts = [items_of_level(tree, items, level) for level in range(1, tree.depth + 1)]
     root = Tree(Text(f"{ROOT}  {_count(int(is_known.sum()), int(items.sum()), at_leaf=False)}"))
-    # keys are (level of a node, counted from 0 for the root, node)
+    # keys are (level, number of the node in the level); the root is (0, 0)
     drawn: dict[Node, Tree] = {(0, 0): root}
 
     for level in range(min(depth, tree.depth)):
         at_leaf = level == tree.depth - 1
         for parent, children in _children_of_parents(tree, level):
-            if (level, parent) not in drawn:  # it is one of those that were left out
+            if (level, parent) not in drawn:  # the parent, or a node above, was left out
                 continue
             branch = drawn[level, parent]
             for node in children[:most]:
@@ -85,8 +86,10 @@ def problem_lines(
     table: NameTable, problems: Iterable[TreeProblem], *, most: int | None
 ) -> Iterator[str]:
     """Describe the table in a line, then list its problems by kind, `most` of each (None: all),
-    with the policies that mend them. `problems`: in the order of their kinds."""
+    with the policies that mend them. `problems`: sorted by kind, as `find_problems` returns them.
+    """
     levels = f"{len(table.levels)} levels ({', '.join(table.levels)})"
+    # `table.rows` maps each row of names to its number of items
     yield f"{len(table.rows):,} rows of {levels}, {sum(table.rows.values()):,} items"
     for kind, group in groupby(problems, key=lambda problem: problem.kind):
         members = list(group)
@@ -189,9 +192,10 @@ class NamesOptions:
 
         path = Path(self.source)
         levels = words_of(self.levels)
-        # a missing file is refused by its reader, unless it is the name of a dataset
-        is_named_so = path.suffix in (*tree_files.WRITERS, tree_files.PATHS)
-        if path.is_file() or (is_named_so and self.source not in own_names()):
+        # A file that is missing is refused by its reader. The suffix (a key of WRITERS, or PATHS)
+        # tells that a file is meant, unless a dataset of the user's has this name.
+        has_suffix = path.suffix in (*tree_files.WRITERS, tree_files.PATHS)
+        if path.is_file() or (has_suffix and self.source not in own_names()):
             edges = tuple(words_of(self.edges))
             chosen = Chosen(self.item, tuple(levels), self.separator, edges)
             return tree_files.read(path, chosen=chosen)
@@ -293,7 +297,9 @@ def show_command(
 
 
 def _show_figures(figures: Sequence[LevelStatistics]) -> None:
-    """Print the table of a tree's levels: how many nodes, how they branch, how even they are."""
+    """Print the table of a tree's levels: the number of nodes, the children of the nodes above
+    (least, median, most), the effective classes (how many classes of equal size would have the same
+    entropy), and the nodes with most and fewest items."""
     rows = []
     for level in figures:
         branching = " / ".join(f"{number:g}" for number in level.branching)

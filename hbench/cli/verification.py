@@ -52,19 +52,21 @@ def verify_file(
 ) -> None:
     """Score a file again, and compare it with the rows of its method on a leaderboard.
 
-    Rows with items as queries and rows with names as queries are kept apart: only those of the
-    file's kind can be its rows. `given`: the vectors in the file. `nodes`: the vectors of names, if
-    these are the queries.
+    Rows with items as queries and rows with names as queries are kept apart: only rows of the
+    file's kind can be rows of the file. `given`: the content of the file. `nodes`: the file of the
+    vectors of names, if names are the queries.
     """
     from hbench.boards import read_board
     from hbench.boards.proof.verification import identity_of, refuse_differences, rescored, verify
 
     board = read_board(name)
     data = dataset_of(dataset, board.dataset)
+    # a row's `queries` is None if its queries are items
     alike = [row for row in board.rows if (row.setup.queries is not None) == (nodes is not None)]
     # if the method has no row of this kind keep all rows: the error then names the kind
     if any(row.method == method for row in alike):
         board = board.model_copy(update={"rows": tuple(alike)})
+    # `rescored` scores the file under the conditions of a row; `verify` compares the results
     checks = verify(
         board, method, identity_of(given), lambda row: rescored(row, board, given, data, nodes)
     )
@@ -73,8 +75,9 @@ def verify_file(
 
 
 def _show_checks(checks: Sequence[Check], title: str, *, as_json: bool) -> None:
-    """Print a line for each value of a row: the recorded one, the one from scoring again, and
-    whether they are equal."""
+    """Print a line for each field of a row, such as a score: the row's source, the name of the
+    field, its recorded value, its value when scored again, and whether these are equal. `checks`:
+    named tuples that begin with the first four."""
     header = ("source", "metric", "recorded", "scored again", "verdict")
     lines = [(*map(str, check[:4]), "differs" if check.differs else "equal") for check in checks]
     if as_json:
@@ -95,7 +98,8 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
 
     board = read_board(name)
     of_runs = [row for row in rows_of(board, method) if row.run is not None]
-    # take the rows that can be made again; if none can, the first raises the error of what it lacks
+    # Take the rows that can be made again: those that state the command (`made`). If none does,
+    # take all, so that making the first raises the error that says what the row lacks.
     rows = [row for row in of_runs if row.run and row.run.made] or of_runs
     if len(rows) < len(of_runs):
         say(f"{len(rows)} of {len(of_runs)} rows of {method} say how they were made")
@@ -151,7 +155,7 @@ def _make_again_and_compare(
     data = load(board.dataset)
     alone = board.model_copy(update={"rows": (row,)})  # other rows of the method are other files
     checks = verify(
-        alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
+        alone, row.method, identity_of(given), lambda each: rescored(each, board, given, data)
     )
     words, stands = outcome(row, checks)
     _show_checks(checks, f"{row.method} on {board.dataset}, made again", as_json=as_json)
@@ -165,14 +169,14 @@ def verify_kept(name: str | None, method: str | None, folder: Path, *, as_json: 
     from hbench.boards import read_board_file
     from hbench.boards.proof import fetched
 
-    # files are matched by their content, so that their names do not matter
+    # {digest: file}: files are found by their content, so that their names do not matter
     kept = fetched.contents_in(folder)
     verdicts = []
     found: set[str] = set()
     for path in _board_files(name):
         board = read_board_file(path)
         found |= {row.method for row in board.rows}
-        asked = _asked(range(len(board.rows)), board, method)
+        asked = _asked(range(len(board.rows)), board, method)  # indices of rows
         verdicts += [fetched.verdict_among(board.rows[n], board, kept) for n in asked]
     if method is not None and method not in found:
         raise UnknownName("method", method, sorted(found))
@@ -194,7 +198,7 @@ def verify_fetched(
     from hbench.boards.proof.addresses import strangers_requester
 
     verdicts: list[RowVerdict] = []
-    if name is None and revision:  # what is not in this folder has no revisions
+    if name is None and revision:  # only the leaderboards of this checkout have revisions
         paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
         # a removed row is a change, too, and gets a verdict
         verdicts += _verdicts_on_deleted(revision)
@@ -208,7 +212,7 @@ def verify_fetched(
         for path in paths:
             try:
                 board = leaderboard.read_board_file(path)
-                # the indices of the rows to verify, and the verdicts that need no file
+                # `rows`: the indices of the rows to verify; `verdicts`: those that need no file
                 asked = _rows_to_verify(path, board, revision, method)
             except ConfigError as error:
                 why = fetched.one_line(error)
@@ -217,9 +221,11 @@ def verify_fetched(
             found |= {row.method for row in board.rows}
             of_rows = {number: verify(board, number) for number in asked.rows}
             verdicts += asked.verdicts
+            # a verdict on a row that replaces another says so
             verdicts += [asked.with_place(number, of_rows[number]) for number in asked.rows]
             if mark and of_rows:
                 _mark(path, board, of_rows)
+    # if there are verdicts, such as on a file that cannot be read, do not hide them by this error
     if method is not None and method not in found and not verdicts:
         raise UnknownName("method", method, sorted(found))
     _show_verdicts(verdicts, as_json=as_json)
@@ -300,8 +306,8 @@ def _board_files(name: str | None) -> list[Path]:
 def _rows_to_verify(
     path: Path, board: Leaderboard, revision: str | None, method: str | None
 ) -> RowsToVerify:
-    """Determine the rows of runs to verify: all or, with a `revision`, those that were changed
-    since; with a `method` only its rows.
+    """Determine the rows of runs to verify: all or, with a `revision`, those that are new or were
+    changed since then; with a `method` only the rows of the method.
 
     Other changes since the revision get a verdict each, whatever the method: a different head of
     the file, removed rows, and rows of papers, which a person has to check.
@@ -311,6 +317,8 @@ def _rows_to_verify(
 
     if revision is None:
         return RowsToVerify(_asked(range(len(board.rows)), board, method), [], {})
+    # `head`: changed keys of the head; `gone`: the methods of removed rows; `rows`: the indices of
+    # new and changed rows; `replaced`: {index of a new row: the old row}
     changes = changes_since(revision, path)
     verdicts = []
     if changes.head:
