@@ -41,10 +41,12 @@ class Embedding(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """A dataset, and the reports of the models that were scored on it, {model: report}."""
+    """A dataset, and the reports of the models that were scored on it, {model: report}, with their
+    files, {model: file}."""
 
     data: Dataset
     documents: dict[str, Document]
+    files: dict[str, Path]
 
     @property
     def metric(self) -> str:
@@ -120,7 +122,7 @@ def command(
     chosen_device(embed_on)  # one that is not there is refused before any model is loaded
     # a missing dataset is refused early as well, with the command that makes it; each dataset
     # begins without a report
-    scored = [Scored(known.load(name), {}) for name in dict.fromkeys(words_of(datasets))]
+    scored = [Scored(known.load(name), {}, {}) for name in dict.fromkeys(words_of(datasets))]
     embedding = Embedding(batch, embed_on)
     failed: dict[str, str] = {}  # the reason, by the model or "model on dataset"
 
@@ -129,7 +131,7 @@ def command(
         with _told(model, failed):
             # a model to embed with, or a file of embeddings
             source = _source_of(model, loading)
-            for data, documents in scored:
+            for data, documents, files in scored:
                 # a block of its own for each dataset, so that one that fails does not stop the
                 # others
                 with _told(f"{model} on {data.name}", failed):
@@ -139,7 +141,11 @@ def command(
                     file_scored = report_of(
                         file, report, data, settings=scoring.settings, machine=machine
                     )
-                    documents[model] = file_scored.document
+                    document = file_scored.document
+                    if not document.method:  # an earlier report of this file, which is kept
+                        document = document.model_copy(update={"method": report.stem})
+                    documents[model] = document
+                    files[model] = report
 
     for each in scored:
         if each.documents:
@@ -278,12 +284,8 @@ def _write_pages(scored: Scored, folder: Path) -> None:
     from hbench.look.report.folder import write_report
     from hbench.look.report.runs import read_runs
 
-    # `report_of` names the report and its method after the embedding file
-    reports = {
-        folder / f"{document.method}.json": document for document in scored.documents.values()
-    }
-    ranked = many.standings(reports, scored.metric)
-    paths = [folder / f"{standing.document.method}.json" for standing in ranked]
+    reports = {scored.files[model]: document for model, document in scored.documents.items()}
+    paths = [standing.path for standing in many.standings(reports, scored.metric)]
     index = folder / "pages" / "index.html"
     with bar("writing pages"):
         write_report(read_runs(paths), folder / "pages")

@@ -107,6 +107,24 @@ def test_a_file_of_embeddings_is_scored_beside_the_nets(world, ran):
     assert len({line.split("\t")[1] for line in lines[1:3]}) == 1
 
 
+@pytest.mark.parametrize("method", [(), ("--method", "another name")])
+def test_an_earlier_report_of_a_file_is_used_whatever_it_calls_the_method(
+    world, ran, tmp_path, method
+):
+    _, zoo = world
+    report, _ = ran
+    mine = tmp_path / "mine.parquet"
+    mine.write_bytes(report.with_suffix(".parquet").read_bytes())
+    earlier = tmp_path / "scores" / "zoo" / "mine.json"
+    call("evaluate", mine, "-d", zoo, *method, "-o", earlier)
+    made = earlier.stat().st_mtime_ns
+
+    done = call("run", mine, "-d", zoo, "-o", tmp_path / "scores")
+    assert earlier.stat().st_mtime_ns == made
+    assert done.stdout.startswith("model\tzoo H-AP")
+    assert (earlier.parent / "pages" / "index.html").exists()
+
+
 def test_one_that_fails_is_said_and_the_others_are_scored(world, tmp_path):
     folder, zoo = world
     words = ("run", f"{folder}/net.py:Nope", f"{folder}/net.py:Net", "-d", zoo, "-o", tmp_path)

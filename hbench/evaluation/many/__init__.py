@@ -151,12 +151,13 @@ def widened(path: Path, examined: Examined) -> Examined:
 @dataclass(frozen=True)
 class ModelStanding:
     """A model in the ranking. `document`: its report. `score`: by the main metric. `behind`: the
-    paired difference from the best model; None for the best.
+    paired difference from the best model; None for the best. `path`: the file of the report.
     """
 
     document: Document
     score: Score
     behind: Difference | None
+    path: Path
 
     def record(self) -> dict[str, Any]:
         """Return the document of the model for `--json`."""
@@ -215,7 +216,7 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
     # the p-values are corrected for all models together. None: the best is not compared with itself
     behind = [None, *(family[0] for family in corrected_together(differences))]
     return [
-        ModelStanding(documents[path], documents[path].scores[metric], difference)
+        ModelStanding(documents[path], documents[path].scores[metric], difference, path)
         for path, difference in zip(paths, behind, strict=True)
     ]
 
