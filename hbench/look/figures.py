@@ -111,7 +111,7 @@ def bytes_of(
     """
     file = io.BytesIO()
     with warnings.catch_warnings():
-        # matplotlib shows a box for such a character
+        # a character that the font lacks is shown as a box: no reason to warn the user
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(file, format=kind, metadata=metadata, dpi=dpi)
     if kind == "svg":
@@ -120,12 +120,17 @@ def bytes_of(
 
 
 def refuse_suffix(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Raise UsageError unless the suffix of the path is one that pictures can be written with."""
+    """Raise UsageError unless a picture can be written by this name: the suffix must be one of
+    `suffixes`, and matplotlib must be able to read the variable SOURCE_DATE_EPOCH.
+
+    Verbs call it first, so that this error does not come only after long work.
+    """
     if path.suffix.lower() not in suffixes:
         raise UsageError(
             f"{path} is not a picture", expected=f"a name that ends in {', '.join(suffixes)}"
         )
-    epoch = os.environ.get(EPOCH, "0")  # matplotlib reads this variable when it writes
+    # matplotlib takes the date of a file from this variable, and fails at another text
+    epoch = os.environ.get(EPOCH, "0")
     if not epoch.isdecimal():
         raise UsageError(
             f"the variable {EPOCH} is no time", expected="whole seconds since 1970", found=epoch
@@ -146,8 +151,8 @@ def styled() -> Iterator[None]:
 def draw_figure(
     paint: Callable[[Figure], None], *, height: float, about: str, width: float = COLUMN
 ) -> Drawing:
-    """Make a figure of this size in inches, let `paint` fill it, and add `about` in small print at
-    the bottom."""
+    """Make a figure of this size in inches (by default one column wide), let `paint` fill it, and
+    add `about`, the conditions of what it shows, in small print at the bottom."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -155,9 +160,8 @@ def draw_figure(
         figure = Figure(
             figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.03)
         )
-        figure.supxlabel(
-            small_print(about, int(LETTERS * width / COLUMN)), fontsize=SMALL_PRINT, color=GREY
-        )
+        letters = int(LETTERS * width / COLUMN)  # LETTERS fit into the width of one column
+        figure.supxlabel(small_print(about, letters), fontsize=SMALL_PRINT, color=GREY)
         paint(figure)
     return Drawing(figure, about)
 
@@ -226,6 +230,7 @@ def short(text: str, most: int = 24, *, keep_end: bool = False) -> str:
     """
     if len(text) <= most:
         return text
+    # the ellipsis takes the place of one letter
     return "…" + text[1 - most :] if keep_end else text[: most - 1] + "…"
 
 
@@ -239,10 +244,11 @@ def text_width(text: str) -> float:
 
 
 def _em(character: str) -> float:
-    """The rough width of a character in ems, estimated without a font."""
+    """The rough width of a character in ems (1 em is the size of the letters), estimated without a
+    font, on the large side."""
     if unicodedata.combining(character):
         return 0.0
-    if unicodedata.east_asian_width(character) in "WF":
+    if unicodedata.east_asian_width(character) in "WF":  # wide or full width
         return 1.0
     if character in WIDE_LETTERS:
         return 0.97

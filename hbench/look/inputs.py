@@ -78,8 +78,9 @@ EmbeddingFile = Path | TwoFiles
 def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
     """Read embeddings from one file, or from two.
 
-    `purpose` names what needs vectors, such as "the class map", for the error about a ranking.
-    Raises SubmissionError, also for a report and for a folder that is not a table.
+    `purpose` names what needs vectors, such as "the class map", for the error about a file that has
+    a ranking. Raises SubmissionError for a file that cannot be read, for a report, and for a folder
+    that is not a table.
     """
     if isinstance(file, TwoFiles):
         for path in file:
@@ -90,12 +91,13 @@ def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
 
 
 def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
-    """Read reports that share a signature and a dataset, with the values by query next to them
-    (FILE.by-query.parquet).
+    """Read reports that share a signature and a dataset, with the values by query from the files
+    next to them (FILE.by-query.parquet).
 
-    The runs are called by `names` or, without names, by the methods in the reports. Raises
-    SubmissionError for a file that is not a report, ComparisonError for reports with different
-    conditions.
+    The runs are called by `names` or, without names, by the methods in the reports. A run has None
+    for its values by query where it has no such file. Raises SubmissionError for a file that is not
+    a report, and ComparisonError for reports with different conditions or whose intervals are over
+    different units (queries, or the classes of a level).
     """
     paths = [Path(file) for file in files]
     documents = [reports.read(path) for path in paths]
@@ -116,10 +118,11 @@ def runs_of(files: Sequence[str], names: Sequence[str] = ()) -> list[Run]:
         for path, document in pairs
     ]
     # the names of the runs where none are given
-    shown = [document.method or path.stem for document, path in zip(documents, paths, strict=True)]
-
+    own = [document.method or path.stem for document, path in zip(documents, paths, strict=True)]
+    shown = shown_names(names, own, paths)
     return [
-        Run(*each) for each in zip(shown_names(names, shown, paths), documents, tables, strict=True)
+        Run(name, document, table)
+        for name, document, table in zip(shown, documents, tables, strict=True)
     ]
 
 
@@ -170,7 +173,7 @@ def examined_embeddings(
 
     `metric` is the only metric that will be computed. `similarity` is None for the dataset's own.
     `ties` says which of several items with equal scores come first. Raises SubmissionError, and
-    UsageError for rankings.
+    UsageError for a file that has a ranking instead of vectors.
     """
     settings = Settings([metric], similarity=similarity, ties=ties)
     # remarks about the vectors are left to reports: a picture has no space for them
@@ -180,8 +183,8 @@ def examined_embeddings(
 def ranked_tests(
     files: Sequence[str], data: Dataset, test: str | None, names: Sequence[str] = ()
 ) -> list[RankedTest]:
-    """Read embedding files for one test, by default the first one. `names` are the names of the
-    files in the picture; by default each file's own."""
+    """Read embedding files for one test: `test`, or the dataset's first one if it is None. The
+    picture calls the files by `names` or, without names, by their file names."""
     chosen = test_of(data, test)
     paths = [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
@@ -201,14 +204,15 @@ def examined_files(
 ) -> list[Examined]:
     """Read embedding files and check them against a dataset and against each other.
 
-    `metric`, `similarity` and `ties` are as in `examined_embeddings`, and so are the errors. Raises
-    also ComparisonError for files that leave out different items, since their queries and galleries
-    differ.
+    `metric`, `similarity` and `ties`, and the errors, are as in `examined_embeddings`. Raises also
+    ComparisonError if the files list different items that could not be embedded: these items are
+    left out, so that the queries and galleries of the files differ.
     """
     examined = [
         examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths
     ]
     for other in examined[1:]:
+        # `left_out` is the number and a digest of the items left out
         if other.conditions.words.left_out != examined[0].conditions.words.left_out:
             raise ComparisonError(
                 "these files leave out other items",
@@ -228,18 +232,21 @@ def ranked_test(files: Sequence[str], data: Dataset, test: str | None) -> Ranked
 
 
 def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
-    """Apply `trace` to the level sequence of every query in one exact ranking pass. `trace` returns
-    `width` numbers or NaN; the result is (Q, width), in input order.
+    """Apply `trace` to the level sequence of every query, in one pass over the exact ranking of a
+    test (`job`). `trace` returns `width` numbers; the result is (Q, width), a row for each query in
+    input order.
 
-    With partial labels, items of unknown level are left out of the lists.
+    If labels are partial, the level of a query and an item may be unknown; such items are left out
+    of the level sequence.
     """
     rows = np.full((len(job.ranker.queries), width), np.nan)
+    # what leaves items of unknown level out of a sequence; None if all labels are complete
     reading = None if job.ranker.known is None else known(job.ranker.depth)
 
     def keep(query: int, sequence: LevelSequence) -> float:
-        # no lock is needed: threads write to separate rows
         """Write the result of `trace` for a query to the query's row. `query` is its input
         position."""
+        # no lock is needed: threads write to separate rows
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
         return 0.0  # a scorer must return a number; this one is not used
 

@@ -60,14 +60,19 @@ class SureMistake(NamedTuple):
 
 
 def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) -> None:
-    """Write the page as one self-contained file, whole or not at all. `chosen` are the answers
-    whose point is shown on the line of risk against coverage."""
+    """Write the page as one self-contained file, whole or not at all.
+
+    `chosen` are the answers at the user's threshold: the page shows how good they are, and marks
+    them on the line of risk (share of wrong answers) against coverage. None without a threshold.
+    """
     tree = named.manifest.tree
     readers = list(named.scores)
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
+    # the scores by value and, for each value, by reader: all readers have the same values
     values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
-    # without any known truth, no targets exist and the line cannot be computed
+    # the answers at each of a few targets, shares of right answers; empty without any known truth,
+    # and then the line cannot be computed
     by_target = answered_by_target(named)
     # the line needs the answers at some threshold: the chosen one or, without it, that of the first
     # target
@@ -79,6 +84,7 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
         "confusions": [confusion_of(named, level) for level in levels],
         "main": SUM if SUM in named.nodes else readers[0],  # the masses shown are this reader's
         "agreement": agreement_of(named),
+        # by bin of mass and, in each bin, by level
         "reliability": list(zip(*named.reliability().values(), strict=True)),
         "answered": [stack_of(each) for each in by_target],
         "curve": None if measured is None else curve_of_page(measured, chosen is not None),
@@ -101,24 +107,26 @@ def _of_readers(named: NamedPictures, value: str) -> list[Score]:
 
 
 def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
-    """Count how the reader `sum` names the items whose truth is known down to a level."""
+    """Count how the reader `sum` (without it, the only reader) names the items whose truth is known
+    down to a level. Levels count from 0."""
     manifest = named.manifest
     names = manifest.tree.names[level]
-    said_names = [*named.numbering.names[level], "nothing"]  # the last name is for BELOW
+    # BELOW, the node below the end of a path, is −1, so that it finds the last name
+    said_names = [*named.numbering.names[level], "nothing"]
     # the numbering starts with the tree's own nodes, so equal numbers mean equal nodes
     truth, said = _known_at(named, level)
-    # pairs (2, p): each distinct combination (truth, name given) of a mistake, with its number of
-    # items
+    # pairs (2, p): each distinct combination (truth, name given), with its number of items
     pairs, counts = np.unique(np.stack([truth, said]), axis=1, return_counts=True)
     of_class = np.bincount(truth, minlength=len(names))
 
     wrong = pairs[0] != pairs[1]
-    order = np.argsort(-counts[wrong], kind="stable")[:PAIRS]
+    mistakes = np.flatnonzero(wrong)
+    mistakes = mistakes[np.argsort(-counts[mistakes], kind="stable")[:PAIRS]]  # frequent first
     # the class, the name given, items, share of the class
     frequent = [
         (names[own], said_names[other], int(number), float(number / of_class[own]))
         for own, other, number in zip(
-            *pairs[:, wrong][:, order].tolist(), counts[wrong][order].tolist(), strict=True
+            *pairs[:, mistakes].tolist(), counts[mistakes].tolist(), strict=True
         )
     ]
     matrix = _matrix(pairs, counts, of_class) if len(names) <= MATRIX else []
@@ -129,10 +137,11 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
 def _known_at(
     named: NamedPictures, level: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """Return the true node and the node named by `sum`, (n,) each, of every item whose truth is
-    known at a level. Levels count from 0."""
+    """Return the true node and the node named by `sum` (without it, by the only reader), (n,) each,
+    of every item whose truth is known at a level. Levels count from 0."""
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
+    # the number of known levels of each item's class, 1 … L, exceeds the index of a known level
     is_known = known_levels(manifest.tree)[labels[:, -1]] > level
     return labels[is_known, level], _main(named)[is_known, level]
 
@@ -143,7 +152,8 @@ def _matrix(
     """Make the cells of a confusion matrix by class: (items, share of the row's items, shade).
 
     `pairs` (2, P) are the true class and the class named; `counts` (P,) the items of each pair;
-    `of_class` (C,) the items of each true class.
+    `of_class` (C,) the items of each true class. A shade is 0 (lightest) … 4: how many of the
+    bounds in SHADES the share reaches.
     """
     number = len(of_class)
     whole = np.zeros((number, number), np.int64)
@@ -168,8 +178,8 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
         return []
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
-    said = _main(named)
-    # (Q,): the name of this level for each item
+    said = _main(named)  # (Q, L): the nodes that the items are named by `sum`
+    # (Q,): the name of the level down to which the readers agree on an item
     agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
     rows = []
     for depth, level in enumerate(("", *manifest.levels)):
@@ -183,24 +193,26 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
 
 
 def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureMistake]:
-    """Return the items whose answer at the chosen threshold is wrong, with the largest masses, one
-    per pair of label and answer. Without a threshold, return the items whose complete path ends at
-    a wrong node."""
+    """Return items whose answer at the chosen threshold is wrong, one per pair of label and answer:
+    the items with the largest masses. Without a threshold (None), the answer of an item is its
+    complete path."""
     manifest = named.manifest
     asked = np.flatnonzero(manifest.query)
     truth = manifest.labels[asked, -1].tolist()
     if chosen is None:
         paths = named.table["path"].to_pylist()
         masses = named.table["mass"].to_numpy()
-        ends = (_main(named) != BELOW).sum(axis=1)
-        # the last node of each path; any node will do for an empty path, which is not counted
+        ends = (_main(named) != BELOW).sum(axis=1)  # the number of nodes of each path
+        # `judged.right` is (Q, L), 1 for a right node, 0 for a wrong one, NaN if that is not known.
+        # Take the last node of each path; an empty path takes any, since it is not counted
         right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]
         wrong = np.flatnonzero((ends > 0) & (right == 0))
     else:
+        # a path is a text, "" without an answer, which has level 0
         paths, masses = chosen.nodes, chosen.masses
         wrong = np.flatnonzero((chosen.levels > 0) & chosen.known & ~chosen.right)
 
-    found: dict[tuple[int, str], int] = {}
+    found: dict[tuple[int, str], int] = {}  # (label, answer): the row of its item
     # the largest masses first; of each pair of label and answer, the first item is kept
     for row in wrong[np.argsort(-masses[wrong], kind="stable")].tolist():
         found.setdefault((truth[row], paths[row]), row)

@@ -130,8 +130,9 @@ COPIES = SectionKind(
 def write_pages(audit: Audit, folder: Path) -> Path:
     """Write the page and its tables, and return the path of the page.
 
-    The folder is new, or has an earlier audit. Decisions in a `decisions.csv` of that folder are
-    shown on the page. Raises UsageError for a folder with other files.
+    The folder is new, or has an earlier audit. A `decisions.csv` in the folder, which the user
+    saved from the earlier page, is kept, and its decisions are shown on the page. Raises UsageError
+    for a folder with other files.
     """
     earlier = earlier_decisions(folder / DECISIONS, len(audit.pool.manifest.levels))
     sections = [_suspects(audit, each) for each in audit.lists]
@@ -145,7 +146,7 @@ def write_pages(audit: Audit, folder: Path) -> Path:
         styles = level_styles(audit.votes.depth)
         (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
         places = _write_pictures(audit, sections, temporary / "pictures")
-        # the earlier decisions about items on this page; a remark counts the other decisions
+        # `by_item`: the earlier decisions about items on this page; `remark` counts the others
         found = decided_on(sections, earlier.decisions)
         remark = " ".join(filter(None, (earlier.remark, found.remark)))
         pages = _pages(audit, places)
@@ -164,8 +165,9 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
         sureness = float(suspects.sureness[at])
         if not np.isnan(sureness):  # NaN if the sureness cannot be trusted
             remark += f" · {100 * sureness:.0f} % sure"
-        near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]
+        near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]  # (k,): positions of items
         cards.append(_card(audit, [item], int(suspects.proposed[at]), near, remark))
+    # the section states the number of all suspects, also of those without a card
     return Section(KINDS[suspects.kind], len(alone), in_words(suspects), cards)
 
 
@@ -174,16 +176,18 @@ def _groups(audit: Audit) -> Section:
     votes = audit.votes
     cards = []
     for group in audit.groups:
-        # the distinct neighbours of the proposed class, in the order in which they occur
+        # the neighbours that have the proposed class, those of the group's first item first
         near = votes.neighbours[group.items].ravel()
         near = near[votes.classes[near] == group.proposed]
+        # each once, where it occurs first: np.unique alone would order them by position
         beside = near[np.sort(np.unique(near, return_index=True)[1])][:SHOWN_NEIGHBOURS]
         cards.append(_card(audit, group.items, group.proposed, beside, f"{len(group.items)} items"))
     return Section(GROUPS, len(cards), "", cards)
 
 
 def _copies(audit: Audit) -> Section:
-    """Make a card for each pair of items that are nearly the same, the most similar pair first."""
+    """Make a card for each pair of items that are nearly the same, the most similar pair first. The
+    class that a card proposes is that of the copy."""
     split = audit.pool.split
     position = {item: at for at, item in enumerate(audit.pool.manifest.items.tolist())}
     cards = []
@@ -209,7 +213,7 @@ def _card(
 
     Args:
         audit: the audit.
-        items: positions in the manifest.
+        items: positions in the manifest; the first item's levels to those beside are shown.
         proposed: the fine class that the items may belong to.
         beside: positions of the items to show beside them.
         remark: the small print of the card.
@@ -247,13 +251,13 @@ def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
 
 
 def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDArray[np.int32]:
-    """Write the pictures of all items that the page shows. Return the place of each item's picture
-    (N,), −1 without one."""
+    """Write the pictures of all items that the page shows, on sheets. Return the place of each
+    item's picture on the sheets, (N,) for the N items of the manifest; −1 without a picture."""
     shown = {each.position for section in sections for card in section.cards for each in card.shown}
     for section in sections:
         for card in section.cards:
             shown |= {neighbour.position for neighbour in card.neighbours}
-    # without a way to open pictures, which is the case if their files are not on this disk
+    # None: pictures cannot be opened, since their files are not on this disk
     if audit.pool.manifest.picture is None:
         return np.full(len(audit.pool), -1, np.int32)
     return write_sprites(folder, audit.pool.manifest, np.array(sorted(shown), np.int64))
@@ -277,7 +281,8 @@ def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
         "fingerprint": content[:16],
         "place_of": lambda position: sprite_of(int(places[position])),
         "present": [("index", "Suspects")],  # the only page in the navigation bar
-        # variables of the templates of strips, which reports share: no metric, and a single model
+        # variables that the templates shared with reports need: here the rows of pictures show no
+        # metric (`by`) and a single model
         "by": "",
         "several": False,
     }

@@ -61,6 +61,9 @@ def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision
 
     A decision applies only if the item still has the label that it was made for. Decisions to merge
     apply to all items of a label, other decisions to a single item.
+
+    The result maps the id of each decided item to its decision and path, as texts, and has a remark
+    on the decisions that apply to no item of these sections.
     """
     of_item = {each.item: each for each in decisions if each.decision != MERGE}
     of_label = {each.label: each for each in decisions if each.decision == MERGE}
@@ -70,8 +73,8 @@ def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision
         for card in section.cards:
             for item in card.items:
                 made = of_item.get(item) or of_label.get(card.label)
-                # a label of () means that the file states none: the decision is about the item,
-                # whatever its label is
+                # a label of () means that the file states none: then the decision is about the item
+                # with any label
                 if made and made.label in {(), card.label}:
                     found[item] = {"decision": made.decision, "path": JOINED.join(made.path)}
                     used.add(made)

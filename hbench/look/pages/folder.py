@@ -56,12 +56,14 @@ def replacing_folder(folder: Path, kind: str) -> Iterator[Path]:
     """Yield a new folder that replaces `folder` when the block succeeds, and is removed otherwise.
 
     `kind` is the type of the pages, such as "report". Files that hbench did not write are kept.
-    Raises UsageError where such a file has the name of a new one.
+    Raises UsageError where such a file has the name of a new one, and for a folder that has files
+    but no pages of this kind.
     """
     refuse_folder(folder, kind)
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     _clear_leftovers(folder)
+    # the number of the process tells a later run whether somebody still writes these folders
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     temporary.mkdir()
@@ -100,7 +102,9 @@ def _take_along(folder: Path, temporary: Path, kind: str) -> None:
     listed = mark.read_text(encoding="utf-8").splitlines()[1:] if mark.exists() else []
     for name in _files_of(folder):
         new = temporary / name
-        if name in listed or name == mark.name or (not listed and new.exists()):
+        if name in listed or name == mark.name:  # written by hbench
+            continue
+        if not listed and new.exists():  # without a list, taken for a file that hbench wrote
             continue
         if new.exists():
             raise UsageError(
@@ -114,8 +118,8 @@ def _take_along(folder: Path, temporary: Path, kind: str) -> None:
 def _clear_leftovers(folder: Path) -> None:
     """Clean up after processes that were killed while they made these pages: their temporary
     folders are removed, and pages that they had moved away are moved back."""
-    # the folders next to it are called .NAME.PROCESS.KIND; KIND `old` holds pages that were moved
-    # away
+    # the temporary folders beside the pages are called .NAME.PROCESS.KIND: KIND `part` holds new
+    # pages, which may be incomplete, `old` the pages that were moved away
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         process, _, kind = left.name.removeprefix(f".{folder.name}.").partition(".")
         if kind not in LEFTOVERS or not process.isdecimal() or _is_running(int(process)):
@@ -173,9 +177,9 @@ class Pages:
     def __init__(self, package: str, shared: dict[str, Any]) -> None:
         """`package` is searched for templates before the shared ones. `shared` are the variables of
         every page, by name. A missing variable is an error and does not become a blank."""
-        loaders = [
-            jinja2.PackageLoader(name, "templates") for name in dict.fromkeys((package, SHARED))
-        ]
+        # once if `package` is itself the package of the shared templates
+        packages = dict.fromkeys((package, SHARED))
+        loaders = [jinja2.PackageLoader(name, "templates") for name in packages]
         loader = jinja2.ChoiceLoader(loaders)
         # StrictUndefined: a missing variable is an error instead of a blank
         self.environment = jinja2.Environment(
@@ -236,8 +240,8 @@ def page_difference(difference: float, metric: str, digits: int = 2) -> str:
 
 
 def headings_of_page(content: str) -> list[tuple[str, str]]:
-    """List the (id, text) of the headings of a page's content, for a table of contents. Small print
-    in headings, and quiet headings, are left out.
+    """List the (id, text) of the <h2> headings of a page's content, for a table of contents. Small
+    print at the end of headings is left out, and so are quiet headings, which have a class.
 
     >>> quiet = '<h2 id="in-short" class="quiet">In short</h2>'
     >>> headings_of_page(f'<h2 id="scores">Scores &amp; more <small>3</small></h2>{quiet}')

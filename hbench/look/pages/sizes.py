@@ -41,8 +41,8 @@ def write_sizes_page(
 ) -> None:
     """Write the page as one self-contained file, whole or not at all.
 
-    `scores` starts with the whole vectors. `file` and `dataset` say what was scored, for the
-    heading.
+    `scores` are the reports of the sizes (dimensions and bits of a coordinate), and start with the
+    whole vectors. `file` and `dataset` say what was scored, for the heading.
     """
     whole, *smaller = scores
     # taken from the whole vectors, since all sizes have the same metrics
@@ -58,6 +58,7 @@ def write_sizes_page(
         "metrics": metrics,
         "losses": [losses_in_words(score) for score in smaller],
         "rows": [SizeRow(str(s.size), s.size.bytes, _cells(s, metrics)) for s in scores],
+        # with 1 bit, a coordinate is only its sign
         "has_signs": any(score.size.bits == 1 for score in scores),
         "picture": base64.b64encode(drawing.as_bytes("svg")).decode("ascii"),
         "style": style,
@@ -66,18 +67,19 @@ def write_sizes_page(
 
 
 def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
-    """Make the cells of one size, one for each of the metrics. The whole vectors have no
-    difference."""
+    """Make the cells of one size, one for each of the metrics: the score, the interval of its
+    difference from the whole vectors, and the verdict on this difference ("worse", "better" or
+    "")."""
     of_metric = {each.metric: each for each in score.differences}
     cells = []
     for metric in metrics:
         value = shown(metric, score.report.document.scores[metric].value)
-        ends = of_metric.get(metric)
-        if ends is None:  # the whole vectors have no difference from themselves
+        difference = of_metric.get(metric)
+        if difference is None:  # the whole vectors have no difference from themselves
             cells.append(SizeCell(value, "", ""))
             continue
-        difference = shown_difference_range(metric, ends.low, ends.high)
-        cells.append(SizeCell(value, difference, _verdict(ends)))
+        interval = shown_difference_range(metric, difference.low, difference.high)
+        cells.append(SizeCell(value, interval, _verdict(difference)))
     return cells
 
 

@@ -26,8 +26,8 @@ Floats = NDArray[np.float64]
 
 
 def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
-    """Collect the names, items and children of the nodes of every level, coarse to fine, in drawing
-    order.
+    """Collect the names, numbers of items and numbers of children of the nodes of every level,
+    coarse to fine, in drawing order.
 
     `nodes` in the result are the ids of the nodes in this order. `items` (C,) are the numbers of
     items of the fine classes.
@@ -38,11 +38,11 @@ def tree_data(tree: LabelTree, items: NDArray[np.int64]) -> dict[str, Any]:
         nodes, first = np.unique(tree.paths[:, level], return_index=True)
         # in the order of first occurrence in the sorted paths
         orders.append(nodes[np.argsort(first, kind="stable")])
-        # (parent, child) pairs; at the finest level single nodes, whose counts are not used
+        # (parent, child) pairs. The finest level has no next one: its rows are single nodes, and
+        # their counts are not used
         edges = np.unique(tree.paths[:, level : level + 2], axis=0)
-        children.append(
-            np.bincount(edges[:, 0], minlength=len(tree.names[level]))[orders[-1]].tolist()
-        )
+        of_node = np.bincount(edges[:, 0], minlength=len(tree.names[level]))
+        children.append(of_node[orders[-1]].tolist())
 
     sizes = [
         items_of_level(tree, items, level + 1)[order].tolist() for level, order in enumerate(orders)

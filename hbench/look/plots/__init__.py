@@ -81,12 +81,12 @@ def kind(
 
 
 def draw(kind: str, request: PlotRequest) -> Drawing:
-    """Draw a request. Raises UnknownName for an unknown kind, UsageError for options that the kind
-    does not accept."""
+    """Draw a request. Raises UnknownName for an unknown kind, UsageError for a request without
+    files or with options that the kind does not accept."""
     chosen = kinds[kind]
     if not request.files:
         raise UsageError(f"plot {kind} needs files", expected=chosen.files)
-    # the first field holds the files; all others are options
+    # the first field holds the files; all others are options, empty or None if not given
     given = [name for name in PlotRequest._fields[1:] if getattr(request, name)]
     if foreign := [_option(name) for name in given if name not in chosen.options]:
         taken = examples(sorted(map(_option, chosen.options)), most=9)

@@ -39,13 +39,14 @@ class BoardPoint(NamedTuple):
 
 
 def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
-    """Make points from the comparable rows with both metrics. Rows that print the same result share
-    one point.
+    """Make points from the comparable rows with both metrics, x and y. Rows that print the same
+    result share one point.
 
     A row's `unranked` lists the metrics whose scores were made under other conditions. Raises
     UnknownName for a metric, UsageError if no row is left.
     """
     x, y = (board.key(metric) for metric in metrics)
+    # `joined` groups the rows that print the same result, `as_one` makes one row of a group
     rows = [
         row
         for row in map(as_one, joined(board.rows))
@@ -57,8 +58,12 @@ def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
         raise UsageError(
             f"no row of {board.dataset} has {x} and {y}", expected=expected, found=found
         )
-    pairs = [(float(row.scores[x]), float(row.scores[y]), row) for row in rows]
-    return [BoardPoint(*pair, (goodness(x, pair[0]), goodness(y, pair[1]))) for pair in pairs]
+    scores = [(float(row.scores[x]), float(row.scores[y])) for row in rows]
+    # higher goodness is better, also for a metric of which lower values are better
+    return [
+        BoardPoint(at_x, at_y, row, goodness=(goodness(x, at_x), goodness(y, at_y)))
+        for (at_x, at_y), row in zip(scores, rows, strict=True)
+    ]
 
 
 def front_of(points: Sequence[BoardPoint]) -> list[BoardPoint]:
@@ -97,11 +102,12 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
     """Draw every row by two metrics. The rows of the Pareto front are connected, numbered and
     named.
 
-    Rows far below the others, such as random vectors, are left out of the picture and only counted.
+    Rows far worse than the others, such as random vectors, are left out of the picture and only
+    counted.
     """
     points = points_of(board, metrics)
     front = front_of(points)
-    # values below these fences are left out
+    # points with less goodness of x, or of y, than these fences are left out; more is better
     left = lower_fence([point.goodness[0] for point in points])
     low = lower_fence([point.goodness[1] for point in points])
     seen = [point for point in points if point.goodness[0] >= left and point.goodness[1] >= low]
@@ -120,8 +126,8 @@ def draw_pareto(board: Leaderboard, metrics: tuple[str, str]) -> Drawing:
 
 
 def draw_time(board: Leaderboard, metric: str) -> Drawing:
-    """Draw every row by its year, with a line of the best score so far. Rows that set a record are
-    numbered and named."""
+    """Draw every row that has a year by its year, with a line of the best score so far. Rows that
+    set a record are numbered and named."""
     key = board.key(metric)
     # rows that print the same result share one point; rows that are not ranked by the metric cannot
     # set a record
@@ -148,7 +154,9 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
         """Draw a mark for each row by year. A record lasts until the next one, the last record
         until the right edge."""
         panel = figure.subplots()
-        _paint_points(panel, points, best, line=[*best, best[-1]._replace(x=last)], where="post")
+        # one more point, at the right edge, extends the line of records
+        line = [*best, best[-1]._replace(x=last)]
+        _paint_points(panel, points, best, line=line, where="post")
         years = range(int(min(each.x for each in points)), int(last) + 1)
         panel.set_xticks(list(years), [str(year) for year in years])
         panel.set_xlim(years[0] - 0.4, years[-1] + 0.4)
@@ -185,8 +193,8 @@ def _paint_points(
     line: Sequence[BoardPoint],
     where: Literal["pre", "post"],
 ) -> None:
-    """Draw a line of steps through `line`, and the rows of papers and of runs as points; the best
-    ones have their own colour.
+    """Draw a line of steps through `line`, and the rows of papers and of runs as `points`. Those of
+    the points that are in `best`, as the same objects, have the colour of the line.
 
     `where` says where the line steps to the height of the next point: "pre" right after a point,
     "post" only at the next point.
@@ -218,9 +226,8 @@ def _paint_points(
     panel.margins(0.06, 0.08)
     panel.grid(color=FAINT, linewidth=0.5)
     panel.set_axisbelow(True)
-    if (
-        len({each.row.run is None for each in points}) > 1
-    ):  # a legend is needed only if there are both papers and runs
+    # a legend is needed only if there are both papers and runs
+    if len({each.row.run is None for each in points}) > 1:
         panel.legend(fontsize=6, loc="lower right", handletextpad=0.1, borderaxespad=0.1)
 
 

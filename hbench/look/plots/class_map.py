@@ -54,6 +54,7 @@ def map_of(
     `cosine` says whether only directions count; `method` is one of LAYOUTS. The positions are
     reproducible on one machine. Raises UsageError if UMAP is not installed.
     """
+    # nodes: the fine classes that have items
     means, nodes = mean_vectors(manifest, vectors_of(manifest, submission), cosine=cosine)
     if len(nodes) < LEAST:
         return None
@@ -64,14 +65,16 @@ def map_of(
 def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[np.floating]:
     """Return the vectors of all items (N, D). Where queries and gallery come from two files, an
     item that both files contain gets the gallery's vector."""
-    whole = submission.parts[0]
+    queries = submission.parts[0]  # the file of the queries, or the only file
     gallery = submission.gallery
     if len(submission.parts) == 1:
-        return np.asarray(whole.vectors[align(whole, manifest.items)])
+        return np.asarray(queries.vectors[align(queries, manifest.items)])
     # items that are neither queries nor in the gallery have no vector in either file: they get
     # zeros
-    vectors = np.zeros((len(manifest), whole.dim), np.result_type(whole.vectors, gallery.vectors))
-    for part, has in ((whole, manifest.query), (gallery, manifest.gallery)):
+    dtype = np.result_type(queries.vectors, gallery.vectors)
+    vectors = np.zeros((len(manifest), queries.dim), dtype)
+    for part, has in ((queries, manifest.query), (gallery, manifest.gallery)):
+        # `align` finds the row of each item in the file
         vectors[has] = part.vectors[align(part, manifest.items[has])]
     return vectors
 
@@ -84,7 +87,8 @@ def mean_vectors(
 
     With `cosine`, the vectors and the means are normalised.
     """
-    # items sorted by class: the items of a class are adjacent, and its last one is before `ends`
+    # items sorted by class: the items of a class are adjacent, and its last one is before `ends`.
+    # `place` (N,) is the index of each item's class in `classes`
     classes, place = distinct(manifest.labels[:, -1])
     order = np.argsort(place, kind="stable")
     ends = np.cumsum(np.bincount(place))
@@ -98,9 +102,8 @@ def mean_vectors(
         own = vectors[order[first[0] : last[-1]]].astype(np.float64)
         if cosine:
             own /= np.sqrt(np.einsum("nd,nd->n", own, own))[:, None]
-        means[some : some + CLASSES_AT_ONCE] = (
-            np.add.reduceat(own, first - first[0]) / (last - first)[:, None]
-        )
+        sums = np.add.reduceat(own, first - first[0])  # `own` starts at the block's first item
+        means[some : some + CLASSES_AT_ONCE] = sums / (last - first)[:, None]
 
     return (means / np.linalg.norm(means, axis=1, keepdims=True) if cosine else means), classes
 

@@ -28,11 +28,13 @@ SHADES = ("#ffffff", "#7d8fb3", "#35456c", "#00224e")  # 0 … 100 percent
 
 
 def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.int64]:
-    """Count queries by their class and the class of their first result: (C, C). Level 0 is the
-    coarsest.
+    """Count queries by their class (row) and the class of their first result (column): (C, C).
+    Level 0 is the coarsest.
 
-    Queries without results are left out.
+    `top` has the first results of all queries, in input order. Queries without results are left
+    out.
     """
+    # top.items is (Q, k): positions in the manifest
     some = top.items[:, 0] != NO_ITEM
     rows = manifest.labels[manifest.query, level][some].astype(np.int64)
     columns = manifest.labels[top.items[some, 0], level]
@@ -47,8 +49,8 @@ def confusion(manifest: Manifest, top: TopLists, level: int = 0) -> NDArray[np.i
 def largest_classes(
     names: Sequence[str], counts: NDArray[np.int64]
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the names and counts (C, C) of the classes that occur. If there are many, the MAX_ROWS
-    − 1 largest remain, and the others are joined into one."""
+    """Return the names and counts (C, C) of the classes that occur. If there are more than
+    MAX_ROWS, all but the MAX_ROWS − 1 classes with most queries are joined into one, the last."""
     shown = np.flatnonzero(counts.sum(axis=1) + counts.sum(axis=0))
     if len(shown) <= MAX_ROWS:
         return [names[node] for node in shown.tolist()], counts[np.ix_(shown, shown)]
@@ -57,6 +59,7 @@ def largest_classes(
     place = np.full(len(names), MAX_ROWS - 1)  # all other classes share the last row and column
     place[kept] = np.arange(MAX_ROWS - 1)
     merged = np.zeros((MAX_ROWS, MAX_ROWS), np.int64)
+    # unlike `+=`, np.add.at adds all counts that go into the same cell
     np.add.at(merged, (place[:, None], place[None, :]), counts)
     return [*(names[node] for node in kept.tolist()), f"{len(shown) - MAX_ROWS + 1} {REST}"], merged
 
@@ -140,8 +143,8 @@ def _draw(request: PlotRequest) -> Drawing:
     examined = ranked.examined
     level = request.level or manifest.levels[0]
     column = manifest.tree.level(level) - 1  # levels count from 1, columns of paths from 0
-    queries = np.arange(int(manifest.query.sum()))
-    top = first_results(
+    queries = np.arange(int(manifest.query.sum()))  # all queries, by their input positions
+    top = first_results(  # one result of each query
         manifest, examined.submission.embeddings("confusion"), queries, examined.conditions, 1
     )
     # counts (C, C): rows are classes of queries, columns those of their first results

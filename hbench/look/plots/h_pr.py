@@ -59,8 +59,9 @@ def precision_by_recall(sequence: LevelSequence, relevance: Relevance) -> NDArra
     recall, precision = h_pr_curve(sequence, relevance(sequence.counts))
     if not len(recall):
         return np.full(BINS, np.nan)
-    # the area under the curve up to each recall, then up to each edge of a bin; the mean height in
-    # a bin is the area in it divided by its width
+    # the curve has a step for each positive, from the recall before it to its own, as high as its
+    # precision. Take the area under the curve up to each recall, then up to each edge of a bin; the
+    # mean height in a bin is the area in it divided by its width
     from_zero = np.append(0, recall)
     area = np.append(0, np.cumsum(np.diff(from_zero) * precision))
     edges = np.interp(np.linspace(0, 1, BINS + 1), from_zero, area)
@@ -90,8 +91,9 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
         edges = np.linspace(0, 100, BINS + 1)
         for number, curve in enumerate(curves):
             color = series_color(number, len(curves))
-            # a step extends to the right, so the last edge needs a height, too
-            low, high = (100 * np.append(side, side[-1]) for side in curve.interval.T)
+            # interval.T: the lower and the upper ends, (BINS,) each. A step extends to the right,
+            # so the last edge needs a height, too
+            low, high = (100 * np.append(end, end[-1]) for end in curve.interval.T)
             panel.fill_between(edges, low, high, step="post", color=color, alpha=0.2, linewidth=0)
             panel.stairs(
                 100 * curve.precision,

@@ -36,15 +36,19 @@ NUMBERED = 3  # the largest number of runs for which values are printed next to 
 
 
 def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
-    """Draw a panel per metric with a row per level and a mark per run. Raises UsageError for a
-    metric without levels."""
+    """Draw a panel per metric with a row per level and a mark per run. Without `metrics`, those of
+    METRICS that the reports have are drawn.
+
+    Raises UnknownName for a metric that has no values by level, UsageError for a metric that the
+    reports lack.
+    """
     shown = list(metrics) or [name for name in METRICS if _is_there(runs, name)]
     for name in shown:
         if "level" not in MetricName.parse(name).definition.takes:
             raise UnknownName("metric of levels", name, METRICS)
-    # no metric was requested and no report has any of the default ones: report all of these as
-    # missing
-    missing = [name for name in shown if not _is_there(runs, name)] if shown else list(METRICS)
+    missing = [name for name in shown if not _is_there(runs, name)]
+    if not shown:  # none was requested, and the reports have none of the default ones
+        missing = list(METRICS)
     if missing:
         raise UsageError(
             f"the reports have no {', '.join(missing)} at any level",
@@ -61,13 +65,13 @@ def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
         for panel, metric in zip(panels, shown, strict=True):
             _paint_panel(panel, runs, metric)
         panels[0].set_yticks(range(len(levels)), [short(level, 18) for level in levels])
-        panels[0].set_ylim(
-            len(levels) - 0.5, -0.5
-        )  # reversed, so that row 0, the coarsest level, is on top
+        # reversed, so that row 0, the coarsest level, is on top
+        panels[0].set_ylim(len(levels) - 0.5, -0.5)
         if several:
             legend_above(figure, names, panels[0].get_legend_handles_labels()[0])
 
-    # in inches: title and axis, a row per level with space for the marks of all runs, the legend
+    # in inches: title and axis, a row per level with space for the marks of all runs, and, if there
+    # are several runs, the legend
     height = 0.75 + max(0.2, ROW * len(runs) + 0.1) * len(levels) + legend_height(names) * several
     return draw_figure(paint, height=height, about=runs[0].document.signature)
 
@@ -94,8 +98,8 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
     beside = min(0.18, 0.22 / max(1, len(runs) - 1))
     for number, (run, offset) in enumerate(zip(runs, spread.tolist(), strict=True)):
         levels = enumerate(run.document.levels)
+        # the mark's vertical position -> (value, low, high), for the levels that have a score
         ends = {row + offset: ends for row, level in levels if (ends := _ends(run, metric, level))}
-        # row -> (value, low, high), for the levels that have a score
         value, low, high = np.array(list(ends.values())).reshape(-1, 3).T
         rows = np.array(list(ends))
         color = series_color(number, len(runs))
@@ -112,8 +116,10 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
 
 
 def _ends(run: Run, metric: str, level: str) -> tuple[float, float, float] | None:
-    """Return a score and the ends of its interval as printed; None for a run without this score.
-    `level` is the name of the level. A score without an interval is both ends."""
+    """Return a score and the lower and upper end of its interval, as printed; None for a run
+    without this score. `level` is the name of the level. Where a score has no interval, both ends
+    are the score itself."""
+    # the name as the report spells it: the metric's, with the level
     name = replace(MetricName.parse(metric), level=level).at(run.document.levels)
     score = run.document.scores.get(str(name))
     if score is None or score.value is None:
@@ -129,11 +135,13 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
     interval, as printed."""
     value, low, high = ends
     text = f"{value:.1f}"
-    if low < value == high == 100:  # no value can be above 100
+    # at 100 percent nothing can be above the value, so that only the lower end says something
+    if low < value == high == 100:
         text += f" (≥ {low:.1f})"
     elif high > low:
         text += f" ±{(high - low) / 2:.1f}"
-    # beside the mark and above the interval; scores with levels are percent of the panel's width
+    # beside the mark and above the interval. The panel's width is 0 … 100 percent, as hbench's
+    # metrics with levels are all in percent: above 50, there is more space on the left
     space, side = (-3.5, "right") if value > 50 else (3.5, "left")
     panel.annotate(
         text,

@@ -53,18 +53,15 @@ class MistakeBar(NamedTuple):
 
 
 def levels_at(sequence: LevelSequence) -> NDArray[np.float64]:
-    """Return the levels of the items at the RANKS and then of the first wrong item, (4,); NaN where
-    there is no such item."""
-    depth = len(sequence.counts) - 1
+    """Return the levels of the items at the three RANKS and then of the first wrong item, (4,); NaN
+    where there is no such item. An item is wrong if it is not of the query's finest class; without
+    any item of that class, the last number is NaN, too."""
+    depth = len(sequence.counts) - 1  # the counts are by level, 0 … L
     items = int(sequence.counts.sum())
     # rank -> level, for the positives; an item at any other rank has level 0
-    listed = (
-        dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True))
-        if len(sequence.ranks)
-        else {}
-    )
+    listed = dict(zip(sequence.ranks.tolist(), sequence.levels.tolist(), strict=True))
     at_ranks = [float(listed.get(rank, 0)) if rank <= items else np.nan for rank in RANKS]
-    # the hierarchical distance is 1 − level/depth
+    # the level of the first wrong item from its hierarchical distance, 1 − level/depth
     return np.array([*at_ranks, depth * (1 - distance_of_the_first_mistake(sequence))])
 
 
@@ -77,26 +74,26 @@ def count_levels(levels: NDArray[np.float64], depth: int) -> Counts:
 
 def of_document(name: str, document: Document, distances: NDArray[np.float64] | None) -> Rows:
     """Count the levels of the results of a report: at rank 1 and, if `distances` (Q,) are given, of
-    the first wrong result. The distances are the values of HD-first-mistake.
+    the first wrong result. The distances are the values of HD-first-mistake, 1 − level/L; NaN for a
+    query without a value.
 
     `name` is the report's name, for the error. Returns, for each row of the picture, the counts (L
     + 1,) by level, from 0.
     """
     depth = len(document.levels)
-    known = all(len(own) == depth + 1 for own in document.mistakes.values())
-    if not (document.mistakes and known):
+    # `mistakes` are, for each test, the number of first results by level; all levels must be there
+    is_complete = all(len(own) == depth + 1 for own in document.mistakes.values())
+    if not (document.mistakes and is_complete):
         raise UsageError(
             f"the report of {name} does not say of what level the first results are",
             fix="evaluate again",
         )
-    # a report starts with the finest level, the counts (L + 1,) here with level 0
+    # summed over the tests. A report starts with the finest level, the counts here with level 0
     first = sum(np.array(list(own.values())[::-1]) for own in document.mistakes.values())
     rows = {"rank 1": np.asarray(first)}
-    return (
-        rows
-        if distances is None
-        else rows | {FIRST_WRONG: count_levels(depth * (1 - distances), depth)}
-    )
+    if distances is None:
+        return rows
+    return rows | {FIRST_WRONG: count_levels(depth * (1 - distances), depth)}
 
 
 def draw_mistakes(
@@ -108,10 +105,11 @@ def draw_mistakes(
     `levels` are the names of the levels, coarse to fine; `about` is the small print.
     """
     several = len(found) > 1
-    heading = HEADING * several  # the height of a group's heading, in heights of a bar
+    # the height of a group's heading, in heights of a bar; a single run needs no headings
+    heading = HEADING * several
     # grouped by result: the bars of all runs are below each other
     bars = _bars(names, found, heading)
-    legend = legend_of(levels)
+    legend = legend_of(levels)  # (level, mark, name) of each level
     words = [_in_legend(level, mark, name) for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
@@ -127,7 +125,7 @@ def draw_mistakes(
         panel.set_yticks([bar.place for bar in bars], named)
         panel.set_ylim(bars[-1].place + 0.5, -0.5 - heading)
         if several:
-            _name_groups(panel, bars[:: len(found)])
+            _name_groups(panel, bars[:: len(found)])  # the first bar of each group
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("queries, percent")
         patches = [Patch(color=color_of(level, len(levels))) for level, _, _ in legend]
@@ -217,8 +215,8 @@ def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the mistakes of reports, as far as their results were kept, or of embedding files, which
-    are ranked here."""
+    """Draw the mistakes of reports, as far as all of these reports have them, or of embedding
+    files, which are ranked here."""
     # reports already hold counts by level; embeddings have to be ranked
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)

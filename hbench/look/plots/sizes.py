@@ -60,8 +60,9 @@ def read_sizes(path: Path) -> tuple[str, list[SizeScores]]:
 
 
 def size_of(size: Any) -> SizeScores:
-    """Read one size of the document. Scores are as printed: fractions become percent. Undefined
-    scores are left out."""
+    """Read one size of the document that `hbench evaluate --dims … -o` writes: a dict with the
+    bytes of a vector, the bits of a coordinate, and the scores by metric. Scores are as printed:
+    fractions become percent. Undefined scores are left out."""
     scores = {
         metric: factor_of(metric) * float(score["value"])
         for metric, score in size["scores"].items()
@@ -110,7 +111,8 @@ def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: st
     scored = sorted(
         (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
     )
-    # the largest value so far; for a distance the smallest, hence the two negations
+    # the largest value so far; for a distance the smallest: its goodness is its negation, so that
+    # the second call turns the best goodness back into a value
     goods = accumulate((goodness(metric, value) for _, value, _ in scored), max)
     best = [goodness(metric, good) for good in goods]
     panel.plot(

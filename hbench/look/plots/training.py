@@ -59,12 +59,15 @@ def read_log(path: Path, name: str) -> TrainingLog:
     path = path / LOG if path.is_dir() else path
     try:
         text = read_text(path, most=MAX_LIST_BYTES)
+        # each line is a JSON object; a run that still writes may have written only a part of the
+        # last line
         lines = [parse_json(line) for line in text[: text.rfind("\n") + 1].splitlines() if line]
         steps = [line for line in lines if "loss" in line]  # other lines have scores or remarks
         if not steps:
             raise ValueError("no step is logged there")
         # the number of steps in an epoch, since points are drawn by epoch
         per_epoch = steps[0]["steps_per_epoch"]
+        # `_points` makes (n, 2): the epoch of each line, and the value that is read from it
         loss = _points(steps, per_epoch, lambda line: line["loss"])
         named = steps[0]["terms"]
         terms = {
@@ -83,6 +86,7 @@ def read_log(path: Path, name: str) -> TrainingLog:
         raise _unreadable(path, error) from None
 
     scored = HELD_OUT if of == "validation" else TESTS
+    # the recipe, which names the dataset, is in the folder of the log
     return TrainingLog(name, loss, terms, scores, scored, _dataset_of(path.parent))
 
 
@@ -119,7 +123,9 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
     run, or one score of several runs.
 
     Losses with different terms cannot be compared, so each combination of terms has its own panel.
-    `metrics` are the scores to draw; empty means the usual ones.
+    `metrics` are the scores to draw; empty means those of METRICS that all logs with scores have,
+    or, if there are none, their first common score by name. If there are several runs, only the
+    first of these scores is drawn.
     """
     # runs that have not been scored yet, or were stopped before that, have only a loss
     scored = [log for log in logs if log.scores]
@@ -137,6 +143,7 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
         """Draw a panel for each combination of terms and, below, one of the scores, over the same
         epochs."""
         panels = figure.subplots(len(kinds_of_loss) + tested, 1, sharex=True, squeeze=False)[:, 0]
+        # if there are scores, there is one more panel than kinds: the last, for the scores
         for panel, terms in zip(panels, kinds_of_loss, strict=False):
             _paint_losses(panel, logs, terms)
             if len(kinds_of_loss) > 1:
@@ -158,8 +165,8 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
 def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]) -> None:
     """Draw the losses of the runs with these terms or, for a single run, all its terms. A run has
     the same colour as in the panel of scores."""
-    # a single run shows its terms, too, in thinner lines than their sum; for several runs, only the
-    # total losses are drawn, of the runs with the terms of this panel
+    # a single run shows its terms, too, in thinner lines than their sum, and has a single panel. Of
+    # several runs only the total losses are drawn, a line per run, if it has this panel's terms
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]

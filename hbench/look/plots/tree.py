@@ -65,7 +65,8 @@ def means_of_metric(manifest: Manifest, by_query: pa.Table, metric: str) -> list
             fix="name the dataset of the values, and --test if it has several",
         )
     values = np.asarray(by_query[metric].to_numpy(), np.float64)
-    return means_of_nodes(manifest.tree, manifest.labels[[row[query] for query in queries]], values)
+    labels = manifest.labels[[row[query] for query in queries]]  # (Q, L): nodes of the queries
+    return means_of_nodes(manifest.tree, labels, values)
 
 
 def draw_tree(
@@ -83,6 +84,7 @@ def draw_tree(
     """
     # the items of every node, level by level
     sizes = [items_of_level(tree, items, depth) for depth in range(1, tree.depth + 1)]
+    # the colour of every node, level by level: by branch or, with `means`, by value
     fills = _fills_of_branches(tree, sizes[0])
     scale = None
     if means is not None:
@@ -95,7 +97,7 @@ def draw_tree(
         """Draw all levels side by side, coarse to fine from left to right. The boxes of a level are
         stacked downwards, so the vertical axis counts items from the top."""
         panel = figure.subplots()
-        borders = _borders(tree, sizes)
+        borders = _borders(tree, sizes)  # one more than levels: two per column
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
             _paint_level(panel, tree.names[level], own, colors, borders[level : level + 2])
         panel.set_xlim(0, borders[-1])
@@ -154,10 +156,11 @@ def _fills_of_branches(tree: LabelTree, sizes: NDArray[np.int64]) -> list[list[s
 
 def _borders(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
     """Return the borders of the L columns (L + 1,) as shares of the width. A column is wide enough
-    for most of the names that fit into their boxes by height. `sizes` holds, for every level, the
-    items (n,) of its nodes."""
-    wishes = []
+    for 90 percent of the names that fit into their boxes by height, and for its head. `sizes`
+    holds, for every level, the items (n,) of its nodes."""
+    wishes = []  # the wished width of each column, in ems
     for names, items in zip(tree.names, sizes, strict=True):
+        # a name fits into a box that is 1 point higher than its letters
         readable = np.flatnonzero(_heights(items) >= LETTER + 1).tolist()
         widths = [text_width(short(names[node], 18)) for node in readable]
         # a level with hardly any readable name needs only the width of its head
@@ -184,6 +187,7 @@ def _paint_level(
     """
     from matplotlib.collections import PolyCollection
 
+    # the borders of the boxes, in items from the top: box i is from ends[i] to ends[i + 1]
     ends = np.concatenate([[0], np.cumsum(sizes)]).astype(float)
     boxes = [
         [(x[0], top), (x[0], low), (x[1], low), (x[1], top)]
@@ -203,8 +207,9 @@ def _paint_level(
     # the width of the column's text in points: its share of COLUMN inches, at 72 points per inch,
     # minus the margins of the picture (0.15 inches) and of the box (3 points)
     space = (COLUMN - 0.15) * 72 * (x[1] - x[0]) - 3
+    # not strict: `ends` has one more place than boxes
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
-        if height >= LETTER + 1:
+        if height >= LETTER + 1:  # otherwise the box is too low for a name
             fitting = _shortened_to(name, space / LETTER)  # in ems: points by points of the font
             panel.text(
                 x[0] + 0.008,
@@ -259,7 +264,7 @@ def _draw(request: PlotRequest) -> Drawing:
         reason = "a metric colours a tree by the values of its queries"
         raise UsageError(reason, expected="one --metric with --by-query FILE", fix=VALUES)
     (source,) = request.files
-    # a file with a tree has no items; a dataset has
+    # a file with a tree has no items, so each leaf that it lists counts as one; a dataset has items
     if Path(source).suffix in tree_files.GRAPH_READERS:
         if request.by_query:
             raise UsageError("a tree without items has no queries", fix="name the dataset")
@@ -289,6 +294,7 @@ def _draw_test(data: Dataset, request: PlotRequest) -> Drawing:
 
     if "test" in values.column_names:
         values = values.filter(pa.compute.equal(values["test"], test))
+    # evaluate writes its signature into the file; another file may have none
     signature = (values.schema.metadata or {}).get(b"hbench.signature", about.encode()).decode()
     (metric,) = request.metrics  # exactly one metric is given with a file of values
     means = means_of_metric(manifest, values, metric)
