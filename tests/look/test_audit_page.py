@@ -3,6 +3,7 @@
 import csv
 import io
 from collections import defaultdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from PIL import Image
 
 import hbench
 from hbench.core.errors import UsageError
+from hbench.datasets.own.decisions import MERGE, LabelDecision
 from hbench.look.audit import write_pages
+from hbench.look.audit.earlier import decided_on
 from hbench.submissions import embeddings
 from tests.auditing.test_audit import audited, paths_of, zoo
 from tests.command_line import call
@@ -270,6 +273,17 @@ def test_decisions_of_an_earlier_audit_stay_and_are_on_the_new_page(opened, audi
     decided = each(page, ".case[data-decided]", "[e.dataset.item, e.dataset.decided]")
     assert {tuple(pair) for pair in decided} == {(first["item"], "drop")}
     assert "Of decisions.csv, 1" in page.locator("#audit").inner_text()
+
+
+def test_an_outdated_decision_about_an_item_does_not_hide_one_about_its_label():
+    card = SimpleNamespace(items=("a",), label=("owl", "new"))
+    decisions = [
+        LabelDecision("a", "drop", ("owl", "old"), ()),
+        LabelDecision("", MERGE, ("owl", "new"), ("owl", "barn")),
+    ]
+    found = decided_on([SimpleNamespace(cards=[card])], decisions)
+    assert found.by_item["a"]["decision"] == MERGE
+    assert "1 are about" in found.remark
 
 
 def test_a_damaged_file_of_decisions_is_said_and_kept(opened, audit, tmp_path):

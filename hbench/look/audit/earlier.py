@@ -72,10 +72,12 @@ def decided_on(sections: Iterable[DecidedSection], decisions: list[LabelDecision
     for section in sections:
         for card in section.cards:
             for item in card.items:
-                made = of_item.get(item) or of_label.get(card.label)
                 # a label of () means that the file states none: then the decision is about the item
                 # with any label
-                if made and made.label in {(), card.label}:
+                either = (of_item.get(item), of_label.get(card.label))
+                fitting = [each for each in either if each and each.label in {(), card.label}]
+                if fitting:  # a decision about the item comes before one about all of its label
+                    made = fitting[0]
                     found[item] = {"decision": made.decision, "path": JOINED.join(made.path)}
                     used.add(made)
     left = len(set(decisions) - used)
