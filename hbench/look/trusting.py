@@ -78,20 +78,22 @@ class NodeTable(NamedTuple):
 
 
 def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTable:
-    """Count, for each node of a level, the items that have it as their label, the items named so,
-    and how many of these are right. Levels count from 0. Items with an unknown truth are not
-    counted.
+    """Count, for each node of a level (0 for the coarsest), the items that have the node as their
+    label, the items that are named it or something below it, and how many of the latter are right.
+    Items with an unknown truth are not counted.
 
-    `chosen` are the answers at a threshold, of which the last two numbers are given, too; None
-    without a threshold, and then these columns are empty.
+    The last two numbers are counted once more among the answers at the threshold of `chosen`; they
+    are None without `chosen`.
     """
     manifest = named.manifest
     names = named.numbering.names[level]
-    # for each item at this level: 1 right, 0 wrong, NaN unknown; and the node that it is named
+    # (N,) each, for every item at this level: 1 right, 0 wrong, NaN unknown or below the end of the
+    # item's path; and the node on the path
     right = named.judged.right[:, level]
     nodes = named.climb.nodes[:, level]
     labels = manifest.labels[manifest.query]
-    # the items whose label is known down to this level, which counts from 0
+    # (N,): the items whose label is known down to this level. The number of known levels must be
+    # above `level`, which counts from 0
     is_labelled = known_levels(manifest.tree)[labels[:, -1]] > level
     is_labelled &= named.has_truth
 
@@ -101,6 +103,7 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
         return found
 
     is_named, is_right = ~np.isnan(right), right == 1
+    # the numbers of a NodeRow, in order, each for all nodes
     columns: list[Sequence[int | None]] = [
         counts(labels[:, level], is_labelled),
         counts(nodes, is_named),
@@ -112,7 +115,8 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
         is_answered = chosen.levels > level
         columns += [counts(nodes, each & is_answered) for each in (is_named, is_right)]
     rows = [NodeRow(*row) for row in zip(names, *columns, strict=True)]
-    # the nodes with most mistakes come first, among equals those with most items
+    # nodes that no item has or is named are left out; those with most mistakes (named − right) come
+    # first, among equals those with most items
     rows = sorted(
         (row for row in rows if row.items or row.named),
         key=lambda row: (row.right - row.named, -row.items, row.name),
@@ -128,10 +132,12 @@ def answered_by_target(named: NamedPictures) -> list[Trusted]:
 
 
 def stack_of(trusted: Trusted) -> Answered:
-    """The share of the items with a known truth that is answered at each level."""
+    """Return the answers at a target: the share of the items with a known truth that is answered at
+    each level, and the share of right ones among the answers."""
     by_level = [each.items for each in trusted.outcome.by_level]
     said = sum(by_level)
-    # the number of items on which a share is based, from the share and its count
+    # the number of items with a known truth: `trusted.said` is the share of them that is answered;
+    # 1 avoids a division by 0 if none is
     tested = round(said / trusted.said) if trusted.said else 1
     shares = [1 - trusted.said, *(items / tested for items in by_level)]
     right = None if math.isnan(trusted.right_of_said) else trusted.right_of_said
@@ -140,9 +146,11 @@ def stack_of(trusted: Trusted) -> Answered:
 
 def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
     """Lay out the curve of risk (the share of wrong answers) against coverage for the page. Points
-    mark the target, if somebody chose one, and the thresholds in use."""
+    mark the fixed thresholds and, if `is_chosen`, the threshold for the target that a person chose.
+    """
     curve = trusted.curve
-    # the axis of risk ends at the first of a few round numbers above the whole curve
+    # the axis of risk ends at the first of the STEPS that is not below the curve; a risk above 1
+    # counts as 1, the last step, so that there always is one
     end = next(step for step in STEPS if step >= min(float(curve.risk.max()), 1.0))
     outcomes: dict[str, Outcome] = {".8 / .6 / .4": trusted.fixed}
     if is_chosen:

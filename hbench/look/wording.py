@@ -20,20 +20,26 @@ WORD_ENDS = re.compile(r"[\s_/.,:-]")
 
 
 def telling(names: Iterable[str], most: int = MAX_LETTERS) -> list[str]:
-    """Shorten names of more than `most` letters. The words that all names begin with are left out
-    or, failing that, the middle of a name. All names stay whole if two would become equal."""
+    """Shorten names of more than `most` letters, each to what tells it from the others.
+
+    The whole words that all names begin with are left out of a long name, and then the middle if it
+    is still too long; "…" stands for what is left out. All names stay whole if two would become
+    equal.
+    """
     given = list(names)
     shared = _beginning(given) if len(given) > 1 else ""
     ends = [found.end() for found in WORD_ENDS.finditer(shared)]
-    begin = ends[-1] if ends else 0  # leave out whole words only
+    begin = ends[-1] if ends else 0  # after the last whole word of the shared beginning, or 0
     shown = []
     for name in given:
         rest = name
         if len(name) > most and begin:
             rest = f"…{name[begin:]}"
         if len(rest) > most:
+            # both halves and the "…" have `most` letters together, for an even `most`
             rest = f"{rest[: most // 2]}…{rest[-(most // 2 - 1) :]}"
         shown.append(rest)
+    # a name given twice is not a collision, hence the sets on both sides
     return shown if len(set(shown)) == len(set(given)) else given
 
 

@@ -53,19 +53,21 @@ class TrustCurve(NamedTuple):
 
 
 def read_curve(path: Path, name: str) -> TrustCurve:
-    """Read the curve that `hbench name --trust … --json` printed. Raises SubmissionError for a file
-    without one."""
+    """Read the curve of risk against coverage that `hbench name --trust … --json` printed, and call
+    it `name` in the legend. Raises SubmissionError for a file without a curve."""
     try:
         content: Any = read_json(path)
         trust = content["trust"]
         return TrustCurve(
             name,
             str(content["signature"]),
+            # (P, 2), coverage and risk; the shape is kept for an empty curve
             np.asarray(trust["curve"], np.float64).reshape(-1, 2),
             float(trust["haurc"]),
             float(trust["target"]),
-            _point(trust) if trust["said"] else None,  # no point where nothing is answered
-            _point(trust["fixed"]),
+            # `said` is the share of items that are answered: without answers there is no point
+            _point(trust) if trust["said"] else None,
+            _point(trust["fixed"]),  # with the fixed thresholds
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SubmissionError(
@@ -82,11 +84,14 @@ def _point(outcome: Any) -> NDArray[np.float64]:
 
 
 def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
-    """Draw a line per naming, with a dot at its target and a cross at the fixed thresholds.
+    """Draw a line for each curve, with a dot at the threshold chosen for its target (no dot if
+    nothing is answered there) and a cross at the fixed thresholds.
 
-    All numbers of a curve are shares in [0, 1]. The fixed thresholds are .8, .6 and .4, used
-    together, one for each level.
+    A curve's `line` (P, 2), `chosen` and `fixed` (2,) hold coverage and risk as shares in [0, 1].
+    The fixed thresholds are used together, one for each level: .8 at the finest, .6 above it, and
+    .4 at all coarser ones.
     """
+    # made before the drawing, since the figure's height depends on them
     labels = [f"{short(curve.name, 30)}   hAURC {100 * curve.haurc:.1f}" for curve in curves]
 
     def paint(figure: Figure) -> None:
@@ -96,7 +101,7 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
             color = series_color(number, len(curves))
             coverage, risk = 100 * curve.line.T  # in percent
             panel.plot(coverage, risk, color=color, linewidth=1.2, label=labels[number])
-            if curve.chosen is not None:
+            if curve.chosen is not None:  # some items are answered at the target
                 panel.plot(*(100 * curve.chosen), "o", color=color, markersize=4, clip_on=False)
             panel.plot(*(100 * curve.fixed), "x", color=color, markersize=4, clip_on=False)
 
@@ -121,8 +126,8 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
     "names",
 )
 def _draw(request: PlotRequest) -> Drawing:
-    """Draw the curves of files of answers. Each is called by its requested name or, without one, by
-    the name of its file."""
+    """Draw the curves of files of answers. A curve is called by its requested name or, without one,
+    by the name of its file."""
     paths = list(map(Path, request.files))
     names = shown_names(request.names, [path.stem for path in paths], paths)
     return draw_trust([read_curve(path, name) for path, name in zip(paths, names, strict=True)])

@@ -84,14 +84,15 @@ class ConfusionView(NamedTuple):
 def class_means(
     manifest: Manifest, values: list[Floats], level: int, *, metric: str
 ) -> list[ClassMean]:
-    """Average the values of a metric over the queries of every class of a level. Classes without
-    queries that have a value by every run are left out.
+    """Average the values of a metric over the queries of every class of a level.
+
+    Only queries that have a value in every run count. A class without such queries is left out.
 
     Args:
         manifest: the items and labels of the test.
         values: an array (Q,) for each run, NaN where undefined.
-        level: 0 for the coarsest.
-        metric: tells whether higher values are better.
+        level: the level whose classes are listed, 0 for the coarsest.
+        metric: the metric of the values, which tells whether higher is better.
 
     Returns the classes sorted by the first run's mean, worst first.
     """
@@ -100,12 +101,13 @@ def class_means(
     # only queries for which every run has a value, so that the runs' means can be compared
     defined = ~np.isnan(np.stack(values)).any(axis=0)
     counts = np.bincount(labels[defined, level], minlength=len(tree.names[level]))
-    # (runs, nodes of the level)
+    # (runs, nodes of the level); means_of_nodes returns an array for each level
     means = np.stack(
         [means_of_nodes(tree, labels[defined], of_run[defined])[level] for of_run in values]
     )
+    # goodness: the means, negated for a metric whose lower values are better
     order = np.argsort(goodness(metric, means[0]), kind="stable")
-    # for each node, the number of one path through it, which gives the names of its ancestors
+    # for each node (np.unique sorts them), the number of its first path, which names its ancestors
     first = np.unique(tree.paths[:, level], return_index=True)[1]
     # for each node, the names from the coarsest level down to it
     paths = [shown_along(tree, path) for path in tree.paths[first, : level + 1].tolist()]
@@ -130,7 +132,7 @@ def class_tables(reported: Reported) -> list[ClassTable]:
         means = class_means(manifest, values, level, metric=reported.by)
         if not means:  # no query has a value by every run
             continue
-        # a long table shows only its two ends
+        # a table of more than ALL classes shows only its two ends, the WORST and the BEST
         cut = WORST if len(means) > ALL else len(means)
         best = means[-BEST:] if cut < len(means) else []
         # the value of a full bar; the other bars are drawn in proportion
@@ -164,8 +166,10 @@ def confusions(reported: Reported) -> list[ConfusionView]:
 
 def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> ConfusionView:
     """Count from which class of the coarsest level the result at rank 1 comes, for the queries of
-    each class. The view has all pairs of classes as a square if the square is readable, and the
-    pairs that are confused most often.
+    each class.
+
+    The view has the pairs of classes that are confused most often and, if there are at most MATRIX
+    classes, a matrix of all pairs.
 
     Args:
         manifest: the items and labels of the test.
@@ -182,13 +186,16 @@ def _confusion_view(manifest: Manifest, run: int, name: str, top: TopLists) -> C
     # the number of the shade in which the page draws each share
     shades = np.searchsorted(SHADES, shares, side="right")
     rows = zip(counts.tolist(), shares.tolist(), shades.tolist(), strict=True)
+    # a cell of the matrix is (queries, share, shade)
     matrix = [list(zip(*row, strict=True)) for row in rows] if len(names) <= MATRIX else []
     wrong = np.where(np.eye(len(names), dtype=bool), 0, counts)
-    # cells (row, column) with the largest counts off the diagonal
+    # cells (row, column) with the largest counts off the diagonal; argsort counts the cells row by
+    # row, and divmod turns such a number into row and column
     worst = [
         divmod(place, len(names))
         for place in np.argsort(-wrong, axis=None, kind="stable")[:PAIRS].tolist()
     ]
+    # (class of the query, class of the result, queries, share)
     pairs = [(*cell, int(wrong[cell]), float(shares[cell])) for cell in worst if wrong[cell]]
 
     return ConfusionView(

@@ -55,13 +55,15 @@ def mapped_runs(reported: Reported) -> list[tuple[int, str, ClassPlaces]]:
 
 
 def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], images: str) -> None:
-    """Write the scripts of explorer, tree and map.
+    """Write the scripts that the pages of explorer, tree and map load: `index`, the table of
+    queries, the items, the tree, and the results and map of each run that has them.
 
     Args:
-        folder: the new folder of the scripts.
+        folder: the folder of the scripts, which is made.
         reported: the runs, with their dataset.
         places: (N,) the place of each item's picture on the sheets, −1 without one.
-        images: the address of the folder with the images in full size, or "".
+        images: the address of the folder with the images in full size, or "" if the pages cannot
+            reach them.
     """
     manifest = reported.manifest
     assert manifest is not None  # without a dataset these pages are left out
@@ -70,20 +72,21 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     write_script(folder, "queries", _columns_of_queries(reported, manifest))
     fine = manifest.labels[:, -1]  # (N,): the finest class of each item
     _write_chunks(folder, "items", _rows_of_items(manifest, places), ITEMS)
+    # (C,): the number of items of each finest class
     items = np.bincount(fine, minlength=len(manifest.tree.paths))
     _write_tree(folder, reported, manifest, items)
 
     for number, run in enumerate(reported.runs):
         if run.top is not None:
             _write_chunks(folder, f"run{number}", _rows_of_results(run.top), QUERIES)
-        if run.places is not None:
+        if run.places is not None:  # the classes' places on the map, not those of the pictures
             values = run.values.get(reported.by)
             labels = manifest.labels[manifest.query]
             # the mean of the metric for each class of the finest level
             means = None if values is None else means_of_nodes(manifest.tree, labels, values)[-1]
             drawn = _map_data(run.places, items, means)
-            # whether an item has a picture in the pages
             has_picture = places >= 0
+            # for each class on the map, the places of its first SAMPLES pictures
             of_class = [
                 places[np.flatnonzero((fine == node) & has_picture)[:SAMPLES]].tolist()
                 for node in drawn["classes"]
@@ -92,8 +95,9 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
 
 
 def _rows_of_items(manifest: Manifest, places: NDArray[np.int32]) -> list[list[Any]]:
-    """List a row for every item: its id, its fine class, and the place of its picture. An item with
-    several paths has a fourth entry, the fine classes of its further paths."""
+    """List a row for every item: its id, the number of its finest class, and its picture's place on
+    the sheets (N,), −1 without one. An item with several paths has a fourth entry, the list of the
+    finest classes of its further paths."""
     columns = zip(
         map(str, manifest.items), manifest.labels[:, -1].tolist(), places.tolist(), strict=True
     )
@@ -136,16 +140,20 @@ def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
 
 
 def _columns_of_queries(reported: Reported, manifest: Manifest) -> dict[str, Any]:
-    """Collect the columns of the queries' table: the item and the fine class of each query, and,
-    for every run, the value, the level of the first result and its coarsest class. A column is None
-    where the run has no values or no results."""
+    """Collect the columns of the queries' table, each a list of Q entries.
+
+    `item` is each query's position in the manifest, `cls` the number of its finest class. The other
+    three are lists with a column for every run, None for a run without values or results: `value`
+    of the metric, `first` the level of the first result, `taken` the first result's coarsest class.
+    """
     values = [
         rounded(run.values[reported.by]) if reported.by in run.values else None
         for run in reported.runs
     ]
     first = [None if run.top is None else run.top.levels[:, 0].tolist() for run in reported.runs]
     coarse = manifest.labels[:, 0]
-    # the coarsest class of each first result, −1 for a query without any result
+    # the coarsest class of each first result, −1 for a query without any result; there NO_ITEM is
+    # −1 and reads the last item's class, which `where` replaces
     taken = [
         None
         if run.top is None
@@ -174,7 +182,7 @@ def _rows_of_results(top: TopLists) -> list[list[Any]]:
     lengths = (top.items != NO_ITEM).sum(axis=1)
     scores = np.nan_to_num(top.scores).round(DIGITS)
     copies = top.copies.sum(axis=1)
-    right = _right_beyond(top, lengths)
+    right = _right_beyond(top, lengths)  # (rank, item, similarity) of each query
 
     rows = []
     for query, length in enumerate(lengths.tolist()):
@@ -184,11 +192,15 @@ def _rows_of_results(top: TopLists) -> list[list[Any]]:
 
 
 def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, int, float]]:
-    """Return rank, item and similarity of every query's first right result. The rank is 0 if the
-    result is among the first `lengths` (Q,) results, or is not known."""
+    """Return rank, item and similarity of every query's first result of its finest class.
+
+    The rank is 0 if this result is among the first `lengths` (Q,) results, which are listed anyway,
+    or is not known.
+    """
     if top.right is None:
         return [(0, 0, 0.0)] * len(lengths)
     ranks = np.where(top.right.ranks > lengths, top.right.ranks, 0)
+    # NaN, of a query without a right result, is not valid JSON
     scores = np.nan_to_num(top.right.scores).round(DIGITS)
     columns = (ranks.tolist(), top.right.items.tolist(), scores.tolist())
     return list(zip(*columns, strict=True))
@@ -198,7 +210,8 @@ def _write_tree(
     folder: Path, reported: Reported, manifest: Manifest, items: NDArray[np.int64]
 ) -> None:
     """Write tree.js, and for every run and metric tree-RUN-METRIC.js with the mean of each node.
-    RUN and METRIC are numbers. `items` (C,) counts the items of each fine class."""
+    RUN and METRIC are their numbers. `items` (C,) are the numbers of items of the finest classes.
+    """
     drawn = tree_data(manifest.tree, items)
     metrics = metrics_of(reported)
     write_script(
@@ -209,13 +222,14 @@ def _write_tree(
     labels = manifest.labels[manifest.query]
 
     for number, _ in valued_runs(reported):
-        for place, metric in enumerate(metrics):
+        for column, metric in enumerate(metrics):
+            # an array (nodes of the level,) for each level
             means = means_of_nodes(manifest.tree, labels, reported.runs[number].values[metric])
             # `drawn["nodes"]` has the nodes of each level in the order in which the page draws them
             ordered = [
                 rounded(values[order]) for values, order in zip(means, drawn["nodes"], strict=True)
             ]
-            write_script(folder, f"tree-{number}-{place}", ordered)
+            write_script(folder, f"tree-{number}-{column}", ordered)
 
 
 def _map_data(

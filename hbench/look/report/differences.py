@@ -54,7 +54,8 @@ class ComparisonView(NamedTuple):
 
 
 def comparisons_of(reported: Reported) -> list[ComparisonView]:
-    """Compare the first run with every other run that has values by query."""
+    """Compare the first run with every other run that has a file of values by query; none are
+    compared if the first run has no such file."""
     first = reported.runs[0]
     if first.by_query is None:
         return []
@@ -63,7 +64,8 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
         for number, run in enumerate(reported.runs)
         if number and run.by_query  # the first run is not compared with itself
     ]
-    # p-values are corrected for all metrics of all runs together
+    # p-values are corrected for all metrics of all runs together, before a page leaves some out;
+    # the list has a family of differences for each compared run
     corrected = corrected_together([view.differences for view in views])
     return [
         view._replace(differences=_differences_on_page(reported, family), tested=len(family))
@@ -73,8 +75,10 @@ def comparisons_of(reported: Reported) -> list[ComparisonView]:
 
 def _compare_with(reported: Reported, number: int, other: ReportedRun) -> ComparisonView:
     """Compare the first run with another one: paired differences of all metrics and, if the dataset
-    is on this disk, the classes and queries that lost and gained most. `number` is the other run's
-    number."""
+    is on this disk, the classes and queries that lost and gained most.
+
+    `number` is the other run's number among the report's runs. Both runs have values by query.
+    """
     first = reported.runs[0]
     differences = differences_of(first.by_query, other.by_query, unit=reported.document.unit)
     # the metric of the report, or the first common metric if the runs do not share it
@@ -102,6 +106,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     ):
         return view
 
+    # goodness turns the sign of a metric whose lower values are better
     # (Q,): positive where the first run is better
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
@@ -110,6 +115,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     classes = class_means(
         reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by
     )
+    # what the first run (means[0]) gains over the other one (means[1]), for each class
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
     # the largest loss first, so that the gains are at the end
     classes.sort(key=lambda mean: gains[mean.node])
@@ -125,13 +131,14 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
 
 
 def _differences_on_page(reported: Reported, differences: Sequence[Difference]) -> list[Difference]:
-    """Select the differences that the page shows: those of the headline metrics and of AP at every
-    level, or all if the reports have none of these metrics.
+    """Select the differences of one compared run that the page shows: those of the headline metrics
+    and of AP at every level, or all if the reports have none of these metrics.
 
     Metrics that are not shown were tested too, so that p is corrected for as many tests as by
     `hbench compare`.
     """
     levels = reported.document.levels
+    # each metric once, in this order, as the reports spell it ("AP" is AP at the finest level)
     wanted = dict.fromkeys(
         [*headline(reported), *(str(MetricName("AP", level=level).at(levels)) for level in levels)]
     )
@@ -156,7 +163,7 @@ def _scales_of_bars(differences: Sequence[Difference]) -> dict[str, float]:
 
 def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
     """Describe the difference by the leading metric in a sentence. The difference is called sure if
-    its interval excludes 0 and p is small. An interval of NaN makes it unsure.
+    its interval excludes 0 and p is at most SURE. An interval of NaN makes it unsure.
 
     Args:
         difference: the difference, `first` minus `other`.
@@ -166,7 +173,9 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
     """
     points = f"{shown(difference.metric, abs(difference.difference))} points of {difference.metric}"
     over = units_in_words(unit, difference.units)
-    if not (difference.low > 0 or difference.high < 0) or difference.p > SURE:
+    # comparisons with NaN are false, so that an interval of NaN does not exclude 0
+    excludes_0 = difference.low > 0 or difference.high < 0
+    if not excludes_0 or difference.p > SURE:
         return (
             f"{first} and {other} differ by {points}, which may be luck: over {over} the "
             "interval holds 0, or p is above 0.05."
@@ -181,23 +190,24 @@ def _verdict(difference: Difference, first: str, other: str, unit: str) -> str:
 def _chapters_of_changes(
     reported: Reported, change: Floats, runs: tuple[ReportedRun, ReportedRun]
 ) -> list[Chapter]:
-    """Choose the queries that changed most in either direction. Without the results of both runs
-    there are none.
+    """Choose the queries that changed most in either direction: one chapter of queries that the
+    first of `runs` answers better, and one of those that the second answers better.
 
-    `change` (Q,) is the goodness of the first run's value minus that of the other run: above 0
-    where the first run is better.
+    Without the dataset or the results of both runs, and without any change, there are no chapters.
+
+    `change` (Q,) is the goodness of the first run's value minus that of the second run: above 0
+    where the first run is better, NaN where either has no value.
     """
     manifest = reported.manifest
     if manifest is None or any(run.top is None for run in runs):
         return []
 
-    fine = manifest.labels[manifest.query, -1]
+    fine = manifest.labels[manifest.query, -1]  # (Q,): the finest class of each query
     chapters = []
-    for key, run, values in (("wins", runs[0], -change), ("losses", runs[1], change)):
-        # `worst_first` puts the lowest number first, so the signs make the largest gain of this run
-        # the lowest number; only gains are shown
-        order = worst_first(values)
-        order = order[values[order] < 0]
+    # each run with its loss (Q,), which is below 0 where this run is the better one
+    for key, run, loss in (("wins", runs[0], -change), ("losses", runs[1], change)):
+        order = worst_first(loss)  # lowest first, so the largest gain is first; without NaN
+        order = order[loss[order] < 0]
         strips = strips_of(reported, one_per_class(order, fine, CHANGED))
         words = (
             "One query of each class, the largest difference first: look for what this model "

@@ -29,7 +29,7 @@ PAGES = {
 
 
 def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) -> Path:
-    """Write the pages of a report and return the path of the first one.
+    """Write the pages of a report and return the path of its first page.
 
     Args:
         reported: the runs, with their dataset.
@@ -40,7 +40,7 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
     Raises UsageError if the folder has other files.
     """
     with replacing_folder(folder, "report") as temporary:
-        # names as queries have no pages of queries, classes or comparison
+        # if all queries are names, there are no pages of queries, classes or comparison
         chapters = chapters_of(reported)
         comparisons = [] if reported.is_by_name else comparisons_of(reported)
         shown = items_of(
@@ -107,7 +107,7 @@ def images_of(reported: Reported, folder: Path) -> str:
 
 
 def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
-    """Return the templates of a report, with the variables that all pages share.
+    """Return the writer of a report's pages, with the variables that all templates share.
 
     Args:
         reported: the runs, with their dataset.
@@ -117,8 +117,8 @@ def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
     document = reported.document
     depth = len(reported.document.levels)
     # leave out pages that would be empty: a comparison needs two runs, tree and explorer the
-    # dataset, and a map the vectors. Names as queries have a page of their own instead of queries
-    # and classes
+    # dataset, and a map the vectors. If all queries are names, the page of names replaces the pages
+    # of queries and classes
     absent: set[str] = set()
     if len(reported.runs) < 2 or reported.is_by_name:
         absent.add("compare")
@@ -142,8 +142,11 @@ def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
             "legend": legend_of(document.levels),
             "several": len(reported.runs) > 1,
             "by": reported.by,
+            # sheet and corner of an item's picture, by its position in the manifest
             "place_of": lambda item: sprite_of(int(places[item])) if len(places) else None,
+            # address of an item's image in full size, by its id
             "image_of": lambda item: images + quote(item) if images else "",
+            # (file name, heading) of the pages that are written
             "present": [page for page in PAGES.items() if page[0] not in absent],
         },
     )

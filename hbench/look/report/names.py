@@ -43,10 +43,12 @@ class DepthTable(NamedTuple):
 
 
 def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
-    """Make a table for each depth of the tree, with the first run's worst names first; none without
-    values by name.
+    """Make a table for each depth of the tree, with the first run's worst names first.
 
-    The columns are the metrics of a single run, or the values of `by` for each of several runs.
+    The queries of `runs` are names. Only runs with values by query are in the tables; without such
+    runs there are no tables.
+
+    The columns are several metrics if there is one such run, else the metric `by` of each run.
     """
     valued = [run for run in runs if run.by_query is not None]
     if not valued:
@@ -60,6 +62,7 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
         columns = [NameColumn(name, name) for name in (by, *SHOWN_METRICS) if name in names]
         columns = list(dict.fromkeys(columns))  # `by` may be among the shown ones
 
+    # each depth is a test in the reports
     return [
         _table_of_depth(test, valued, tuple(columns), by) for test in valued[0].document.by_test
     ]
@@ -77,12 +80,13 @@ def _table_of_depth(
         columns: one for each run, or, with a single run, one for each metric.
         by: the metric to sort by.
     """
-    # for each run, the values of the depth's nodes
+    # for each run, the values of the depth's nodes: a row per node, a column per metric
     own = []
     for run in runs:
         assert run.by_query is not None
         frame = run.by_query.to_pandas()
         own.append(frame[frame["test"] == test].set_index("query"))
+    # the nodes' joined paths, by which all runs' values are put in the same order
     ids = own[0].index.tolist()
     # the table that each column is taken from: that of its run, or that of the only run
     sources = own if len(own) > 1 else own * len(columns)
@@ -96,7 +100,7 @@ def _table_of_depth(
         NameRow(tuple(ids[at].split(JOINED)), tuple(float(each[at]) for each in values))
         for at in np.argsort(good, kind="stable").tolist()
     ]
-    # a long table shows only its two ends
+    # a table of more than ALL nodes shows only its two ends, the WORST and the BEST
     cut = WORST if len(rows) > ALL else len(rows)
     best = rows[-BEST:] if cut < len(rows) else []
     return DepthTable(test, len(rows), columns, rows[:cut], best)

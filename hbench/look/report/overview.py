@@ -64,8 +64,9 @@ def overview_of(reported: Reported) -> dict[str, Any]:
 
     They include the scores of the most informative metrics (`headline`), of the whole tree
     (`rest`), by level (`families`) and of the released evaluator (`official`), the precision–recall
-    curves (`sampled` if they are computed from some of the queries), the levels of the first
-    results (`severity`), and advice.
+    curves (`sampled` tells that they are computed from some of the queries only), the levels of the
+    first results (`severity`), and advice. `percent_note` and `scale_of` are functions that the
+    template calls.
     """
     documents = [run.document for run in reported.runs]
     names = worth_showing(
@@ -107,11 +108,14 @@ def headline(reported: Reported) -> list[str]:
 
 
 def scale_of(cells: Sequence[Cell]) -> tuple[int, int]:
-    """Return the ends of the scale on which a row's bars are drawn, as printed. They are 0 and 100
-    if there is only one run and the metric is a fraction. Otherwise they are the whole numbers
-    around all intervals, so that small differences between runs can be seen.
+    """Return the ends of the scale on which the bars of a row of scores are drawn, in the unit in
+    which scores are printed (percent for fractions).
 
-    `cells` are (number of the run, metric, score or None).
+    The ends are 0 and 100 if there is only one run and the metric is a fraction. Otherwise they are
+    the whole numbers that enclose all scores and intervals, so that small differences between runs
+    can be seen.
+
+    `cells` are (number of the run, metric, score or None), one for each run.
 
     >>> score = Score(value=0.612, low=0.603, high=0.62, queries=9, skipped=0)
     >>> scale_of([(0, "AP", score), (1, "AP", None)])
@@ -145,19 +149,21 @@ def score_tables(
         shown: the metrics that are worth showing. A family of metrics is left out if none of its
             levels is among them.
 
-    Returns the rows of single metrics, and the families.
+    Returns the rows of single metrics, and the families. A row is its label and a cell (number of
+    the run, metric, score or None) for each run; a family is its name and a row for each level.
     """
     levels = documents[0].levels
+    # for each family, such as "AP", the name of its metric at each level
     by_family: dict[str, dict[str, str]] = {}
     for name in documents[0].scores:
         parsed = MetricName.parse(name)
         if "level" in parsed.definition.takes:
-            by_family.setdefault(str(replace(parsed, level=None)), {})[
-                parsed.level or levels[-1]
-            ] = name
+            family = str(replace(parsed, level=None))
+            # a name without a level is of the finest
+            by_family.setdefault(family, {})[parsed.level or levels[-1]] = name
 
-    # show a family by level only if the reports have it at all of several levels; else its metrics
-    # are rows of their own
+    # show a family by level only if there are several levels and the reports have the metric at all
+    # of them; else its metrics are rows of their own
     complete = {
         family: names for family, names in by_family.items() if len(names) == len(levels) > 1
     }
@@ -178,9 +184,11 @@ def _row(documents: Sequence[Document], label: str, name: str) -> ScoreRow:
 
 def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
     """Make a row for each metric whose score by the released evaluator differs from the score by
-    the equations in at least one run. Each row has a cell for every run."""
+    the equations in at least one run. A row is the metric's name and a cell (number of the run,
+    metric, official score or None) for every run."""
     rows = []
     for name in documents[0].official:
+        # None for a run without an official score of this metric
         official = [document.official.get(name) for document in documents]
         pairs = zip(official, documents, strict=True)
         if any(score and score.value != document.scores[name].value for score, document in pairs):
@@ -189,13 +197,15 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
 
 
 def points(curve: Curve) -> dict[str, Any]:
-    """Return a curve as steps: the corners (recall, precision) of the line and the outline of its
-    band, in percent."""
+    """Return a precision–recall curve as steps: the corners (recall, precision) of the line, and of
+    the outline of the band that the curve's intervals form, in percent."""
     # each bin is a step with two corners, at its left and its right edge, at the same height
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
+    # the interval (BINS, 2) has the low and the high end in each bin
     heights, low, high = (
         100 * np.repeat(side, 2).round(5) for side in (curve.precision, *curve.interval.T)
     )
+    # along the upper edge and back along the lower one
     band = [*zip(edges, high, strict=True), *reversed(list(zip(edges, low, strict=True)))]
     return {
         "line": list(zip(edges, heights, strict=True)),
@@ -215,14 +225,16 @@ def _severities(reported: Reported) -> list[dict[str, Any]]:
 def _severity(number: int, run: ReportedRun, test: str) -> dict[str, Any]:
     """Collect the levels of a run's first results.
 
-    `first` has (level, queries, share), finest level first; `within` has, for some k, (k, the share
-    of every level 0 … L among the first k results).
+    In the result, `first` has (level, queries, share) for the queries whose first result is of
+    each level, finest level first; `within` has, for each k of RANKS that the kept results reach,
+    (k, the shares of the levels 0 … L among the first k results).
 
     Args:
         number: the number of the run.
         run: the run.
         test: the test whose queries are counted.
     """
+    # {name of the level: number of queries}, finest first; the last level is "unrelated"
     counts = run.document.mistakes.get(test, {})
     total = max(1, sum(counts.values()))
     first = [(level, count, count / total) for level, count in counts.items()]

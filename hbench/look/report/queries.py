@@ -37,14 +37,16 @@ class Chapter(NamedTuple):
 
 
 def chapters_of(reported: Reported) -> list[Chapter]:
-    """Choose the worst, best and most severe queries of the first run. Without its values or its
-    results there are none."""
+    """Choose the worst, best and most severe queries of the first run, each as a chapter. Without
+    the dataset, or the first run's values or results, there are no chapters."""
     run = reported.runs[0]
     if reported.by not in run.values or run.top is None or reported.manifest is None:
         return []
 
     by = reported.by
+    # (Q,): higher is better
     values = goodness(reported.by, run.values[reported.by])
+    # (key, heading, text, all queries in the chapter's order)
     chosen = [
         (
             "severe",
@@ -52,7 +54,8 @@ def chapters_of(reported: Reported) -> list[Chapter]:
             "The first result shares nothing with the query, or little: mistakes that a user "
             "notices at once. Look for what the two pictures have in common (background, colour, "
             "text), and for wrong labels.",
-            # a query without any result made no mistake; NaN leaves it out
+            # lowest level of the first result first; a query without any result made no mistake,
+            # and NaN leaves it out
             most_severe_first(
                 np.where(run.top.items[:, 0] == NO_ITEM, np.nan, values), run.top.levels[:, 0]
             ),
@@ -63,6 +66,7 @@ def chapters_of(reported: Reported) -> list[Chapter]:
             "The positives come late. These may be unusual pictures of their "
             "class, or the whole class may be "
             "bad: the classes page shows which.",
+            # queries whose label ends early come last: low values are no fault of the model there
             known_first(reported.manifest, worst_first(values)),
         ),
         (
@@ -85,16 +89,18 @@ def chapters_of(reported: Reported) -> list[Chapter]:
 def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     """Shorten the chapters of the worst and best queries for the overview.
 
-    Each keeps a few queries with the first few results of the first run, and the first right result
-    if it comes later. The chapter of the most severe queries is left out, since most of these are
-    among the worst. `depth` is the finest level: a result of this level is right.
+    Each chapter keeps its first GLIMPSED_QUERIES queries. Of the first run, each query keeps the
+    first GLIMPSE results, and the first right result if it comes later. The chapter of the most
+    severe queries is left out, since most of these are among the worst. `depth` is the finest
+    level: a result of this level is right.
     """
     shown = [chapter for chapter in chapters if chapter.key != "severe"]
 
     def shortened(strip: Strip) -> Strip:
         """Return the strip with only the first run's row, cut to the first results."""
         row = strip.rows[0]
-        # the first result of the query's own fine class; None if none is shown
+        # `row.shown` has the listed results, then the first right one if it comes later
+        # the first result of the query's own finest class; None if the strip shows none
         right = next((hit for hit in row.shown if hit.level == depth), None)
         late = right if right is not None and right.rank > GLIMPSE else None
         return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])
@@ -116,13 +122,14 @@ def one_per_class(
     >>> one_per_class(np.array([3, 1, 2, 0]), np.array([7, 8, 7, 8])).tolist()
     [3, 2]
     """
+    # the places in `queries` at which a class occurs first, in ascending order
     first = np.sort(np.unique(classes[queries], return_index=True)[1])
     return queries[first][:most]
 
 
 def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
-    """Make the strips of some queries, given by their places among all queries, with a row for each
-    run that has results."""
+    """Make the strips of some queries, given by their positions among the test's queries. A strip
+    has a row for each run that has results."""
     manifest = reported.manifest
     by = reported.by
     assert manifest is not None  # without the dataset `chapters_of` chooses no queries
@@ -134,6 +141,7 @@ def strips_of(reported: Reported, queries: Queries) -> list[Strip]:
         rows = []
         for number, run in enumerate(reported.runs):
             if run.top is not None:
+                # NaN without a file of values
                 value = float(run.values[by][query]) if by in run.values else math.nan
                 hits = hits_of(manifest, run.top, query, positions[query])[:RESULTS]
                 # the first right result, if it comes after the listed ones

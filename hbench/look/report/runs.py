@@ -149,6 +149,7 @@ def read_runs(
     were queries on another dataset; and DataError if a given dataset is not on this disk, or is not
     the dataset of the reports.
     """
+    # reports whose queries are names (nodes of the tree) instead of items
     on_names = [path for path in files if _has_names_as_queries(path)]
     named = _named_runs(on_names)
     # reports on names alone need no dataset, and have a test for each depth, all of which are shown
@@ -173,9 +174,12 @@ def read_runs(
 
 
 def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
-    """Read the values and the first results of queries that are stored next to a report. Without a
-    manifest, only the table of values is kept."""
-    # values and results are sorted in the order of the test's queries, which only the dataset knows
+    """Read the first results of queries from the file next to a report, and the values of a test's
+    queries from the table of values. Without a manifest, only the table is kept.
+
+    `path` is the report's file.
+    """
+    # values and results are put in the order of the test's queries, which only the dataset knows
     if manifest is None:
         return ReportedRun(run.name, run.document, {}, run.by_query)
 
@@ -235,8 +239,8 @@ def _loaded(document: Document, name: str | None) -> Dataset:
 def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
     """Load the dataset of a report, without the items that the embeddings left out.
 
-    Returns None if the dataset is neither `named` nor found on this disk. Raises DataError if the
-    `named` one is not the dataset of the report.
+    Returns None if no dataset is `named` and the dataset of the report is not found on this disk.
+    Raises DataError if a `named` dataset is not the one of the report.
     """
     try:
         data = named if isinstance(named, Dataset) else _loaded(document, named)
@@ -246,6 +250,7 @@ def _dataset(document: Document, named: str | Dataset | None) -> Dataset | None:
         return None
 
     if digest_of(data) == document.dataset_digest:
+        # the first of (dataset, ids that were removed)
         return without_items(data, document.embedding.left_out if document.embedding else ())[0]
     # the data folder has another dataset of this name, or another version
     if named is None:
@@ -290,9 +295,13 @@ def _rows_of(table: pa.Table, test: str, manifest: Manifest, path: Path) -> pa.T
 
 def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> TopLists:
     """Read the first results of a test from a table, with items as positions in the manifest.
-    `path` is the table's file, for error messages."""
+
+    `copies` of the result is False throughout: the caller fills it in, since copies depend on the
+    similarity. `path` is the table's file, for error messages.
+    """
     own = _rows_of(table, test, manifest, path)
     columns = [own[name].combine_chunks() for name in ("items", "scores", "levels")]
+    # each column has a list for every query; flattened, their values follow each other
     # (Q,) for each column; a null instead of a list counts as an empty list
     lengths = [pc.list_value_length(column).fill_null(0).to_numpy() for column in columns]
     items, scores, levels = (column.flatten() for column in columns)
@@ -390,13 +399,15 @@ def _with_ranking(
     settings = replace(
         Signature.parse(run.document.signature).settings, metrics=["R@1"], unit=run.document.unit
     )
+    # without a search for doubtful vectors, which the evaluation's report shows
     examined = examine(given, data, settings, doubted=False)
     job = examined.job(reported.test, fix="leave --embeddings out")
     manifest = data.tests[reported.test]
     similarity = examined.conditions.words.similarity
     # if a file keeps the results, only the first right one is missing
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
-    # R@1 needs only the finest level, so little is sorted
+    # R@1 needs only the finest level, so little is sorted; no conditions and labels by name, since
+    # this pass caches no blocks and computes no metric of names. The ranking fills `results`
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)
     ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)
@@ -425,6 +436,7 @@ def _curve(
     )
     # no metrics, since only the level sequences are needed
     job = Job(ranker_of(manifest, given, sample, conditions), [])
+    # (queries of the sample, BINS): precision in every bin of recall
     rows = trace_queries(
         job, lambda sequence: precision_by_recall(sequence, conditions.relevance), BINS
     )

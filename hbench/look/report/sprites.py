@@ -25,22 +25,27 @@ def sprite_of(place: int) -> dict[str, int] | None:
     >>> sprite_of(37)
     {'sheet': 1, 'x': 96, 'y': 0}
     """
+    if place < 0:
+        return None
     row, column = divmod(place % PER_SHEET, SIDE)
-    return None if place < 0 else {"sheet": place // PER_SHEET, "x": CELL * column, "y": CELL * row}
+    return {"sheet": place // PER_SHEET, "x": CELL * column, "y": CELL * row}
 
 
 def write_sprites(folder: Path, manifest: Manifest, items: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Draw the pictures of the items at these positions onto sheets NUMBER.webp, related items next
-    to each other.
+    """Draw the pictures of the items at these positions onto sheets NUMBER.webp, items of one class
+    next to each other.
 
-    Returns the place of the picture of each item of the manifest (N,), −1 without one.
+    Returns (N,) the place of the picture of each item of the manifest, counted over all sheets; −1
+    for an item without a picture.
     """
     places = np.full(len(manifest), -1, np.int32)
-    if manifest.picture is None:
+    if manifest.picture is None:  # the dataset has no pictures
         return places
     # sort by path, so that a page of one class loads few sheets; lexsort sorts by its last key
     # first, hence the reversed levels
     kin = items[np.lexsort(manifest.labels[items].T[::-1])].tolist()
+    # generators, so that only one sheet's pictures are in memory; a picture that cannot be read is
+    # None and takes no place
     images = ((item, thumbnail(manifest.picture, manifest.items[item])) for item in kin)
     drawn = ((item, image) for item, image in images if image is not None)
     sheet = 0
@@ -55,7 +60,8 @@ def _write_sheet(path: Path, images: Sequence[Image.Image]) -> None:
     """Write pictures side by side to one sheet. Each is scaled to its cell and keeps its aspect
     ratio."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # SIDE cells in a row of CELL pixels each; the last row may be short, so round up the rows
+    # SIDE cells in a row, CELL pixels each; -(-a // b) is a / b rounded up, as the last row may be
+    # short
     sheet = Image.new("RGB", (CELL * SIDE, CELL * -(-len(images) // SIDE)), "white")
     for number, image in enumerate(images):
         row, column = divmod(number, SIDE)

@@ -87,6 +87,7 @@ def view_of(board: Leaderboard) -> BoardView:
             fix=f"hbench leaderboard add {board.dataset}",
         )
     standings = rank(board, board.metric)
+    # pairs (key, citation)
     citations = [*cited_by(standings, board.citations).items()]
     # number the citations in the order of the page
     number_of = {key: number for number, (key, _) in enumerate(citations, start=1)}
@@ -99,22 +100,22 @@ def view_of(board: Leaderboard) -> BoardView:
 
 
 def script_of(view: BoardView) -> dict[str, Any]:
-    """Collect the data that the page's scripts read.
-
-    The data are the metrics, the first axes of the plot, the values that each row is filtered by,
-    and the standings by every metric.
+    """Collect the data that the page's scripts read: the metrics, the two metrics that are plotted
+    first (`axes`), the values that each row is filtered by, and the standings by every metric.
     """
     keys = [metric.key for metric in view.metrics]
-    # the standings name a result by its line on the page. For every metric, `rank` groups the same
-    # row objects into results, so the identity of the first row identifies the result
-    number = {
-        id(standing.rows[0]): at for at, standing in enumerate(rank(view.board, view.board.metric))
+    # The page shows the results ranked by the leaderboard's metric, and the data name a result by
+    # its line there, from 0. By every metric, `rank` groups the same row objects into results, so
+    # the identity of the first row identifies the result
+    line_of = {
+        id(standing.rows[0]): line
+        for line, standing in enumerate(rank(view.board, view.board.metric))
     }
 
     def standings_by(key: str) -> list[tuple[int | None, int]]:
         """Return the place of every result by a metric, and the line on the page; best first. The
         place is None for a result that is not ranked by the metric."""
-        return [(each.place, number[id(each.rows[0])]) for each in rank(view.board, key)]
+        return [(each.place, line_of[id(each.rows[0])]) for each in rank(view.board, key)]
 
     return {
         "metrics": [metric._asdict() for metric in view.metrics],
@@ -134,7 +135,7 @@ def _first_axes(keys: Sequence[str]) -> list[str]:
 
 def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
     """Describe the metric of a leaderboard with this key. For example, R@1/genus belongs to the
-    family R@1 and to the level genus."""
+    family R@1 and to the level genus. R@1 alone is of the finest level."""
     family = key
     level = ""
     # a metric that hbench does not compute cannot be parsed; it has no level
@@ -145,7 +146,7 @@ def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
             level = parsed.level or board.levels[-1]
     # `foreign_metrics` explains the metrics that hbench does not compute
     definition = board.foreign_metrics.get(key, "")
-    if board.lacks(key):
+    if board.lacks(key):  # a run has scores by the metric, but hbench does not know the metric
         definition = "a metric of a package that is not installed here"
     return BoardMetric(key, family, level, definition, lower_is_better(key), resolution(board, key))
 
@@ -162,8 +163,11 @@ def _row_of_board(
         number_of: by the key of a citation, its number on the page.
     """
     row = as_one(result)
+    # the metrics by which the row is ranked; none under other conditions than the leaderboard's.
+    # `unranked` has the scores that the row itself calls not comparable
     ranked = set(row.scores) - set(row.unranked) if board.compares(row) else set()
-    # by metric: the score's text, and whether the row is ranked by it; None without the score
+    # for each metric of the leaderboard: the score's text, and whether the row is ranked by it;
+    # None without the score
     cells = [
         (str(row.scores[key]), key in ranked) if key in row.scores else None
         for key in board.metrics
@@ -186,11 +190,12 @@ def _row_of_board(
 
 
 def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[str, int | None]]:
-    """List the papers of a result with their tables, each with the number of its citation, then its
-    runs, each with None.
+    """List the sources of a result as pairs (text, number of the citation): first its papers, each
+    as the author and the paper's tables, then its runs, which have None as number.
 
     The key of a citation is "AUTHOR, VENUE YEAR"; only the author is shown.
     """
+    # by the key of a citation, the tables of that paper
     tables: dict[str, list[str]] = {}
     for row in result:
         if row.paper:
@@ -264,11 +269,13 @@ def _choices(rows: list[BoardRow]) -> dict[str, list[tuple[str, int]]]:
 
 
 def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Return a sort key that compares the numbers within a text as numbers.
+    """Return a sort key that compares the numbers within a text as numbers, and all else without
+    regard to case. A number sorts after other text.
 
     >>> sorted(["ResNet-101", "ResNet-50"], key=_natural)
     ['ResNet-50', 'ResNet-101']
     """
+    # each part is (1, number, "") or (0, 0, text), so that parts of any two texts can be compared
     return [
         (1, int(part), "") if part.isdigit() else (0, 0, part.lower())
         for part in re.split(r"(\d+)", text)

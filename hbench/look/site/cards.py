@@ -47,9 +47,11 @@ def card_of(name: str) -> DatasetCard:
     """Make the card of a dataset that a leaderboard names. The dataset may be unknown or not on
     this disk; the card then has no tree and says why."""
     spec = specs[name] if name in specs else None  # noqa: SIM401 - a registry has no get
+    # the fields of the dataset's card; none of an unknown dataset
     about: dict[str, Any] = dict(card(spec)) if spec else {}
     facts = [(label, str(about[key])) for key, label in TEXTS.items() if key in about]
     facts += [("known defect", str(text)) for text in about.get("defects", ())]
+    # (split, what is counted, number), as published
     counts = (
         [(split, what, number) for split, of in spec.counts.items() for what, number in of.items()]
         if spec
@@ -58,6 +60,7 @@ def card_of(name: str) -> DatasetCard:
     homepage = str(about.get("homepage", ""))
     if not homepage.startswith(("https://", "http://")):  # other addresses are not safe to link to
         homepage = ""
+    # without statistics of the levels and without a tree, which are added below
     made = DatasetCard(str(about.get("title", name)), homepage, facts, counts, [], None, "")
     # the label tree can only be read from the dataset itself, which may not be on this disk
     try:
@@ -70,15 +73,17 @@ def card_of(name: str) -> DatasetCard:
 
 
 def _with_tree(made: DatasetCard, data: Dataset) -> DatasetCard:
-    """Add the label tree of the dataset's first test to a card."""
+    """Add the label tree of the dataset's first test, and the statistics of its levels, to a
+    card."""
     test = next(iter(data.tests.values()))
+    # (C,): the number of items of each finest class
     items = np.bincount(test.labels[:, -1], minlength=len(test.tree.paths))
     levels = statistics(test.tree, items)
     # keep as many of the coarsest levels as have at most MOST_NODES nodes together
     tree, items_of_nodes = cut_to(test.tree, items, MOST_NODES)
     left_out = test.tree.levels[tree.depth :]
     why = f"Its finest levels are left out here: {', '.join(left_out)}." if left_out else ""
-    # the ids of nodes are for scripts that look nodes up, which this page does not
+    # without the ids of nodes, which serve only scripts that look nodes up
     shown = {
         name: part for name, part in tree_data(tree, items_of_nodes).items() if name != "nodes"
     }
@@ -110,6 +115,6 @@ def cut_to(
     if depth == tree.depth:
         return tree, items
     paths = np.unique(tree.paths[:, :depth], axis=0)
-    return LabelTree(tree.levels[:depth], tree.names[:depth], paths), items_of_level(
-        tree, items, depth
-    )[paths[:, -1]]
+    smaller = LabelTree(tree.levels[:depth], tree.names[:depth], paths)
+    # nodes keep their numbers; each path of the smaller tree ends in a node of its finest level
+    return smaller, items_of_level(tree, items, depth)[paths[:, -1]]

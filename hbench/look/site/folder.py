@@ -88,8 +88,10 @@ def _write_board(folder: Path, pages: Pages, slug: str, view: BoardView, card: D
 
 
 def downloads_of(board: Leaderboard) -> dict[str, str]:
-    """Return the text of a leaderboard in every format, by the suffix of the file."""
+    """Return the text of a leaderboard in every format, by the suffix of the file. Rows are sorted
+    by the leaderboard's metric, best first."""
     standings = rank(board, board.metric)
+    # the cells of the tables that LaTeX and Markdown have in common
     content = export.table(standings, board.metrics, board.citations, board.levels_of_one_test)
     title = export.title(board)
     return {

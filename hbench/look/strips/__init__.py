@@ -126,7 +126,8 @@ def write_strips(sheet: StripSheet, path: Path) -> None:
         "pdf": {"CreationDate": None},
     }  # without the date, the same sheet gives the same bytes
     kind = path.suffix.lower()[1:]
-    # names are not formulas, though they may contain $
+    # a fixed salt, since matplotlib's ids in an SVG are random otherwise; names are not formulas,
+    # though they may contain $
     with (
         rc_context({"svg.hashsalt": "hbench", "text.parse_math": False}),
         replacing(path) as temporary,
@@ -158,7 +159,7 @@ def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> N
         heading += f"   [{sheet.heading(row)}]"
     cell.annotate(
         heading,
-        (0, 1.2),
+        (0, 1.2),  # in cell sizes: at the left edge, above the title
         xycoords="axes fraction",
         fontsize=7.5,
         annotation_clip=False,
@@ -168,7 +169,7 @@ def _draw_query(cell: Axes, sheet: StripSheet, strip: Strip, row: StripRow) -> N
 
 def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> None:
     """Draw a result framed in the colour of its level, with its rank above and its class below.
-    `is_right` marks the first right result, which is drawn after the first results."""
+    `is_right` tells that the hit is the first right result, which comes after the first results."""
     depth = len(sheet.levels)
     _draw_item(cell, thumbnail(sheet.picture, hit.item), hit.item)
     for spine in cell.spines.values():
@@ -194,7 +195,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
 
     depth = len(sheet.levels)
     rows = [(strip, row) for strip in sheet.strips for row in strip.rows]
-    # the query, and as many results as the longest row has
+    # one column for the query, and one for each result of the longest row
     columns = 1 + max((len(row.shown) for _, row in rows), default=0)
     # in inches: the headings are above each line, and the legend is below all lines
     figure = Figure(
@@ -260,7 +261,8 @@ def page_of(sheet: StripSheet) -> str:
     pictures = {}
     for position, item in items.items():
         if (image := thumbnail(sheet.picture, item)) is not None:
-            image.save(file := io.BytesIO(), format="PNG", optimize=True)
+            file = io.BytesIO()
+            image.save(file, format="PNG", optimize=True)
             pictures[position] = (
                 "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
             )
@@ -268,6 +270,7 @@ def page_of(sheet: StripSheet) -> str:
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8") + level_styles(
         depth
     )
+    # whether a strip has several models, whose names the page then shows
     several = any(len(strip.rows) > 1 for strip in sheet.strips)
     shared = {
         "legend": legend_of(sheet.levels),

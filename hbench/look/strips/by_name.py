@@ -65,6 +65,8 @@ def sheet_by_name(
         k: the number of first results.
     """
     ((_, manifest),) = examined.data.tests.items()
+    # a test for each depth of the tree, whose queries are the depth's nodes; the conditions are for
+    # `by` alone
     tests, conditions, _ = asked_by_name(examined, nodes, by)
     ranked = [_rank_gallery(test, manifest, conditions, k) for test in tests]
 
@@ -94,9 +96,10 @@ def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeT
 def _rank_gallery(
     test: NodeTest, manifest: Manifest, conditions: Conditions, k: int
 ) -> RankedNodes:
-    """Rank the gallery for the nodes of one depth."""
+    """Rank the gallery for the nodes of one depth. Of a node, keep the value of the metric, the
+    level of the first result, the first `k` results and the first right one."""
     job = test.job(conditions)
-    top = RightResults(len(test.retrieval.ids), k)
+    top = RightResults(len(test.retrieval.ids), k)  # the ids are the nodes' paths
     # one pass computes the values of the nodes and, with `top`, the first results
     measured = measure(replace(job, top=top))
     lists = lists_of(manifest, job.ranker, top, conditions.words.similarity)
@@ -105,16 +108,20 @@ def _rank_gallery(
 
 
 def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries:
-    """Choose nodes. The result has positions among the nodes of all depths.
+    """Choose nodes. The result has positions among the nodes of all depths, counted in the order of
+    `ranked`.
 
     The value of `choice` is the names for the way "queries", one name for "class_name", else the
-    number of nodes. Raises UnknownName for a name that is no node with a vector.
+    number of nodes. `by` is the metric that orders the nodes. Raises UnknownName for a name that is
+    no node with a vector.
     """
+    # the nodes' paths
     ids = [str(name) for depth in ranked for name in depth.test.retrieval.ids]
     way, value = choice
     if way == "queries":
         return np.array([_place_of(name, ids) for name in value])
     if way == "class_name":
+        # the positions of all nodes whose path has this name
         below = [place for place, name in enumerate(ids) if value in name.split(JOINED)]
         if not below:
             raise UnknownName("node with a vector", value, ids)
@@ -126,6 +133,7 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
         drawn: Queries = np.random.default_rng(0).choice(len(ids), size=number, replace=False)
         return drawn
 
+    # (n,): higher is better
     values = goodness(by, np.concatenate([depth.values for depth in ranked]))
     if way == "severe":
         first_level = np.concatenate([depth.first_level for depth in ranked])
@@ -150,14 +158,14 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
 
     Args:
         manifest: the items of the test.
-        depth: the nodes of the same depth.
-        row: the node's row among them.
+        depth: the nodes of this node's depth, with their results.
+        row: the node's position among the nodes of `depth`.
         model: the name of the items' file.
         by: the metric of the value.
     """
     path = str(depth.test.retrieval.ids[row])
     value = float(depth.values[row])
-    k = depth.lists.items.shape[1]
+    k = depth.lists.items.shape[1]  # all kept results are shown
     right = right_of(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
     hits = hits_of(manifest, depth.lists, row)
     about = f"{depth.test.name} · {by} {shown(by, value, 1)}"

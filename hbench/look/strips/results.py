@@ -112,7 +112,8 @@ class Results:
 
     def csv(self) -> str:
         """Return a CSV with a line for each result. An apostrophe is put before each cell that a
-        spreadsheet would take for a formula."""
+        spreadsheet would take for a formula. The first right result is not in it if it comes after
+        the first k results."""
         rows = [
             (
                 row.name,
@@ -131,7 +132,8 @@ class Results:
         return lines(COLUMNS, [list(map(_in_csv, row)) for row in rows])
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the results of every query as plain values, grouped by file."""
+        """Return the results of every query as plain values, grouped by the file's name, which is
+        unique. The first right result is not among them if it comes after the first k results."""
         rows = []
         for strip in self.sheet.strips:
             results: dict[str, list[dict[str, Any]]] = {row.name: [] for row in strip.rows}
@@ -212,7 +214,7 @@ def browse(
     )
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     test = test_of(data, test)
-    k = min(k, len(data.tests[test]))
+    k = min(k, len(data.tests[test]))  # no list is longer than the test
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
     if nodes is None:
         return _results(test, _names(paths), examined, choice, by=by, k=k)
@@ -246,6 +248,7 @@ def _results_by_name(
     if len(examined) > 1:
         raise UsageError("names are shown for one file", found=f"{len(examined)} files")
     data = examined[0].data
+    # names are asked for every test of a dataset, so keep only this one
     one = replace(examined[0], data=replace(data, tests={test: data.tests[test]}))
     return Results(sheet_by_name(one, vectors, choice, model=names[0], by=by, k=k))
 
@@ -270,20 +273,22 @@ def _results(
         k: the number of first results.
     """
     manifest = examined[0].data.tests[test]
-    # the first model decides which queries are the worst, the best or the most severe
+    # for each file, the values of `by` and the levels of the first results of all queries; the
+    # first model decides which queries are the worst, the best or the most severe
     measured = [_measure_test(one, test) for one in examined] if choice.way in MEASURED else []
+    # positions among the queries
     chosen = _choose_queries(manifest, choice, by=by, measured=measured[0] if measured else None)
     # for each file, the first k results of the chosen queries, in the order of these queries
     tops = [
         first_results(manifest, one.submission.embeddings("a strip"), chosen, one.conditions, k)
         for one in examined
     ]
-    # `query` is a position among the queries; these are the queries' positions among all items
+    # the queries' positions in the manifest; `query` below is a position among the queries
     positions = np.flatnonzero(manifest.query).tolist()
 
     def row(model: int, number: int, query: int) -> StripRow:
-        """Make the row of a query by a model. `number` is the query's row in the lists of chosen
-        queries."""
+        """Make the row of a query by a model. `number` is the query's row in the model's lists,
+        which have only the chosen queries; `query` is its position among all queries."""
         return StripRow(
             names[model],
             hits_of(manifest, tops[model], number, positions[query]),
@@ -389,8 +394,9 @@ def _choose_queries(
         manifest: the items of the test.
         choice: the way and its value: ids for "queries", a name for "class_name", else the number
             of queries.
-        by: the metric that was measured.
-        measured: the values of `by`; None for a way that is not in MEASURED.
+        by: the metric that was measured, the only one.
+        measured: the values of `by` and the levels of the first results; None for a way that is not
+            in MEASURED.
     """
     way, value = choice
     if measured is None:
@@ -399,10 +405,12 @@ def _choose_queries(
         if way == "class_name":
             return retrievals.of_class(manifest, value)[:SHOWN_RESULTS]
         return retrievals.at_random(manifest, value)
+    # (Q,): higher is better
     values = goodness(by, measured.values[0])
     if way == "severe":
         return retrievals.most_severe_first(values, measured.first_level)[:value]
     sorted_ = retrievals.worst_first(-values if way == "best" else values)
+    # queries whose label ends early come last: low values are no fault of the model there
     return retrievals.known_first(manifest, sorted_)[:value]
 
 

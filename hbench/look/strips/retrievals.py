@@ -118,12 +118,14 @@ class RightResults(TopResults):
             if starts[-1] == ends[-1]:  # no item of its finest class
                 continue
 
+            # the column of the best item of the finest class, the first among equal scores
             column = starts[-1] + np.argmax(row[starts[-1] : ends[-1]])
             score = row[column]
-            at = ranker.queries[query]
+            at = ranker.queries[query]  # the query's input position
             if score > -np.inf:  # else all items of the class are left out, such as the query
                 # the rank counts the items ahead: those with a higher score, and those with an
-                # equal score whose level comes first in a tie
+                # equal score whose level comes first in a tie (a lower key comes first). An item's
+                # level is the number of ranges that have its column: (tied, 1) against (L,)
                 tied = np.flatnonzero(row == score)[:, None]
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
                 ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
@@ -139,14 +141,14 @@ def first_results(
     conditions: Conditions,
     k: int,
 ) -> TopLists:
-    """Rank these queries. Keep the first k results of each and the first right result, in the order
-    of `queries`."""
+    """Rank the whole gallery for these queries of a test. Row i of the lists has the first k
+    results of `queries[i]`, and its first right result, at whatever rank."""
     ranker = ranker_of(manifest, submission, queries, conditions)
     # also keeps the first right result, if it comes later
     top = RightResults(len(queries), k)
     for block in range(ranker.blocks):
         scores = ranker.scores.whole(block)
-        first = block * ranker.scores.block_size
+        first = block * ranker.scores.block_size  # the block's first query, in canonical order
         # the rows of a few queries at a time, which begin at `start` within the block
         for start, rows in ranker.arranged(scores, first):
             top.keep(ranker, rows, first + start)
@@ -181,7 +183,8 @@ def hits_of(
     If the query is an item, give its position as `query`: an item with several paths is then named
     by the path that it shares with the query.
     """
-    # by result: item, score, level, and whether it is a copy; items after the end are NO_ITEM
+    # by result: item, score, level, and whether it is a copy, which are the first four fields;
+    # items after the end of the list are NO_ITEM
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
         Hit(
@@ -215,16 +218,18 @@ def right_of(
         row: the query's row in `top`.
         query: the query's position in the manifest; None if the query is a name.
         shown: the number of results that are shown.
-        depth: the level from which a result is right. Default: the finest level. The query's own
-            level if it is a name.
+        depth: the level at which a result is right: the finest level (the default), or the level
+            of the node if the query is a name.
 
     Returns None if the right result is among those shown, or is not known, or does not exist.
     """
     depth = depth or manifest.tree.depth
+    # the places of right results among the kept ones, from 0
     listed = np.flatnonzero((top.levels[row] == depth) & (top.items[row] != NO_ITEM))
     if len(listed):  # it was kept, but perhaps behind those that are shown
         return hits_of(manifest, top, row, query)[listed[0]] if listed[0] >= shown else None
-    if top.right is None or not top.right.ranks[row]:
+    # a rank of 0 means that there is no right result
+    if top.right is None or top.right.ranks[row] == 0:
         return None
     rank, item, score = (part[row].item() for part in top.right)
     return Hit(
@@ -255,7 +260,8 @@ def class_name(manifest: Manifest, position: int, query: int | None = None) -> s
 
 
 def all_paths_of(manifest: Manifest, position: int) -> str:
-    """Return all paths of an item as text.
+    """Return all paths of an item as text. A name that a path repeats down to the finest level, as
+    of a class without finer classes, occurs once.
 
     >>> from hbench.datasets.manifest import from_names
     >>> all_paths_of(
@@ -282,11 +288,15 @@ def _once(path: Sequence[str]) -> Sequence[str]:
 def ranker_of(
     manifest: Manifest, submission: EmbeddingSubmission, queries: Queries, conditions: Conditions
 ) -> Ranker:
-    """Make a ranker that ranks the whole gallery for these queries of a test."""
+    """Make a ranker that ranks the whole gallery, without the query itself, for each of these
+    queries of a test. `queries` are positions among the test's queries."""
+    # `parts`: the embeddings of the queries and, if it has its own file, of the gallery
     test = retrieval_of(manifest, *submission.parts).of_queries(queries)
     return Ranker(
         test.queries,
         test.gallery,
+        # (Q,): the query's own row in the gallery, −1 if it has none; None without a gallery of its
+        # own, where query q is row q
         self_rows=test.self_rows,
         similarity=conditions.similarity,
         tie_key=conditions.ties,
