@@ -38,9 +38,9 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
             "every leaderboard has a separate page", found=f"{', '.join(twice)} several times"
         )
 
+    # `map` reads nothing yet; the list below reads all leaderboards before anything is written, so
+    # that a broken one leaves the old site untouched
     boards = map(leaderboard.read_board, names)
-    # read all leaderboards before anything is written, so that a broken one leaves the old site
-    # untouched
     site_pages = [
         (slug, view_of(board), card_of(board.dataset))
         for slug, board in zip(slugs, boards, strict=True)

@@ -208,6 +208,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
         for cell in line[1 + len(row.shown) :]:
             cell.set_axis_off()
         for cell, hit in zip(line[1:], row.shown, strict=False):
+            # the first right result is the last of `row.shown`, if it is not among the first ones
             _draw_hit(cell, sheet, hit, is_right=hit is row.right)
 
     legend = legend_of(sheet.levels)

@@ -209,6 +209,7 @@ def browse(
         SubmissionError: files that cannot be ranked.
     """
     paths = _paths(files, k)
+    # WAYS are the names of these arguments
     choice = _choice(
         dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
     )
