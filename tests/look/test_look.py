@@ -366,6 +366,19 @@ def test_neighbours_are_those_of_the_evaluation_by_its_report_or_by_name(tmp_pat
     assert shown == ["1", "3", "3"]
 
 
+def test_a_picture_without_queries_is_refused_and_the_advice_works(tmp_path):
+    rows = "".join(f"{n},a{n},b{n}\n" for n in range(6))  # no query has a positive
+    (tmp_path / "d.csv").write_text(f"item,genus,species\n{rows}", encoding="utf-8")
+    vectors = np.eye(6, dtype=np.float32)
+    embeddings.write(tmp_path / "e.npz", [str(n) for n in range(6)], vectors)
+
+    results = hbench.browse(tmp_path / "e.npz", tmp_path / "d.csv")
+    with pytest.raises(UsageError, match="no query"):
+        results.write(tmp_path / "x.png")
+    results.write(tmp_path / "x.html")
+    hbench.browse(tmp_path / "e.npz", tmp_path / "d.csv", at_random=1).write(tmp_path / "x.png")
+
+
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
     """A table whose queries and gallery have embeddings in a file of all and in one file each."""

@@ -204,6 +204,14 @@ def test_curves_of_several_namings_are_one_picture(answers, tmp_path):
     assert out.read_text().startswith("<?xml")
 
 
+def test_curves_of_several_datasets_are_refused(answers, tmp_path):
+    path, _ = answers
+    other = tmp_path / "other.json"
+    other.write_text(path.read_text().replace('"signature": "', '"signature": "other@1|'))
+    said = refusal("plot", "trust", path, other, "-o", tmp_path / "trust.svg")
+    assert "other@1" in said
+
+
 def test_a_file_without_a_curve_is_refused_with_the_command_that_makes_one(tmp_path):
     path = tmp_path / "report.json"
     path.write_text('{"scores": {}}')

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hbench.core.errors import SubmissionError
+from hbench.core.errors import ComparisonError, SubmissionError, examples
 from hbench.core.untrusted import read_json
 from hbench.look.figures import (
     Drawing,
@@ -89,8 +89,17 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
 
     A curve's `line` (P, 2), `chosen` and `fixed` (2,) hold coverage and risk as shares in [0, 1].
     The fixed thresholds are used together, one for each level: .8 at the finest, .6 above it, and
-    .4 at all coarser ones.
+    .4 at all coarser ones. Raises ComparisonError for answers on several datasets.
     """
+    # namings of one dataset may differ in all other conditions, such as their source
+    datasets = dict.fromkeys(curve.signature.partition("|")[0] for curve in curves)
+    if len(datasets) > 1:
+        raise ComparisonError(
+            "these answers are on several datasets",
+            expected="answers on one dataset",
+            found=examples(datasets),
+            fix="draw a picture for each dataset",
+        )
     # made before the drawing, since the figure's height depends on them
     labels = [f"{short(curve.name, 30)}   hAURC {100 * curve.haurc:.1f}" for curve in curves]
 
@@ -112,9 +121,9 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
         legend_above(figure, labels, panel.get_legend_handles_labels()[0])
 
     targets = " / ".join(dict.fromkeys(f"{curve.target:g}" for curve in curves))
+    signatures = "\n".join(dict.fromkeys(curve.signature for curve in curves))
     about = (
-        f"{curves[0].signature}\ndot: promised for {targets}, if anything is; cross: thresholds "
-        ".8 / .6 / .4"
+        f"{signatures}\ndot: promised for {targets}, if anything is; cross: thresholds .8 / .6 / .4"
     )
     return draw_figure(paint, height=2.35 + legend_height(labels), about=about)
 

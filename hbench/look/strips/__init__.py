@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hbench.core.errors import DataError
+from hbench.core.errors import DataError, UsageError
 from hbench.core.files import replacing, write_text
 from hbench.datasets.manifest import Manifest
 from hbench.look.figures import bytes_of, refuse_suffix, short
@@ -114,11 +114,17 @@ def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
 
 def write_strips(sheet: StripSheet, path: Path) -> None:
     """Write a sheet in the format of the path's suffix. Either the whole file is written, or
-    nothing. Raises UsageError for another suffix."""
+    nothing. Raises UsageError for another suffix, and for a picture of no query."""
     refuse_suffix(path, SUFFIXES)
     if path.suffix.lower() == ".html":
         write_text(path, page_of(sheet))
         return
+    if not any(strip.rows for strip in sheet.strips):
+        raise UsageError(
+            f"there is no query to draw in {path}",
+            expected="queries with results",
+            fix="choose queries by id or at random, or write a page: .html",
+        )
     from matplotlib import rc_context
 
     undated: dict[str, dict[str, Any]] = {
