@@ -49,10 +49,12 @@ def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> A
 
 
 def is_done(record: ArtefactRecord, *paths: Path) -> bool:
-    """Return whether all paths are intact and were made by this step from these inputs and
-    settings; if so, print that."""
+    """Return whether all files of a step are intact and were made by the step, from the inputs and
+    with the settings in `record`. If so, print that the step's main file, the last of `paths`, is
+    up to date."""
     for path in paths:
         kept = record_of(path)
+        # is_made_from without inputs tells only whether the file is still as the step wrote it
         if kept is None or not is_made_from(path) or _origin(kept) != _origin(record):
             return False
     terminal.say(f"{paths[-1]} is up to date")
@@ -70,12 +72,13 @@ def is_made_from(path: Path, *inputs: Path) -> bool:
 
 def record_of(path: Path) -> ArtefactRecord | None:
     """Read the record next to `path`; None where there is none, for example next to a file made by
-    hand."""
+    hand. Raises IntegrityError where the file next to `path` is not a record."""
     try:
         return ArtefactRecord(**read_json(_record_path(path)))
     except FileNotFoundError:
         return None
     except ValidationError as error:
+        # a problem is "key: message"; where the whole record is wrong, the key is empty
         reason = first_problem(error).removeprefix(": ")
     except (ValueError, TypeError, OSError) as error:
         reason = str(error)
@@ -89,8 +92,9 @@ def write(
 ) -> None:
     """Let `fill` write the artefact, whole or not at all; then write its record.
 
-    `record` says how the artefact is made. `counts` describe the content by name, for people who
-    read the record.
+    `record` is the record from `made_by`, which says how the artefact is made; the counts and the
+    hash of the file are filled in here. `counts` describe the content by name, for people who read
+    the record. Names are sorted, so that the same inputs and counts give the same bytes.
     """
     with replacing(path) as temporary:
         fill(temporary)
@@ -176,9 +180,11 @@ def _parsed(
 
 @contextmanager
 def open_table(path: Path) -> Iterator[TextIO]:
-    """Open a UTF-8 CSV file. Raises DataError where it is missing or not UTF-8, and where a row
-    cannot be read."""
+    """Open a UTF-8 CSV file. Raises DataError where the file is missing or not UTF-8, and in place
+    of a ValueError, KeyError (a missing column) or csv.Error that the block of `with` raises while
+    it reads the rows."""
     try:
+        # "utf-8-sig" skips the mark that spreadsheet programs write at the start of a file
         with path.open(encoding="utf-8-sig", newline="") as lines:
             yield lines
     except FileNotFoundError:

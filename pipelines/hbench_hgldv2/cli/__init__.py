@@ -66,15 +66,19 @@ def command_of(name: str) -> click.Command:
 
 
 def _option(parameter: inspect.Parameter, hint: Any) -> click.Parameter:
-    """Make an option or argument from a parameter. `hint` is a type, or Annotated[type, help] or
-    Annotated[type, help, placeholder of the value]."""
+    """Make an option from a keyword-only parameter of a step, an argument from any other parameter.
+
+    `hint` is a type, or Annotated[type, help] or Annotated[type, help, placeholder of the value].
+    The help of an argument is not used, since click shows none.
+    """
     help_text = ""
     placeholder = None
     if get_origin(hint) is Annotated:
         hint, help_text, *rest = get_args(hint)
         placeholder = rest[0] if rest else None
 
-    # the names on the command line, and last the parameter that receives the value
+    # the names on the command line, from FLAGS where they differ from the parameter's; the last
+    # name is the parameter that receives the value
     names = [*FLAGS.get(parameter.name, [f"--{parameter.name.replace('_', '-')}"]), parameter.name]
     if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:  # a positional argument
         return click.Argument([parameter.name], type=_type(hint))
@@ -106,6 +110,7 @@ def _type(hint: Any) -> Any:
         return click.Choice(parts)
     if get_origin(hint) is tuple:
         return tuple(map(_type, parts))
+    # click understands any other type, such as str, as it is
     return {Path: click.Path(path_type=Path), int: click.IntRange(min=0)}.get(hint, hint)
 
 

@@ -66,10 +66,11 @@ def from_scratch(
 
 
 def _scrape(work: Path, raw: Path, contact: str | None, *, rate: float, servers: Servers) -> None:
-    """Link the landmarks. Without a contact, only cached answers are used.
+    """Run the step scrape, which links landmarks to Wikimedia's items. It is skipped where its
+    files are up to date.
 
-    `rate` is in requests per second. Links that were made earlier with the same settings are not
-    made again.
+    `rate` is in requests per second. Without a contact, only cached answers are used; raises
+    UsageError where the cache lacks one.
     """
     build = ["hbench", "build", "hgldv2", "--root", str(raw), "--from-scratch", str(work)]
     command = shlex.join(build)
@@ -78,8 +79,9 @@ def _scrape(work: Path, raw: Path, contact: str | None, *, rate: float, servers:
         with opened(
             work, command=command, contact=contact, offline=is_offline, rate=rate
         ) as client:
+            # the settings that the record of the step holds; limit=None: all landmarks are linked
             scrape.link(work, raw, api.source(client, servers), {"via": "api", "limit": None})
-    except NotInTheCache as error:
+    except NotInTheCache as error:  # its `expected` is "an answer in <file of the cache>"
         raise missing_contact(
             command, found=f"no --contact, and a request without {error.expected}"
         ) from None

@@ -49,6 +49,7 @@ def run(
     """
     labels = read_rows(work / "labels.csv", Label)
     clusters = read_clusters(work)
+    # for each file of decisions, the place of every label after the decisions
     ours, theirs = (
         replay(labels, clusters, decisions_file.load(path)).rows for path in (first, second)
     )
@@ -73,12 +74,13 @@ def run(
 def compare(
     first: Sequence[Placed], second: Sequence[Placed], labels: Sequence[Label]
 ) -> Agreement:
-    """Measure the agreement of two mappings over the labels that both curators placed (in a group
-    or as dropped).
+    """Measure the agreement of two curators over the labels that both placed (in a group or as
+    dropped).
 
-    `first` and `second` are the rows of the mappings. Raises ComparisonError when the curators
-    placed no common label.
+    `first` and `second` hold one row per label, with the place that the curator's decisions give
+    the label. Raises ComparisonError when the curators placed no common label.
     """
+    # class id -> place, for the labels that the curator placed
     ours = _places_in(first)
     theirs = _places_in(second)
     shared = [label for label in labels if label.class_id in ours and label.class_id in theirs]
@@ -121,8 +123,13 @@ def _places_in(rows: Iterable[Placed]) -> dict[str, LabelPlace]:
 
 
 def kappa(pairs: Sequence[tuple[LabelPlace, LabelPlace]], weights: Sequence[int]) -> float:
-    """Compute Cohen's κ of weighted pairs of places: κ = (p_o − p_e) / (1 − p_e), where p_o is the
-    observed agreement and p_e = Σ_g p_first(g)·p_second(g); nan if p_e = 1."""
+    """Compute Cohen's κ of weighted pairs, the places of a label according to two curators.
+
+    κ = (p_o − p_e) / (1 − p_e). p_o is the share of the weight of pairs with equal places. p_e =
+    Σ_g p_first(g)·p_second(g), where p_first(g) is the share of the weight that the first curator
+    gives place g. The result is nan if p_e = 1.
+    """
+    # pairs of weight 0 are left out, so that the test for a single place sees only what counts
     counted = [(pair, weight) for pair, weight in zip(pairs, weights, strict=True) if weight]
     places = dict.fromkeys(place for pair, _ in counted for place in pair)
     number = {place: n for n, place in enumerate(places)}

@@ -180,8 +180,10 @@ class Decisions(Strict):
                 f"{examples(sorted({i for i in ids if ids.count(i) > 1}))}"
             )
 
-        if twice := written_in_two_ways(kinds_named(self)):
-            raise ValueError(f"kind {twice[1]!r} is {twice[0]!r}, written in another way")
+        # groups with the same kind share a label of level 1; two spellings would make two labels
+        if two_spellings := written_in_two_ways(kinds_named(self)):
+            known, other = two_spellings
+            raise ValueError(f"kind {other!r} is {known!r}, written in another way")
 
         for decision in self.decisions:
             for group in groups_named(decision):
@@ -193,23 +195,23 @@ class Decisions(Strict):
                     )
             if isinstance(decision, Ambiguous) and decision.use not in (None, *decision.choices):
                 raise ValueError(f"{decision.id}: {decision.use!r} is not one of its choices")
-            # `into` of a split maps each part to its labels, "*" for all remaining ones
-            rests = decision.into.values() if isinstance(decision, Split) else ()
-            if sum(part == REST for part in rests) > 1:
+            # `into` of a split maps each part, a group, to its class ids, or to REST ("*") for the
+            # classes that no other part lists
+            parts = decision.into.values() if isinstance(decision, Split) else ()
+            if sum(part == REST for part in parts) > 1:
                 raise ValueError(f"{decision.id}: only one part can take the rest, '*'")
 
         return self
 
 
 def groups_named(decision: AnyDecision) -> Iterator[str]:
-    """Yield every group that a decision names, whatever its operation."""
+    """Yield every group that a decision names, whatever its operation. Each type of decision has
+    some of the fields listed here."""
     values = dict(decision)
+    # fields that hold one group
     yield from (values[name] for name in ("group", "to") if name in values)
-    for name in (
-        "into",
-        "groups",
-        "choices",
-    ):  # `into` is a mapping, and iterating over it yields its keys, the groups
+    # fields that hold several; the keys of the mapping `into` are groups
+    for name in ("into", "groups", "choices"):
         yield from values.get(name, ())
 
 
@@ -220,10 +222,10 @@ def kinds_named(decisions: Decisions) -> Iterator[str]:
 
 
 def labels_named(decision: AnyDecision) -> tuple[str, ...]:
-    """Return every class that a decision names. REST, which stands for the remaining classes of a
-    group, is not included."""
+    """Return the id of every class that a decision names. REST, which stands for the remaining
+    classes of a group that is split, is not included."""
     values = dict(decision)
-    # each type of decision has some of these fields
+    # each type of decision has some of these fields; `into` maps groups to class ids or to REST
     parts = [
         values.get("labels", ()),
         values.get("members_of", ()),

@@ -53,8 +53,8 @@ def load(path: Path) -> Decisions:
 
 
 def loads(text: str, *, source: str = "decisions") -> Decisions:
-    """Read decisions from a text, which errors call `source`. Raises ConfigError that lists all
-    problems."""
+    """Read decisions from a text, which errors call `source`. Raises ConfigError for a text that is
+    not YAML, is empty or breaks the schema; it lists the first eight problems."""
     try:
         content = parse_yaml(text, _Loader)
     except yaml.YAMLError as error:
@@ -77,9 +77,11 @@ def loads(text: str, *, source: str = "decisions") -> Decisions:
 
 
 def dumps(decisions: Decisions) -> str:
-    """Return decisions as text. The same decisions give the same bytes, here and in the review
-    page."""
+    """Return decisions as the text of a file: YAML whose values are JSON, one per line. The same
+    decisions give the same bytes, here and in the review page."""
+    # by_alias gives the keys of the file, such as "schema" for the field `schema_`
     content = decisions.model_dump(by_alias=True, exclude_none=True, mode="json")
+    # `flow` gives one line of JSON; a block without lines is written as "groups: {}"
     lines = ["schema: 1", f"inputs: {flow(content['inputs'])}"]
     lines += _block(
         "groups",
@@ -114,8 +116,8 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     value."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Return the dictionary of a YAML node. Raises MarkedYAMLError for a repeated key; yaml
-        itself would silently keep the last value."""
+        """Return the dictionary of a YAML node; `deep` is yaml's own argument. Raises
+        MarkedYAMLError for a repeated key; yaml itself would silently keep the last value."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if len(set(keys)) != len(keys):
             twice = [key for key in keys if keys.count(key) > 1]

@@ -79,10 +79,12 @@ def are_in(raw: Path) -> bool:
 
 
 def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence[Card]) -> Examples:
-    """Choose the examples of the cards, which are given in order of importance, and print how many
-    cards have some.
+    """Choose example pictures for the cards of the review page, and print how many cards have some.
 
-    `raw` is the folder of GLDv2; `selection` holds the landmarks and their classes.
+    Args:
+        raw: the folder of GLDv2.
+        selection: the landmarks, each with its classes.
+        cards: for each card, the ids of its classes; the most important cards and classes first.
     """
     wanted = set(itertools.chain.from_iterable(cards))
     # a function that yields the images of a card's classes, the best candidates first
@@ -92,6 +94,7 @@ def examples_of(raw: Path, selection: Iterable[CleanedLandmark], cards: Sequence
     with terminal.bar("pictures") as moved:
         for done, card in enumerate(cards, start=1):
             moved(done, len(cards))
+            # pairs (class id, example); paths without a readable picture go to `examples.missing`
             chosen = _chosen(raw, candidates(card), examples.missing)
             room -= sum(len(example.address) for _, example in chosen)
             if room < 0:
@@ -116,9 +119,8 @@ def in_turn(sequences: Iterable[Iterable[T]]) -> Iterator[T]:
     running = deque(map(iter, sequences))
     while running:
         sequence = running.popleft()
-        for item in itertools.islice(
-            sequence, 1
-        ):  # at most one item; none if the sequence is exhausted
+        # at most one item; an exhausted sequence has none, and is not queued again
+        for item in itertools.islice(sequence, 1):
             yield item
             running.append(sequence)
 
@@ -126,20 +128,24 @@ def in_turn(sequences: Iterable[Iterable[T]]) -> Iterator[T]:
 def _candidates(
     raw: Path, selection: Sequence[CleanedLandmark]
 ) -> Callable[[Card], Iterator[Candidate]]:
-    """Return a function that yields the candidates of a card. The lists of images are read once,
-    for all cards.
+    """Return a function that yields the candidates of a card: images that may become examples of
+    one of its classes. The lists of images are read once, for all cards.
 
     The first image of each landmark comes first, the card's classes in turn; the landmarks' other
-    images follow. Ambiguous landmarks are left out, since their images may show another class.
+    images follow. Only landmarks with the status "kept", which have one class, are used: images of
+    an ambiguous landmark may show another of its classes.
     """
+    # (split, landmark id) -> ids of the landmark's images
     images = _images(raw, selection)
+    # class id -> its landmarks
     landmarks: Mapping[str, list[CleanedLandmark]] = defaultdict(list)
     for row in selection:
         if row.status == "kept":
             landmarks[row.classes[0]].append(row)
 
     def of_landmark(class_id: str, row: CleanedLandmark, part: slice) -> Iterator[Candidate]:
-        """The candidates of a landmark: a slice of its images in the order of their ids."""
+        """The candidates of a landmark: its images in the order of their ids, cut to the slice
+        `part`."""
         for image in sorted(images.get((row.split, row.landmark_id), ()))[part]:
             yield Candidate(class_id, row, gldv2.file_of(row.split, image))
 
@@ -159,8 +165,11 @@ def _candidates(
 def _images(
     raw: Path, selection: Iterable[CleanedLandmark]
 ) -> Mapping[tuple[str, int], Sequence[str]]:
-    """Read the image ids of the selected landmarks, by split and landmark. Raises DataError where
-    no split has a list of images."""
+    """Return {(split, landmark id): ids of the landmark's images} for the selected landmarks.
+
+    Texts that are no ids are skipped, see `_is_id`. Raises DataError where no split has a list of
+    images.
+    """
     wanted = {(row.split, row.landmark_id) for row in selection}
     # split -> (file, the name of its column of image ids)
     lists = {split: found for split in SPLITS if (found := _list_of(raw, split)) is not None}
@@ -199,8 +208,8 @@ def _is_id(image: str) -> bool:
 def _chosen(
     raw: Path, candidates: Iterator[Candidate], missing: list[str]
 ) -> list[tuple[str, Example]]:
-    """Make the examples (class id, picture) of a card from the first candidates whose files can be
-    read. The paths of the others are added to `missing`."""
+    """Return up to SHOWN pairs (class id, example) of a card, from the first candidates whose files
+    can be read. The paths of files that were tried and cannot be read are added to `missing`."""
     opened = partial(open_upright, raw)
     chosen: list[tuple[str, Example]] = []
     # the number of candidates is limited, since looking up a missing file takes time, too
@@ -209,7 +218,7 @@ def _chosen(
         if image is None:
             missing.append(item)
             continue
-        category = landmark.category
+        category = landmark.category  # an address such as …/wiki/Category:X; the title is "X"
         title = title_of(category).partition(":")[2] if category else str(landmark.landmark_id)
         chosen.append((class_id, Example(title, _address(image))))
         if len(chosen) == SHOWN:

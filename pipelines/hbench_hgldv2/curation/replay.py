@@ -50,8 +50,8 @@ def in_group(group: str) -> LabelPlace:
 
 
 class Conflict(NamedTuple):
-    """A failed precondition of a decision for one label. The decision was not applied to this
-    label."""
+    """A failed precondition: the id of the decision, the class id or group that the precondition is
+    about (`subject`), and in words what should hold and what does."""
 
     decision: str
     subject: str
@@ -84,10 +84,10 @@ class World:
     def expects(
         self, decision: str, label: str, group: str, members: Sequence[str] | None = None
     ) -> bool:
-        """Return whether a label is in a group; add a conflict if not.
+        """Return whether a label, given by its class id, is in a group; add a conflict if not.
 
-        `members` are the members of the group before the decision; without them, the present place
-        of the label counts. `decision` is the id of the decision, for the conflict.
+        `members` are the class ids in the group before the decision; without them, the present
+        place of the label counts. `decision` is the id of the decision, for the conflict.
         """
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
@@ -97,8 +97,9 @@ class World:
 
 
 def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
-    """Yield each label that a decision places, with its new place. Failed preconditions are added
-    to the conflicts."""
+    """Yield (class id, new place) for each label that a decision places. Failed preconditions are
+    added to the conflicts of `world`. Links (must-link, cannot-link) place nothing and are checked
+    elsewhere."""
     match decision:
         case ops.Name():
             yield from _name_group(decision, world)
@@ -110,7 +111,7 @@ def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, Labe
             yield from (
                 (label, in_group(to))
                 for group in groups
-                if group != to
+                if group != to  # the labels of `to` itself stay
                 for label in world.members(group)
             )
         # renaming to an existing group would merge two groups unnoticed
@@ -138,14 +139,16 @@ def _move_labels(decision: ops.Move, world: World) -> Iterable[tuple[str, LabelP
 
 
 def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
-    """The labels that a new group receives: those that the decision names and, where the curators
-    saw exactly these clusters, the other labels of their cluster that no decision has placed so
-    far."""
+    """Return (class id, place) of the labels that a new group receives.
+
+    They are the labels that the decision names. Where the curators saw exactly these clusters, the
+    other labels of the same cluster are added, if no decision has placed them so far.
+    """
     covered = list(decision.members_of)
     numbers = {world.clusters[label] for label in covered if label in world.clusters}
 
-    # the curator made the group from one cluster; if its labels are in several, the clusters have
-    # changed
+    # the curator made the group from one cluster; named labels in several clusters cannot say which
+    # one was meant: a conflict, and only the named labels are placed
     if world.whole_clusters and len(numbers) > 1:
         world.conflicts.append(
             Conflict(decision.id, covered[0], "one cluster", f"{len(numbers)} clusters")
@@ -171,6 +174,7 @@ def _split_group(decision: ops.Split, world: World) -> Iterable[tuple[str, Label
             if world.expects(decision.id, label, decision.group, members):
                 taken.add(label)
                 yield label, in_group(target)
+    # the part that takes the remaining labels; without one they stay in the group
     rest = next(
         (target for target, part in decision.into.items() if part == ops.REST), decision.group
     )
@@ -179,8 +183,8 @@ def _split_group(decision: ops.Split, world: World) -> Iterable[tuple[str, Label
 
 
 def conflicts_with_link(decision: MustLink | CannotLink, world: World) -> Iterable[Conflict]:
-    """Yield the conflict of a link, if there is one: the final places of its labels are different
-    groups (must-link) or the same group (cannot-link)."""
+    """Yield the conflict of a link, if there is one. A must-link fails where the final places of
+    its labels differ, a cannot-link where two of its labels are in the same group."""
     places = [world.places[label] for label in decision.labels]
     if isinstance(decision, MustLink) and len(set(places)) > 1:
         yield Conflict(
@@ -267,12 +271,12 @@ def run(
     labels = read_rows(work / "labels.csv", Label)
     clusters = read_clusters(work)
     decided = load(path)
-    # replayed twice: suggestions for the remaining labels depend on the labels decided in the first
-    # replay
+    # replayed twice: the first replay gives {class id: group} of the labels in a group, since the
+    # suggestions for the remaining labels depend on them
     placed = replay(labels, clusters, decided).placed()
     curation = replay(labels, clusters, decided, suggestions=suggestions_for(work, labels, placed))
     record = made_by("replay", [work / "labels.csv", work / "clusters.csv", path], {})
-    if strict:
+    if strict:  # before anything is written
         require_clean(curation)
     numbers = curation.labels_per_reason()
     write_rows(work / "mapping.csv", curation.rows, Placed, record=record, counts=numbers)
@@ -292,30 +296,34 @@ def groups_in(mapping: Path) -> dict[str, str]:
 def suggestions_for(
     work: Path, labels: Sequence[Label], decided: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Suggest up to three groups for each class by the nearest group names and decided labels; {}
-    without embeddings."""
+    """Return {class id: up to three suggested groups, the best first}; {} where the work folder has
+    no embeddings.
+
+    A group is suggested for a label whose vector is near that of the group's name or of one of its
+    members. `decided` maps the classes that are in a group to the group.
+    """
     path = work / "embeddings.npz"
     if not path.exists():
         return {}
-    # the embeddings contain group names with the prefix GROUP; a decided label represents its group
+    # the embeddings hold names of groups, too; their ids are the names with the prefix GROUP
     names = [name.removeprefix(GROUP) for name in encode.ids_of(path) if name.startswith(GROUP)]
     known = [label.class_id for label in labels if label.class_id in decided]
-    # the vectors of the group names and of the decided labels, and the group that each represents
+    # the vectors of the names and then of the decided labels, and the group that each represents
     anchors = encode.rows_of(path, [*(GROUP + name for name in names), *known])
-    nearest = suggest(
-        encode.load(path, labels), anchors, [*names, *(decided[class_id] for class_id in known)]
-    )
+    represented = [*names, *(decided[class_id] for class_id in known)]
+    nearest = suggest(encode.load(path, labels), anchors, represented)
     return {label.class_id: groups for label, groups in zip(labels, nearest, strict=True)}
 
 
 def suggest(
     vectors: encode.Vectors, anchors: encode.Vectors, groups: Sequence[str]
 ) -> list[tuple[str, ...]]:
-    """Find the three groups with the most similar anchors, best first, for unit vectors (n, D) and
-    anchors (m, D).
+    """Return for each of n labels the three groups with the most similar anchors, best first.
 
-    An anchor is a group's name or one of its members; `groups` (m,) names the group of each anchor.
-    A group with several anchors counts once, with its most similar one. Ties are broken by name.
+    `vectors` (n, D) are those of the labels. The `anchors` (m, D) are the vectors of group names
+    and of members of groups, and `groups` (m,) names the group of each anchor. All are unit
+    vectors, so that a product is a cosine. A group with several anchors counts once, with its most
+    similar one. Ties are broken by name.
     """
     names = sorted(set(groups))
     group_of_anchor = np.asarray(groups)  # (m,)
@@ -349,8 +357,10 @@ def replay(
         dict.fromkeys(ids, UNASSIGNED),
         clusters,
         kinds,
+        # True where the decisions were made on exactly these labels and clusters
         whole_clusters=_are_of(decisions.inputs, ids, clusters),
     )
+    # class id -> the ids of the decisions that named it
     decided_by: dict[str, list[str]] = {label: [] for label in ids}
 
     for decision in decisions.decisions:
@@ -392,8 +402,8 @@ def _stale_approvals(decisions: Decisions, world: World) -> tuple[str, ...]:
 
 
 def require_clean(curation: Curation) -> None:
-    """Raise ComparisonError when a precondition failed or an approval is stale. This is the option
-    `--strict`."""
+    """Raise ComparisonError, which quotes the first eight problems, when a precondition failed or
+    an approval is stale. This is the option `--strict`."""
     problems = curation.problems()
     if problems:
         raise ComparisonError(

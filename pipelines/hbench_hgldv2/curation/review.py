@@ -126,6 +126,7 @@ def _material(
     `against` is the decisions file of another reviewer.
     """
     labels = read_rows(work / "labels.csv", Label)
+    # for each label its cluster, and how well the label fits there
     clustered = read_rows(work / "clusters.csv", Clustered)
     decided = decisions_in(work, decisions)
     tree = work / "taxonomy.csv"
@@ -134,7 +135,8 @@ def _material(
     # class id -> its path in the taxonomy; the taxonomy is optional
     ancestors = taxonomy.paths(read_rows(tree, taxonomy.Node)) if tree.exists() else {}
     suggestions = suggestions_for(work, labels, placed)
-    material = Material(labels, clustered, suggestions, encode.kinds_in(names), decided, ancestors)
+    known_kinds = encode.kinds_in(names)  # group -> kind
+    material = Material(labels, clustered, suggestions, known_kinds, decided, ancestors)
 
     if own_table.is_own(work / "labels.csv"):
         # for a curator's own table the kinds natural and human-made mean nothing
@@ -165,13 +167,13 @@ def _examples(work: Path, raw: Path, material: Material) -> Mapping[str, Sequenc
 
 
 def cards_of(material: Material) -> list[list[str]]:
-    """List the classes of each card with which the page starts. The cards, and the classes of each
-    card, are ordered by landmarks, most first."""
-    # class -> its place, for the classes that decisions place
+    """Return the class ids of each card with which the page starts. The cards, and the classes of
+    each card, are ordered by landmarks, most first."""
+    # class id -> {"status", "group", perhaps "open"}, for the classes that decisions name
     places = _places(replay(material.labels, material.clusters, material.decisions))
     landmarks = {label.class_id: label.landmarks for label in material.labels}
-    # there is a card for every place that decisions use, and one for every cluster with its
-    # undecided labels
+    # There is a card for every place that decisions use, and one for every cluster with its
+    # undecided labels. The values of a place, in their fixed order, identify its card.
     members: Mapping[tuple[object, ...], list[str]] = defaultdict(list)
     for row in material.clustered:
         place = places.get(row.class_id)
@@ -188,6 +190,7 @@ def make_demo(work: Path) -> None:
     Ramzi et al.), with one landmark each. One reviewer, A, is invented and half way through; the
     other one is the release itself.
     """
+    # for each landmark its label, group (`hierarchical_label`) and kind (natural or human-made)
     table = DEMO / "train_label_to_hierarchical.csv"
     rows = released.read(table)
     clean.run(work, released=[("train", table)])
@@ -202,8 +205,9 @@ def make_demo(work: Path) -> None:
 
 
 def _made_with(work: Path) -> Inputs:
-    """Read the settings from the records of the embeddings and of the clusters. There are none if
-    one of these has no record."""
+    """Read the settings of the embeddings and of the clusters from their records. Return inputs
+    without settings if one of the two files has no record, for example because it was made by
+    hand."""
     encoding = record_of(work / "embeddings.npz")
     clustering = record_of(work / "clusters.csv")
     if encoding is None or clustering is None:
@@ -211,7 +215,8 @@ def _made_with(work: Path) -> Inputs:
     settings = {
         **encoding.settings,
         **clustering.settings,
-        # "" for an encoder that is known by its name
+        # the record of embeddings calls the hash "weights"; it is "" where the encoder's name says
+        # enough
         "weights_sha256": encoding.settings.get("weights") or None,
     }
     # decisions quote these settings, so that they can be told from decisions about other clusters
@@ -233,6 +238,7 @@ def page(
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGE), autoescape=True, undefined=jinja2.StrictUndefined
     )
+    # the scripts are joined in this order, the shared functions first
     own = ((PAGE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     scripts = "\n".join([shared_asset("review.js"), *own])
     return environment.get_template("review.html.jinja").render(
@@ -261,6 +267,7 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
         inputs = made_with.model_copy(update={"labels_sha256": labels, "clusters_sha256": clusters})
 
     by_id = {label.class_id: label for label in material.labels}
+    # clusters are numbered from 0, so that the page finds the name of cluster i at index i
     names_of_clusters = sorted({(row.cluster, row.name) for row in material.clustered})
     return {
         "inputs": inputs.model_dump(exclude_none=True),
@@ -285,19 +292,23 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
 
 
 def _kind_names(material: Material) -> list[str]:
-    """List the kinds to choose from: those of the suggested groups and of both reviewers' groups,
-    and the usual ones."""
+    """List the kinds that a curator can choose from: those of the groups in the file of names and
+    of both reviewers' groups; the usual kinds are added unless only other kinds are in use."""
     kinds = [
         *material.known_kinds.values(),
         *kinds_named(material.decisions),
         *kinds_named(material.other_decisions),
     ]
+    # a group in the file of names may have no kind, that is ""
     return list(offered(filter(None, kinds), material.usual_kinds))
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:
-    """Collect all data about a label. Numbers are rounded to four decimals; nan becomes None, since
-    JSON has no nan. `rank` is the label's position among all labels in the order of the clusters.
+    """Collect all data of the page about a label: its fields and those of its `row`, which says how
+    the label fits its cluster, under their names, and what the page reads under other names.
+
+    Numbers are rounded to four decimals; nan becomes None, since JSON has no nan. `rank` is the
+    label's position among all labels in the order of the clusters.
     """
     facts: dict[str, Any] = {**label._asdict(), **row._asdict()}
     for name, value in row._asdict().items():
@@ -306,17 +317,18 @@ def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[
     return {
         **facts,
         "id": label.class_id,
-        "landmarks": label.landmarks,
+        "landmarks": label.landmarks,  # computed, so not among the fields above
         "rank": rank,
         "suggestions": list(material.suggestions.get(label.class_id, ())),
         "subclass_of": material.ancestors.get(label.class_id, ""),
+        # what the page's search looks through
         "text": f"{label.label}\n{label.class_id}".lower(),
     }
 
 
 def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
-    """Return the places (status and group) of the labels that decisions name, by id. A label that a
-    decision names but leaves without a group, until somebody chooses one, is `open`."""
+    """Return {class id: {"status": …, "group": …}} for the labels that decisions name. A label that
+    a decision names but leaves without a group has "open": True, too."""
     places: dict[str, dict[str, str | bool]] = {}
     for row in curation.rows:
         if not row.decided_by:  # no decision names the label

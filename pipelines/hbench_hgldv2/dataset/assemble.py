@@ -87,7 +87,8 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     selection = _selection(work)
     if raw is not None:
         _refuse_one_split(work, raw, selection)
-    # the metadata are looked up first: a missing file is refused before anything is written
+    # name -> path of GLDv2's lists of images; looked up first, so that a missing file is refused
+    # before anything is written
     metadata = {} if raw is None else _metadata(work, raw)
     mapping = read_rows(work / "mapping.csv", Placed)
     # the groups that `assign` chose for landmarks without a group, for each split that it has run
@@ -96,6 +97,7 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
     record = made_by("assemble", inputs, {})
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
+    # split -> rows of its landmarks, each with the super-category and where that comes from
     splits = _rows_by_split(selection, mapping, assigned)
     # the trees are made before anything is written, so that rows that form no tree are refused here
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
@@ -121,7 +123,7 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
 
     if raw is not None:
         _build(work, raw, metadata)
-    elif len(splits) < len(SPLITS):
+    elif len(splits) < len(SPLITS):  # there is a single split
         terminal.say(
             f"{file_of(work, *splits)} is all there is to make of {', '.join(splits)} alone: "
             "the dataset hgldv2 (--raw) needs both splits"
@@ -151,8 +153,8 @@ def _selection(work: Path) -> list[CleanedLandmark]:
 
 
 def _refuse_one_split(work: Path, raw: Path, selection: Iterable[CleanedLandmark]) -> None:
-    """Raise DataError where one of the splits train and index has no landmarks. Nothing has been
-    written by then. The dataset trains on one split and searches the other, so it needs both."""
+    """Raise DataError where one of the splits train and index has no landmarks: the dataset trains
+    on one split and searches the other. This is called before anything is written."""
     numbers = Counter(landmark.split for landmark in selection)
     if len(numbers) == len(SPLITS):
         return
@@ -185,10 +187,13 @@ def _rows_by_split(
     mapping: Sequence[Placed],
     assigned: Mapping[str, Sequence[Assigned]],
 ) -> dict[str, list[Sourced]]:
-    """Make the rows of each split of the selection.
+    """Return {split: rows of its landmarks} for the splits that the selection has. A row holds the
+    super-category of a landmark and the source of it.
 
-    `mapping` is where the curators placed each class. `assigned` holds, by split, the groups that
-    images voted for.
+    Args:
+        selection: the landmarks of all splits, with their classes.
+        mapping: the place that the curators gave each class.
+        assigned: split -> the landmarks for whose group their images voted.
     """
     present = {landmark.split for landmark in selection}
     return {
@@ -233,13 +238,17 @@ def _metadata(work: Path, raw: Path) -> dict[str, Path]:
 
 
 def _build(work: Path, raw: Path, metadata: Mapping[str, Path]) -> None:
-    """Build the dataset hgldv2 with these labels. The metadata are copied next to the labels; the
-    images stay in `raw`."""
+    """Build the dataset hgldv2 with the labels in `work`/hierarchy, and save it in `work`/dataset.
+
+    `metadata` maps file names to GLDv2's lists of images. They are copied next to the labels, since
+    the build reads both from one folder; the images stay in `raw`, the root of the dataset.
+    """
     for name, source in metadata.items():
         with replacing(work / "hierarchy" / name) as temporary:
             shutil.copyfile(source, temporary)
     dataset = datasets.assemble(gldv2.SPEC, work / "hierarchy")
-    # these labels differ from the published ones, so the dataset gets its own version
+    # these labels differ from the published ones, so the dataset gets its own version, which ends
+    # in the digest of its test set
     digest = next(iter(dataset.tests.values())).digest
     dataset = dataclasses.replace(dataset, root=raw, version=f"{gldv2.SPEC.version}+{digest[:8]}")
     datasets.save(dataset, work / "dataset")

@@ -59,7 +59,7 @@ def run(
     \b
     hbench hgldv2 assign --split index --images clip_images.npz --landmarks index_landmarks.csv
     """
-    placed = groups_in(work / "mapping.csv")
+    placed = groups_in(work / "mapping.csv")  # class id -> group
     # images can vote only for names of labels that have a group
     labels = [label for label in read_rows(work / "labels.csv", Label) if label.class_id in placed]
     with open_table(landmarks) as lines:
@@ -100,10 +100,11 @@ def file_of(work: Path, split: str) -> Path:
 def nearest_name(
     similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
-    """Return the group of each image's most similar class name, the official mode "clip".
+    """Return the group of each image's most similar class name, as (n,) numbers of groups. This is
+    the mode "clip" of the code of H-GLDv2's authors.
 
-    `similar` (n, C) are the similarities of images to names, `groups` (C,) the groups of the names;
-    returns (n,).
+    `similar` (n, C) are the similarities of images to names, `groups` (C,) the numbers of the
+    names' groups. `n_groups` is not needed here; every `Vote` has it.
     """
     return np.asarray(groups[similar.argmax(axis=1)])
 
@@ -112,7 +113,12 @@ def nearest_names(
     similar: NDArray[np.float32], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.int64]:
     """Return for each image the group with the largest sum of exp(100·similarity) over its five
-    most similar names, the official mode "knn"."""
+    most similar names, as (n,) numbers of groups. This is the mode "knn" of the code of H-GLDv2's
+    authors.
+
+    `similar` (n, C) are the similarities of images to names, `groups` (C,) the numbers of the
+    names' groups, below `n_groups`.
+    """
     count = min(NEIGHBOURS, similar.shape[1])
     nearest = np.argsort(-similar, axis=1, kind="stable")[:, :count]  # (n, 5): names
     scores = np.take_along_axis(similar, nearest, axis=1).astype(np.float64)
@@ -121,7 +127,8 @@ def nearest_names(
     weights = np.exp(SHARPNESS * (scores - scores[:, :1]))
     votes = np.zeros((len(similar), n_groups))
     image = np.arange(len(similar))[:, None]
-    np.add.at(votes, (image, groups[nearest]), weights)  # also where names share a group
+    # adds every weight, where `votes[…] += weights` would keep one for names that share a group
+    np.add.at(votes, (image, groups[nearest]), weights)
     return np.asarray(votes.argmax(axis=1))
 
 
@@ -135,9 +142,15 @@ def assign(
 ) -> list[Assigned]:
     """Assign a group to every landmark by the votes of its images.
 
-    `images` are unit vectors (n, D), `landmarks` their landmarks (n,); `names` are unit vectors (C,
-    D) of class names, `groups` their groups (C,). Rows are sorted by landmark. A tie goes to the
-    group for which the landmark's images voted first. Raises DataError when the dimensions differ.
+    Rows are sorted by landmark. A tie goes to the group for which the landmark's images voted
+    first. Raises DataError when the dimensions differ.
+
+    Args:
+        images: unit vectors (n, D) of the images.
+        landmarks: the landmark (n,) of each image.
+        names: unit vectors (C, D) of the class names.
+        groups: the group (C,) of each class name.
+        vote: finds the group that each image votes for.
     """
     if images.shape[1] != names.shape[1]:
         raise DataError(
@@ -149,13 +162,14 @@ def assign(
 
     distinct = sorted(set(groups))
     numbers = np.asarray([distinct.index(group) for group in groups])
-    voted: list[int] = []  # the group of every image
+    voted: list[int] = []  # for every image, the number of the group in `distinct`
     for start in range(0, len(images), BLOCK):
+        # similarities (images, C), of some images at a time to limit memory
         similar = images[start : start + BLOCK] @ names.T
-        # similarities (images, C) are computed for a block of images at a time to limit memory
         voted += vote(similar, numbers, len(distinct)).tolist()
 
-    ballots: dict[int, Counter[int]] = defaultdict(Counter)  # landmark -> group -> images
+    # landmark -> number of a group -> number of images that voted for the group
+    ballots: dict[int, Counter[int]] = defaultdict(Counter)
     for landmark, group in zip(landmarks, voted, strict=True):
         ballots[landmark][group] += 1
     return [_row(landmark, ballots[landmark], distinct) for landmark in sorted(ballots)]

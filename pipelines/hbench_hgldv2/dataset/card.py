@@ -31,6 +31,7 @@ def imbalance(sizes: Iterable[int]) -> dict[str, float]:
     largest = ordered[0]
     entropy = -sum(size / total * math.log(size / total) for size in ordered)
     shares = {"top1": largest / total, "top10": sum(ordered[:10]) / total}
+    # rounded, so that ten equal groups give 10 and not 9.999999999999998
     return {**shares, "ratio": largest / ordered[-1], "effective": round(math.exp(entropy), 9)}
 
 
@@ -39,8 +40,13 @@ def card(
     odd: Sequence[quality.Inconsistency],
     sources: Mapping[str, str],
 ) -> str:
-    """Return the card as Markdown, made from the rows per split, the inconsistencies, and the
-    sha256 of the inputs."""
+    """Return the card of the dataset as Markdown.
+
+    Args:
+        splits: split -> rows of its landmarks.
+        odd: the pairs of near labels in different groups that the card lists.
+        sources: file name of an input -> sha256.
+    """
     # split -> super-category -> number of landmarks
     groups: dict[str, Counter[str]] = {}
     kinds: dict[str, str] = {}  # super-category -> natural or human-made
@@ -61,7 +67,7 @@ def card(
         counts={name: by_source(rows) for name, rows in splits.items()},
         odd=odd,
         sources=sources,
-        smallest=SMALLEST,
+        smallest=SMALLEST,  # super-categories with fewer landmarks are marked
         reasons=REASONS,
         imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
         of_kind=[(kind, of_kind[kind]) for kind in offered(sorted(of_kind))],

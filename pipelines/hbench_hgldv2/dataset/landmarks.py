@@ -71,8 +71,17 @@ def place_landmarks(
     split: str,
     assigned: Iterable[Assigned] = (),
 ) -> list[Sourced]:
-    """Make the rows of one split, in the selection's order. The curators' decisions take precedence
-    over the votes of images.
+    """Make the rows of one split, in the selection's order.
+
+    A landmark is placed as the curators placed its classes and, if that gives no group, in the
+    group that its images voted for. A dropped landmark, whose classes do not count, has a row only
+    if its images voted.
+
+    Args:
+        selection: the landmarks of all splits.
+        mapping: the curators' place of each class.
+        split: the split of the rows.
+        assigned: the votes of the images of this split, one per landmark.
 
     Raises DataError when a class, or the group of an assigned landmark, is not in the mapping.
     """
@@ -85,7 +94,6 @@ def place_landmarks(
         if landmark.split != split:
             continue
         vote = by_images.get(landmark.landmark_id)
-        # a landmark without a class can still get a group from its images
         is_dropped = landmark.status == "dropped"
         if is_dropped and vote is None:
             continue
@@ -101,7 +109,14 @@ def place_landmarks(
 
 
 def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, Placed]) -> Sourced:
-    """Make the row of a landmark whose place is not a vote of its images."""
+    """Make the row of a landmark at a place. The number of images that voted and their agreement
+    are 0; the caller fills them in where the place is a vote.
+
+    `placed` maps class ids to rows of the mapping. The column `supercategory` holds the class as a
+    released file spells it or, for scraped landmarks, the names of the classes, with " / " between
+    them.
+    """
+    # the classes of a dropped landmark, if any, are not in the mapping: cleaning refused them
     classes = () if landmark.status == "dropped" else landmark.classes
     return Sourced(
         split=landmark.split,
@@ -129,8 +144,12 @@ def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkPlace:
-    """Return the place of a landmark according to its classes: labelled, recovered, ambiguous,
-    dropped or unassigned."""
+    """Return the place of a landmark according to its classes, which are at least one.
+
+    The source of the place is "labelled" (one class, in a group), "recovered" (several classes, all
+    in the same group), "ambiguous" (classes in different places), "dropped" or "unassigned".
+    `placed` maps class ids to rows of the mapping. Raises DataError for a class that it lacks.
+    """
     absent = [class_id for class_id in landmark.classes if class_id not in placed]
     if absent:
         raise DataError(
@@ -147,8 +166,8 @@ def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkP
 
 
 def tree_of(rows: Sequence[Sourced]) -> tuple[LabelTree, Labels]:
-    """Make the tree kind → super-category → landmark of the labelled rows. Return it with the rows'
-    labels, int32 (N, 3).
+    """Make the label tree kind → super-category → landmark of the labelled rows, which have a
+    super-category. Return it with the paths of these N rows, int32 (N, 3).
 
     Raises DataError when no row is labelled, TreeError when a super-category has two kinds.
     """

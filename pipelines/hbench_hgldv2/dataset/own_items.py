@@ -52,8 +52,8 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     `mapping` is where each label was placed. `say` receives the remarks on what was read and left
     out. Raises DataError for a table without a column of labels, or without any item in a group.
     """
-    _, table, _ = sheet.read(own.table)
-    # the name of the label column, and the place of each row's label
+    table = sheet.read(own.table).table
+    # the label column: its name, and for each row the place of its label, None without one
     column = label_column(own.table, table, mapping)
     in_group = [placed is not None and placed.status == "group" for placed in column.placed]
     _say_left_out(column, say)
@@ -81,9 +81,9 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     )
     # this replaces an earlier dataset of the same curation
     dataset = build(own.table.stem, source=source, out=work / "dataset", force=True, on_remark=say)
-    # the remarks of the build name options that this step does not have, so the command that has
-    # them is shown: with a column of splits, the remarks are about copies in both splits, otherwise
-    # about classes that should be held out
+    # the remarks of the build name options that only hbench build has, so its command is shown,
+    # with the option that fits: with a column of splits, the remarks are about copies in both
+    # splits, otherwise about classes that should be held out
     more = "--copies" if source.split_column else "--split-by"
     say(f"with options of hbench build, such as {more}: {_command(work, own.table, source)} …")
     return dataset
@@ -102,17 +102,20 @@ def _command(work: Path, labels: Path, source: OwnSource) -> str:
 
 
 def label_column(labels: Path, table: pa.Table, mapping: Sequence[Placed]) -> LabelColumn:
-    """Find the column whose texts are ids or names of labels in the most rows.
+    """Return the column of the table that has an id or name of a label in the most rows, with the
+    place of each row's label.
 
-    `mapping` is where each label was placed. Raises DataError where no column contains labels, or
-    where a name stands for labels in several groups.
+    `mapping` is where each label was placed. A name that several labels in different places share
+    counts as no label. Raises DataError where no column contains labels.
     """
     known = {placed.class_id: placed for placed in mapping}
     by_name = _by_name(mapping)
     found = []
     for name in table.column_names:
+        # without surrounding blanks and the ".0" that pandas adds to whole numbers
         texts = [plain_id(text) for text in tables.texts(table, name)]
-        # the label with this id, otherwise the one with this name; None where there is neither
+        # the label with this id, otherwise the one with this name, in which runs of blanks count as
+        # one; None where there is neither
         placed = [known.get(text) or by_name.get(" ".join(text.split())) for text in texts]
         found.append(LabelColumn(name, texts, placed))
 
@@ -152,7 +155,8 @@ def _say_left_out(column: LabelColumn, say: OnRemark) -> None:
 
 
 def _levels(rows: Sequence[Placed]) -> Mapping[str, list[str]]:
-    """Make the columns of the levels. `rows` holds the place of every item's label.
+    """Return {level: its name for every item}, for the levels kind, group and label (coarse →
+    fine). `rows` holds the place of every item's label.
 
     Labels in several groups that share a name are told apart by their ids, since a class has only
     one parent.

@@ -93,8 +93,8 @@ def run(
 
 
 def _show(numbers: Mapping[str, int], *, as_json: bool) -> None:
-    """Print the counts next to the published ones. `numbers` maps the name of a count to its
-    value."""
+    """Print the counts next to those of the published dataset, which has only some of them.
+    `numbers` maps the name of a count to its value."""
     header = ("what", "found", "published")
     rows = [(what, n, PUBLISHED.get(what)) for what, n in numbers.items()]
     if as_json:
@@ -117,7 +117,7 @@ def counts_of_hierarchy(
     it has.
     """
     labelled: dict[str, list[Released]] = {}
-    kinds: dict[str, str] = {}
+    kinds: dict[str, str] = {}  # super-category -> its kind, human-made or natural
     for split, rows in splits.items():
         labelled[split] = [row for row in rows if row.hierarchical_label]
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled[split]}
@@ -162,6 +162,8 @@ def draw(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    # The salt makes the ids in an SVG the same in every run. Text stays text, not outlines, and a
+    # dollar sign in the name of a group starts no formula.
     with mpl.rc_context(
         {"svg.hashsalt": "hbench", "svg.fonttype": "none", "text.parse_math": False}
     ):
@@ -170,18 +172,19 @@ def draw(
         _landmarks(axes[0], splits)
         if images:
             _images(axes[1], splits, images)
+        # None leaves out the time of writing; a PNG has none
         undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
         figure.savefig(path, format=kind, metadata=undated)
 
 
 def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
     """Draw the landmarks of every super-category as bars, one bar per split side by side."""
-    sizes: dict[str, Counter[str]] = {}
-    kinds: dict[str, str] = {}
+    sizes: dict[str, Counter[str]] = {}  # split -> super-category -> number of landmarks
+    kinds: dict[str, str] = {}  # super-category -> its kind, human-made or natural
     for split, rows in splits.items():
         sizes[split] = Counter(row.hierarchical_label for row in rows)
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in rows}
-    kinds.pop("", None)  # landmarks without a super-category
+    kinds.pop("", None)  # "" stands for landmarks without a super-category
     # largest first, over all splits
     names = sorted(kinds, key=lambda name: (-sum(size[name] for size in sizes.values()), name))
     # the bars of a super-category, one per split, together fill 0.8 of the distance between two
@@ -212,8 +215,11 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
 def _images(
     axes: Axes, splits: Mapping[str, Sequence[Released]], images: Mapping[str, Mapping[int, int]]
 ) -> None:
-    """Draw how many labelled landmarks of each split (vertical axis) have how many images
-    (horizontal axis)."""
+    """Draw the labelled landmarks of each split: for each number of images (horizontal axis), the
+    number of landmarks that have so many (vertical axis).
+
+    `images` maps split -> landmark -> number of images.
+    """
     for split, images_of_landmark in images.items():
         labelled = (row.landmark_id for row in splits[split] if row.hierarchical_label)
         # number of images -> number of landmarks that have so many

@@ -44,7 +44,8 @@ def dendrogram(
     """Compute the merges of a linkage of n points as scipy's linkage matrix: (n, D) -> (n − 1, 4).
     The method "ward" uses Euclidean distances, "average" cosine distances.
 
-    Pairs that must stay apart get a distance so large that they are merged last.
+    `apart` are pairs of rows of `vectors` that must stay apart. They get a distance so large that
+    they are merged last.
     """
     import fastcluster
 
@@ -55,6 +56,7 @@ def dendrogram(
         # with the distance to i + 1
         row_start = n * i - i * (i + 1) // 2
         distances[row_start + j - i - 1] = FORBIDDEN
+    # fastcluster may overwrite the distances, which are not needed again; a copy would cost memory
     return np.asarray(fastcluster.linkage(distances, method, preserve_input=False))
 
 
@@ -65,7 +67,8 @@ def kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run scikit-learn's Lloyd k-means and return the best of several k-means++ starts.
+    """Run scikit-learn's Lloyd k-means. Return the cluster 0 … k − 1 of every point (n,), from the
+    best of several k-means++ starts.
 
     `weights` (n,) are the weights of the points (n, D). `apart` is ignored: `cluster` separates
     these pairs afterwards.
@@ -83,14 +86,14 @@ def faiss_kmeans(
     settings: ClusterSettings,
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
-    """Run faiss's Lloyd k-means, which is fast for many labels. `apart` is ignored, as in
-    `kmeans`."""
+    """Run faiss's Lloyd k-means, which is fast for many labels. Return the cluster 0 … k − 1 of
+    every point (n,). The arguments are those of `kmeans`, which ignores `apart`, too."""
     import faiss
 
     model = faiss.Kmeans(
         points.shape[1],
         settings.k,
-        niter=50,
+        niter=50,  # iterations
         nredo=settings.restarts,
         seed=settings.seed + 1,
         # use every point: by default faiss takes a sample of many points, and warns of few points
@@ -131,6 +134,7 @@ def _upper_triangle_of_distances(
     filled = 0
     result = np.empty(len(vectors) * (len(vectors) - 1) // 2)
     for start in range(0, len(vectors), block):
+        # rounding could make the distance of equal vectors negative
         cosine = np.clip(1 - vectors[start : start + block] @ vectors[start:].T, 0, None)
         distances = np.sqrt(2 * cosine) if method == "ward" else cosine  # |x − y|² = 2 − 2·x·y
         # the columns of a block start at the block's first row: column 0 is the distance of that

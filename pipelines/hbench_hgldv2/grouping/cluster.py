@@ -63,7 +63,7 @@ def run(
     algorithm = algorithm or ("faiss" if large else "kmeans")
     if resamples is None:
         resamples = 0 if large else RESAMPLES
-    # labels that decisions put into one group (must) or into different groups (cannot)
+    # sets of class ids that decisions put into one group (must) or into different groups (cannot)
     links = links_of(decisions_in(work, decisions))
     described = {
         "k": k,
@@ -106,7 +106,7 @@ def _clustered(
     resamples: int,
 ) -> list[Clustered]:
     """Cluster the labels, and measure how well each label fits its cluster, also in `resamples`
-    refits to samples."""
+    refits to samples. Return a row per label. `vectors` (n, D) are the labels' unit vectors."""
     ids = [label.class_id for label in labels]
     clusters = cluster(ids, vectors, settings, algorithm, links)
 
@@ -142,7 +142,9 @@ def cluster(
     """
     order = np.argsort(np.asarray(class_ids))  # the given order must make no difference
     ids = [class_ids[i] for i in order]
-    nodes, apart = collapse(ids, links or Links())  # (n,): the point of each label; pairs of points
+    # (n,): the point of each label, and the pairs of points that must be apart
+    nodes, apart = collapse(ids, links or Links())
+    # the mean direction of the labels of each point
     points = centroids(vectors[order], nodes)
     weights = np.bincount(nodes).astype(np.float32)
     if not 1 <= settings.k <= len(points):
@@ -161,6 +163,7 @@ def cluster(
         # (points,): the clusters after separating the points that share one and must be apart
         of_points = separate(points, algorithm(points, weights, settings, apart), apart)
     members = members_of(dict(zip(ids, of_points[nodes].tolist(), strict=True))).values()
+    # among clusters of one size, the one with the alphabetically first id comes first
     largest_first = sorted(members, key=lambda part: (-len(part), part[0]))
     return {class_id: number for number, part in enumerate(largest_first) for class_id in part}
 
@@ -173,20 +176,24 @@ def refits(
     *,
     resamples: int = 10,
 ) -> Iterator[Ids]:
-    """Yield clusterings int64 (n,). Each is fitted to a random 80 % of the labels from a single
-    start, and extended to all labels by the nearest centroid.
+    """Yield `resamples` clusterings of the labels, each int64 (n,): the cluster of every label.
 
-    Links are not used, so the agreement of the clusterings comes from the vectors alone.
+    A clustering is fitted to a random 80 % of the labels from a single start. Every label, in the
+    sample or not, is then put into the cluster with the nearest centroid. Links are not used, so
+    the agreement of the clusterings comes from the vectors alone.
+
+    `vectors` (n, D) are the unit vectors of the class ids `ids`.
     """
     rng = np.random.default_rng(settings.seed)
     size = max(settings.k, round(SHARE * len(ids)))  # k clusters need at least k labels
-    for seed in range(resamples):
+    for resample in range(resamples):
         chosen = np.sort(rng.choice(len(ids), size, replace=False))
         # class id -> cluster, for the labels in the sample
         part = cluster(
             [ids[i] for i in chosen],
             vectors[chosen],
-            ClusterSettings(settings.k, settings.seed + seed, 1),
+            # each clustering has its own seed, and a single start
+            ClusterSettings(settings.k, settings.seed + resample, 1),
             algorithm,
         )
         numbers = np.asarray([part[ids[i]] for i in chosen])
@@ -209,11 +216,12 @@ def stability(fits: Sequence[NDArray[np.integer]]) -> float:
 def coassociation(
     ids: Sequence[str], clusters: Mapping[str, int], fits: Sequence[NDArray[np.integer]]
 ) -> dict[str, float]:
-    """Compute how often refits put a label together with the other labels of its cluster: class id
-    -> share.
+    """Compute how often refits put a label together with the other labels of its cluster. Return
+    {class id: share}.
 
-    The share is the mean over the refits and over those labels. It is 1 for a label alone in its
-    cluster, and nan without refits.
+    The share is the mean over the refits, and over the other labels of the cluster. It is 1 for a
+    label alone in its cluster, and nan without refits. Each of `fits` (n,) holds the clusters of
+    the labels `ids` according to one refit.
     """
     numbers = np.asarray([clusters[i] for i in ids], np.int64)
     others = np.bincount(numbers)[numbers] - 1  # (n,): the number of other labels in the cluster
@@ -222,7 +230,8 @@ def coassociation(
         # one number for each combination of a cluster and a cluster of the refit
         fit_clusters = int(fit.max()) + 1
         _, pair = np.unique(numbers * fit_clusters + fit, return_inverse=True)
-        together = np.bincount(pair)[pair] - 1  # (n,): those also in its refit cluster
+        # (n,): the number of other labels that share both clusters with the label
+        together = np.bincount(pair)[pair] - 1
         total += np.where(others > 0, together / np.maximum(others, 1), 1.0)
     shares = total / len(fits) if fits else np.full(len(ids), np.nan)
     return dict(zip(ids, shares.tolist(), strict=True))

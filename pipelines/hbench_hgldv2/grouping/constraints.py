@@ -36,12 +36,13 @@ def links_of(decisions: Decisions) -> Links:
 def collapse(
     class_ids: Sequence[str], links: Links
 ) -> tuple[NDArray[np.int64], list[tuple[int, int]]]:
-    """Return the node of each label, int64 (n,), and the sorted pairs of nodes that must stay
-    apart. Must-linked labels share a node.
+    """Merge labels that must be linked. Return the node of each label, int64 (n,), and the sorted
+    pairs of nodes that must stay apart. Must-linked labels share a node, a point of the clustering.
 
-    Nodes are numbered from 0 by the alphabetically first label of each node. Labels outside
-    `class_ids` are ignored, since they may no longer be in the data. Raises ConfigError for labels
-    that both must and must not share a cluster.
+    `links` holds sets of class ids to keep together, and sets to keep apart pairwise. Nodes are
+    numbered from 0 by the alphabetically first label of each node. Labels outside `class_ids` are
+    ignored, since they may no longer be in the data. Raises ConfigError for labels that both must
+    and must not share a cluster.
     """
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(class_ids)
@@ -51,14 +52,13 @@ def collapse(
         # linking each label to the next one joins the whole set, as all pairs would
         graph.add_edges_from(pairwise(present))
 
-    numbers: dict[str, int] = {}
+    numbers: dict[str, int] = {}  # label -> its node
     parts = sorted(
         (sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0]
     )
     for number, part in enumerate(parts):
-        # label -> its node
         numbers |= dict.fromkeys(part, number)
-    apart: set[tuple[str, str]] = set()
+    apart: set[tuple[str, str]] = set()  # pairs of labels
     for group in links.cannot:
         present = [i for i in group if i in known]
         apart.update(combinations(present, 2))
@@ -92,12 +92,13 @@ def separate(
         int64 (n,), the clusters after all moves.
     """
     result = clusters.copy()
-    graph = nx.Graph(list(apart))
+    graph = nx.Graph(list(apart))  # an edge for each pair
     centres = np.stack([points[clusters == c].mean(axis=0) for c in range(int(clusters.max()) + 1)])
     for a, b in sorted(graph.edges):
         if result[a] != result[b]:
             continue
-        # the similarity of each of the two points to the centre of their cluster
+        # the similarity of each of the two points to the centre of their cluster; the less similar
+        # one moves
         fits = {node: float(points[node] @ centres[result[node]]) for node in (a, b)}
         loser = min(fits, key=lambda node: (fits[node], node))
         # the clusters of all points that must be apart from the moving point

@@ -74,21 +74,23 @@ def run(
     # of its weights
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
-    # the files of a local encoder's weights; empty for an encoder that is downloaded
+    # the files of a local encoder's weights; empty for an encoder that is downloaded. Of several
+    # files, the first one identifies the encoder.
     weights = _weights_of(local)
     identity = sha256(weights[0]) if weights else ""
     record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})
     if is_done(record, work / "embeddings.npz"):
         return
 
-    # group names are encoded together with the labels, so that the review page can suggest the
-    # nearest groups
+    # group names are encoded as labels without landmarks, whose ids have the prefix GROUP, so that
+    # the review page can suggest the nearest groups
     groups = (Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))
     labels = [*read_rows(work / "labels.csv", Label), *groups]
     vectors = encode(labels, encoder, prompt)
     counts = {"labels": len(labels), "dimensions": vectors.shape[1]}
     write(work / "embeddings.npz", record, counts, lambda file: save(file, labels, vectors))
     terminal.say(f"{len(labels):,} labels in {vectors.shape[1]} dimensions")
+    # a note: short labels share few letters, the only thing that TF-IDF compares
     if kind == "tfidf" and are_short([label.label for label in labels]):
         terminal.say(SHORT)
 
@@ -124,11 +126,10 @@ def kinds_in(names: Path | None) -> dict[str, str]:
         rows = rows[1:]
 
     kinds = {row[0]: row[1].strip() if len(row) > 1 else "" for row in rows}
-    if twice := written_in_two_ways(kind for kind in kinds.values() if kind):
+    if two_spellings := written_in_two_ways(kind for kind in kinds.values() if kind):
+        known, other = two_spellings
         raise ConfigError(
-            f"{names} has a kind of groups that is written in two ways",
-            expected=twice[0],
-            found=twice[1],
+            f"{names} has a kind of groups that is written in two ways", expected=known, found=other
         )
     return kinds
 
@@ -245,9 +246,11 @@ def _file(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
 
 @encoders.register("open_clip")
 def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
-    """The labels' unit vectors (labels, D) from the text encoder of a CLIP model.
+    """Encode the labels by the text encoder of a CLIP model, BATCH labels at a time. Return unit
+    vectors (labels, D).
 
-    `argument` is the name or the folder of the model; `prompt` has {} in place of the label.
+    `argument` is the model: MODEL/PRETRAINED, or the folder of a sentence encoder. `prompt` has {}
+    in place of the label.
     """
     import torch
 
@@ -266,7 +269,8 @@ def _open_clip(argument: str, labels: Sequence[Label], prompt: str) -> Vectors:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence log lines of three libraries about retries and about unused parts of a model."""
+    """Silence progress bars of transformers, and all log lines, while a model is loaded: the
+    libraries involved report retries and unused parts of the model."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
@@ -291,8 +295,8 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
             fix="open_clip.list_pretrained() lists the models",
         )
     try:
-        # take the activation with which the weights were trained: open_clip only warns of a
-        # different one
+        # use the activation function with which the weights were trained (QuickGELU or GELU):
+        # open_clip only warns of a different one
         gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))
         model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=gelu)
         return model, open_clip.get_tokenizer(name)
@@ -311,8 +315,9 @@ def _has_any(folder: Path, patterns: Sequence[str]) -> bool:
 
 
 def _width_of(folder: Path) -> int:
-    """The embedding width of the sentence encoder in a folder. Raises DataError for a folder that
-    lacks a part."""
+    """Return the embedding width of the sentence encoder in a folder, as its config.json says.
+    Raises DataError for a folder that lacks one of the PARTS of such an encoder."""
+    # PARTS maps the name of a part to patterns of the files, one of which must exist
     missing = [part for part, patterns in PARTS.items() if not _has_any(folder, patterns)]
     config = {} if "config.json" in missing else read_json(folder / "config.json")
     # the file may contain any JSON
@@ -331,7 +336,11 @@ def _width_of(folder: Path) -> int:
 
 def _load_folder(folder: Path) -> tuple[Any, Any]:
     """Load a sentence encoder from a folder in Hugging Face's layout, as open_clip's text tower
-    with mean pooling. Return the model and its tokenizer."""
+    with mean pooling. Return the model and its tokenizer.
+
+    open_clip knows models by the names of JSON files, so one is written for this model, and is read
+    before it is deleted.
+    """
     import open_clip
 
     width = _width_of(folder)
@@ -347,4 +356,6 @@ def _load_folder(folder: Path) -> tuple[Any, Any]:
             encoding="utf-8",
         )
         open_clip.add_model_config(config)
+    # load_weights=False: there is no checkpoint of the whole model; the text tower still takes its
+    # weights from the folder
     return open_clip.create_model(name, load_weights=False), open_clip.get_tokenizer(name)

@@ -48,6 +48,7 @@ def details(
     to_own_centre = similar[np.arange(len(ids)), numbers]  # (n,)
     # (n,) each: the nearest other cluster, and how much nearer the own cluster is
     nearest, margins = _next_nearest(similar, numbers)
+    # for each cluster, the name of the label nearest to its centroid
     medoids = [names[ids[place]] for place in _medoids(similar, numbers)]
     scores = silhouettes(vectors, numbers.tolist())  # (n,)
     far = outliers(vectors)  # (n,)
@@ -110,7 +111,7 @@ def silhouettes(vectors: Vectors, clusters: Sequence[Hashable]) -> NDArray[np.fl
     own_size = sizes[ids]  # (n,)
     a = distances[rows, ids] * own_size / np.maximum(own_size - 1, 1)
     others = distances.copy()
-    others[rows, ids] = np.inf
+    others[rows, ids] = np.inf  # never the nearest
     b = others.min(axis=1)
     silhouette = (b - a) / np.maximum(np.maximum(a, b), 1e-12)  # equal labels are at distance 0
     return np.where(own_size > 1, silhouette, 0.0)
