@@ -84,11 +84,13 @@ def run(
     # class id -> group: the grouping to measure, and the reference, if there is one
     groups = groups_in(mapping) if mapping else _clusters_in(work)
     truth = groups_in(reference) if reference else {}
+    # title of a table -> measure -> value; the recall of each reference group, the worst first
     measures, recalled = measured(labels, groups, truth)
     measures["without a reference"] = coherence(labels, vectors, groups)
     if mapping is None:  # only a clustering can be repeated on samples, a mapping cannot
         measures["without a reference"]["stability"] = _stability(work, labels, vectors)
     odd = _inconsistencies_in(truth, labels, vectors)
+    # the files that were compared; without a reference, only the grouping
     inputs = [path for path in (reference, mapping or work / "clusters.csv") if path]
     record = made_by("quality", [work / "labels.csv", work / "embeddings.npz", *inputs], {})
     text = _as_json(measures, recalled)
@@ -101,6 +103,7 @@ def run(
         terminal.show_json(measures)
     else:
         _show(measures, recalled)
+        # a pair may repeat the question of a surer pair; such pairs are not counted as questions
         fresh = sum(not row.repeats for row in odd)
         terminal.say(
             f"{fresh} questions to curators, the surest first, and {len(odd)} pairs of near labels "
@@ -131,24 +134,31 @@ def _inconsistencies_in(
 def measured(
     labels: Sequence[Label], groups: Mapping[str, str], truth: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, float]], list[Recall]]:
-    """Measure the labels that both `groups` and `truth` (class id -> group) have. Return the
-    measures, unweighted and weighted by landmarks, and the recall of each group."""
+    """Compare `groups` with the reference `truth` (both class id -> group) on the labels that both
+    have.
+
+    Returns the measures and the recall of each group of `truth`, the worst first. The measures are
+    under "labels", where every label counts once, and under "landmarks", where a label counts once
+    for each of its landmarks. A key is absent if there is nothing to count.
+    """
     shared = [label for label in labels if label.class_id in groups and label.class_id in truth]
-    ours = [groups[label.class_id] for label in shared]
-    theirs = [truth[label.class_id] for label in shared]
-    weights = [label.landmarks for label in shared]
-    measures = {"labels": agreement_with(ours, theirs)} if shared else {}
+    group_of_label = [groups[label.class_id] for label in shared]
+    true_group_of_label = [truth[label.class_id] for label in shared]
+    weights = [label.landmarks for label in shared]  # numbers of landmarks
+    measures = {"labels": agreement_with(group_of_label, true_group_of_label)} if shared else {}
     if any(weights):
-        measures["landmarks"] = agreement_with(ours, theirs, weights)
-    return measures, recalls(ours, theirs)
+        measures["landmarks"] = agreement_with(group_of_label, true_group_of_label, weights)
+    return measures, recalls(group_of_label, true_group_of_label)
 
 
 def coherence(
     labels: Sequence[Label], vectors: Vectors, groups: Mapping[str, str]
 ) -> dict[str, float]:
-    """Compute the mean silhouette and the lexical coherence of the labels that have a group.
+    """Compute the mean silhouette (by cosine distance) and the lexical coherence of the labels that
+    have a group. The lexical coherence is the share of labels whose head noun is the most frequent
+    in their group.
 
-    `vectors` are (labels, D); `groups` maps class id to group.
+    `vectors` are unit vectors (labels, D); `groups` maps class id to group.
     """
     rows = [i for i, label in enumerate(labels) if label.class_id in groups]
     names = [groups[labels[i].class_id] for i in rows]
@@ -159,7 +169,12 @@ def coherence(
 
 
 def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
-    """Compute the stability of the work folder's clustering with the settings in its record."""
+    """Compute the stability of the work folder's clustering. It is the mean adjusted Rand index of
+    pairs of clusterings, each fitted to a random sample of the labels, with the settings in the
+    record of clusters.csv, and extended to all labels.
+
+    `vectors` are (labels, D).
+    """
     record = record_of(work / "clusters.csv")
     if record is None:
         raise DataError(
@@ -174,8 +189,8 @@ def _stability(work: Path, labels: Sequence[Label], vectors: Vectors) -> float:
 
 
 def _show(measures: Mapping[str, Mapping[str, float]], recalled: Sequence[Recall]) -> None:
-    """Print a table per title of measures, and the groups with the worst recall, which come first
-    in `recalled`."""
+    """Print one table for each title in `measures` (title -> measure -> value), and a table of the
+    15 groups with the lowest recall. `recalled` lists these groups first."""
     for title, values in measures.items():
         terminal.show_table(
             title, ["measure", "value"], [(name, f"{value:.3f}") for name, value in values.items()]
@@ -193,20 +208,24 @@ def agreement_with(
     reference: Sequence[Hashable],
     weights: Sequence[int] | None = None,
 ) -> dict[str, float]:
-    """Compute purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the effort that the
-    clusters leave to a curator.
+    """Compute purity, inverse purity, NMI, AMI, ARI, homogeneity, completeness, pairwise F1 and the
+    effort that the clusters leave to a curator: {measure: value}.
 
-    A label of weight w counts as w copies, except for the effort. effort = splits + merges =
-    2·|fragments| − K − G, where a fragment is a pair (cluster, group) with labels. Purity and NMI
-    grow with the number of clusters, so they cannot be compared across k.
+    `clusters` and `reference` are each label's cluster and reference group, (n,). A label of weight
+    w counts as w copies, except for the effort, which is the number of splits and merges that turn
+    the K clusters into the G groups: 2·|fragments| − K − G. A fragment is a pair (cluster, group)
+    that has at least one label in common. Purity and NMI grow with the number of clusters, so they
+    cannot be compared across k.
     """
     copies = np.ones(len(clusters), np.int64) if weights is None else np.asarray(weights)
     cluster_of_label = numbered(clusters)  # (n,)
     group_of_label = numbered(reference)  # (n,)
-    numbers = np.repeat(cluster_of_label, copies)
-    groups = np.repeat(group_of_label, copies)
+    numbers = np.repeat(cluster_of_label, copies)  # the cluster of each copy
+    groups = np.repeat(group_of_label, copies)  # the group of each copy
     shared = contingency_matrix(groups, numbers)  # (G, K): copies in a group and a cluster
     fragments = contingency_matrix(group_of_label, cluster_of_label) > 0  # (G, K)
+    # pairs of copies in the same cluster only, in the same group only, and in both; each pair is
+    # counted twice, which cancels in the F1 below
     (_, fp), (fn, tp) = pair_confusion_matrix(groups, numbers).tolist()
 
     return {
@@ -254,21 +273,25 @@ def inconsistencies(
     *,
     near: float = 0.55,
 ) -> list[Inconsistency]:
-    """Find pairs of labels in different groups that share the first or last word, or whose
-    similarity is at least `near`.
+    """Find pairs of labels in different groups that share the head noun or the first word, or whose
+    cosine similarity is at least `near`.
+
+    `groups` are the labels' groups (n,) and `vectors` their unit vectors (n, D). Without `vectors`,
+    pairs are found by their words alone, and their similarity is that of their characters (TF-IDF).
 
     The score of a pair is sure = (s − (m₁ + m₂)/2) / √((v₁ + v₂)/2), where s is the cosine
     similarity of the two labels, and m and v are the mean and variance of the similarities inside
-    each of their groups. Pairs with the highest scores come first. A pair asks whether each of its
-    labels belongs to the group of the other one; it repeats a question if a pair before it asks
-    this of one of its labels. Pairs that repeat a question come last.
+    each of their groups. Pairs with the highest scores come first. A pair asks two questions:
+    whether each label belongs to the group of the other label. A pair repeats a question if a pair
+    with a higher score asks one of these two. Pairs that repeat a question come last.
 
     A pair is a question to the curators, not an error: "church ruin" belongs to ruins, but "castle
-    ruin" to castle / fort. Without `vectors`, labels are compared by their characters (TF-IDF).
+    ruin" to castle / fort.
     """
     names = [normalised(label) for label in labels]
-    reasons = _sharing_a_word(names)
+    reasons = _sharing_a_word(names)  # (i, j), two places in `labels` with i < j -> why
     if vectors is not None:
+        # a pair that also shares a word is explained by its similarity
         reasons |= _similar(vectors, near)
 
     apart = sorted(pair for pair in reasons if groups[pair[0]] != groups[pair[1]])
@@ -301,19 +324,23 @@ def inconsistencies(
 
 
 def _sharing_a_word(names: Sequence[str]) -> dict[tuple[int, int], str]:
-    """Find the pairs of names that share the last word or, failing that, the first word, and return
-    which word they share."""
-    reasons: dict[tuple[int, int], str] = {}
-    last = map(head_noun, names)
-    first = (name.split()[0] if " " in name else "" for name in names)
+    """Find the pairs of names that share the head noun or, failing that, the first word.
 
-    for words, why in ((last, "head noun"), (first, "first word")):
+    `names` are normalised labels. Returns {(i, j): a text that gives the shared word}, where i < j
+    are the places of the two names.
+    """
+    reasons: dict[tuple[int, int], str] = {}
+    head_nouns = [head_noun(name) for name in names]
+    # empty for a name of one word, because that word is its head noun
+    first_words = [name.split()[0] if " " in name else "" for name in names]
+
+    for words, why in ((head_nouns, "head noun"), (first_words, "first word")):
         # groupby joins equal words only if they are adjacent
-        for word, same in groupby(
-            sorted(zip(words, range(len(names)), strict=True)), key=itemgetter(0)
-        ):
-            pairs = combinations([place for _, place in same], 2) if word else ()
-            reasons |= {pair: f"{why} {word!r}" for pair in pairs if pair not in reasons}
+        by_word = sorted(zip(words, range(len(names)), strict=True))
+        for word, same in groupby(by_word, key=itemgetter(0)):
+            if word:
+                pairs = combinations([place for _, place in same], 2)
+                reasons |= {pair: f"{why} {word!r}" for pair in pairs if pair not in reasons}
 
     return reasons
 
@@ -328,10 +355,11 @@ def _similar(vectors: Vectors, near: float) -> dict[tuple[int, int], str]:
 
 
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
-    """Compute by how many standard deviations the two labels of a pair are nearer than labels
-    inside their groups are.
+    """Compute how much nearer the two labels of each pair are than labels inside their groups are,
+    in standard deviations of the similarities inside these groups.
 
-    `pairs` are pairs (i, j) of the n labels; `groups` is (n,), `vectors` (n, D).
+    `pairs` are places (i, j) of two of the n labels, `groups` is the group of each label (n,), and
+    `vectors` are unit vectors (n, D), so that products are cosine similarities.
     """
     ids = numbered(groups)  # (n,)
     exact = vectors.astype(np.float64)
@@ -341,7 +369,7 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
     means, variances = _moments(within)  # (groups,)
 
     left, right = np.asarray(pairs).T  # (pairs,)
-    similar = np.einsum("nd,nd->n", exact[left], exact[right])
+    similar = np.einsum("nd,nd->n", exact[left], exact[right])  # (pairs,), as the two below
     usual = (means[ids[left]] + means[ids[right]]) / 2
     spread = (variances[ids[left]] + variances[ids[right]]) / 2
 
@@ -349,15 +377,17 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
 
 
 def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities]:
-    """Compute the mean and the variance (groups,) of the similarities inside each group.
+    """Compute the mean and the variance (groups,) of the similarities inside each group. `within`
+    holds one array per group: the similarities of the pairs inside it.
 
-    PRIOR pairs with the mean and the variance of all groups' pairs are added to each group, since a
-    group may have only a few pairs, or none.
+    A group may have only a few pairs, or none. So PRIOR pairs, with the mean and the variance of
+    the pairs of all groups, are added to each group.
     """
     every = np.concatenate(within)
     mean = float(every.mean()) if len(every) else 0.0
     variance = float(every.var()) if len(every) else 1.0
     means = np.asarray([(row.sum() + PRIOR * mean) / (len(row) + PRIOR) for row in within])
+    # squared distances from the group's mean above, which includes the added pairs
     squares = [np.square(row - centre).sum() for row, centre in zip(within, means, strict=True)]
     counts = np.asarray([len(row) for row in within])
     # positive, because the score is divided by its root
@@ -366,8 +396,9 @@ def _moments(within: Sequence[Similarities]) -> tuple[Similarities, Similarities
 
 
 def draw_recalls(path: Path, rows: Sequence[Recall]) -> None:
-    """Draw one bar per group with its recall, number of labels and number of fragments, the worst
-    group on top. The same rows give the same bytes."""
+    """Draw one bar per group with its recall, number of labels and number of fragments (clusters
+    that hold its labels). The worst group, the first of `rows`, is on top. The same rows give the
+    same bytes, so ids are not random and no date is written."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

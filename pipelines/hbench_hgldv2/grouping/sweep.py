@@ -76,7 +76,9 @@ def run(
     # a number that is given twice is tried once
     settings = [ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))]
     described = {"k": k, "algorithm": algorithm, "seed": seed, "resamples": resamples}
-    inputs = [work / "labels.csv", work / "embeddings.npz", *([reference] if reference else [])]
+    inputs = [work / "labels.csv", work / "embeddings.npz"]
+    if reference:
+        inputs.append(reference)
     record = made_by("sweep", inputs, described)
     # a lazy iterator: each setting is clustered when its row is needed below
     swept = sweep(
@@ -95,9 +97,11 @@ def run(
 
 
 def proposal(rows: Sequence[Swept]) -> str:
-    """Propose a k and give the reason. With a reference, it is the k that needs the fewest
-    decisions to reach it. Without one, it is the largest k that is about as stable as the best,
-    since merging is cheap.
+    """Propose a k and give the reason, as a sentence.
+
+    With a reference, this is the k whose clusters need the fewest splits and merges to become the
+    reference's groups. Without one, this is the largest k whose stability is at most ABOUT below
+    the highest, since merging clusters is cheaper than splitting them.
 
     >>> measures = {"silhouette": 0.1, "coherence": 0.5, "purity": math.nan, "nmi": math.nan}
     >>> rest = {**measures, "ari": math.nan, "splits": math.nan, "merges": math.nan}
@@ -105,7 +109,9 @@ def proposal(rows: Sequence[Swept]) -> str:
     'take k = 80: the largest that is about as stable as the best (0.89 of 0.90); merging whole \
 clusters is cheaper than splitting them'
     """
+    # splits and merges are nan in every row, without a reference, or in none
     if not math.isnan(rows[0].splits):
+        # of two k with the same sum, the larger leaves fewer splits
         best = min(rows, key=lambda row: (row.splits + row.merges, -row.k))
         return (
             f"take k = {best.k}: {best.splits:.0f} splits and {best.merges:.0f} merges reach the "
@@ -123,12 +129,12 @@ clusters is cheaper than splitting them'
 def _show(rows: Sequence[Swept]) -> None:
     """Print the measures of every k, without the measures that are nan in all rows."""
     unknown = np.isnan(np.asarray(rows, float)).all(axis=0)
-    measured = [name for name, absent in zip(Swept._fields, unknown, strict=True) if not absent]
+    shown = [name for name, absent in zip(Swept._fields, unknown, strict=True) if not absent]
     table = []
     for row in rows:
-        values = [getattr(row, name) for name in measured[1:]]
+        values = [getattr(row, name) for name in shown[1:]]  # all but k, which is an integer
         table.append([str(row.k), *(f"{value:.3f}" for value in values)])
-    terminal.show_table(None, measured, table)
+    terminal.show_table(None, shown, table)
 
 
 def sweep(
@@ -143,12 +149,12 @@ def sweep(
     """Cluster the classes with each of the settings, and yield the measures of the result.
 
     `names` are the (class id, label) of the rows of `vectors` (N, D). `reference` maps class id to
-    group, if there is a reference. `resamples` is the number of refits to samples, whose agreement
-    is the stability.
+    group; it is empty if there is no reference. `resamples` is the number of clusterings of random
+    samples. How well these agree is the stability.
     """
     ids = [class_id for class_id, _ in names]
     for setting in settings:
-        clusters = clustering.cluster(ids, vectors, setting, algorithm)
+        clusters = clustering.cluster(ids, vectors, setting, algorithm)  # class id -> number
         numbers = [clusters[i] for i in ids]
         yield Swept(
             setting.k,
@@ -157,7 +163,7 @@ def sweep(
                 list(clustering.refits(ids, vectors, algorithm, setting, resamples=resamples))
             ),
             lexical_coherence([label for _, label in names], numbers),
-            *_against(reference, clusters),
+            *_against(reference, clusters),  # purity and all later fields
         )
 
 
@@ -172,14 +178,15 @@ def _against(reference: Mapping[str, str], clusters: Mapping[str, int]) -> _Agai
     if not pairs:
         return _Against()
 
-    ours, theirs = zip(*pairs, strict=True)
-    measures = agreement_with(ours, theirs)
-    # split every cluster into its fragments (cluster, group), then merge these to the groups
+    numbers, groups = zip(*pairs, strict=True)
+    measures = agreement_with(numbers, groups)
+    # A curator splits every cluster into its fragments (cluster, group), then merges these to the
+    # groups. A split makes one fragment more, a merge one fewer.
     fragments = len(set(pairs))
     return _Against(
         purity=measures["purity"],
         nmi=measures["nmi"],
         ari=measures["ari"],
-        splits=fragments - len(set(ours)),
-        merges=fragments - len(set(theirs)),
+        splits=fragments - len(set(numbers)),
+        merges=fragments - len(set(groups)),
     )

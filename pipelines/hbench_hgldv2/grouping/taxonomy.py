@@ -110,6 +110,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
     names = {label.class_id: label.label for label in labels}
     # kept ancestors are not among the labels, so their names are fetched
     others = sorted(set(tree) - set(names) - {ROOT})
+    # an ancestor without a name in Wikidata is called by its id
     names |= {class_id: name.text or class_id for class_id, name in source.names(others).items()}
     nodes = rows(tree, names)
     record = made_by("taxonomy", [work / "labels.csv"], {"least": least})
@@ -132,15 +133,16 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
 def ancestors_of(
     class_ids: Iterable[str], entities: Callable[[Sequence[str]], Mapping[str, Entity]]
 ) -> dict[str, tuple[str, ...]]:
-    """Find the direct superclasses (best-ranked P279) of the classes and of all their ancestors, up
-    to twelve levels.
+    """Find the direct superclasses (best-ranked P279) of the classes and of their ancestors: class
+    id -> ids of its direct superclasses.
 
-    `entities` fetches the entities of a list of ids.
+    `entities` fetches the entities of a list of ids. MOST_LEVELS levels are fetched, from the
+    classes themselves upwards; superclasses above that level are not keys of the result.
     """
     parents: dict[str, tuple[str, ...]] = {}
     unknown = sorted(set(class_ids))
     for _ in range(MOST_LEVELS):
-        if not unknown:
+        if not unknown:  # every ancestor is known
             break
         # the classes of a level are fetched together
         entity_of = entities(unknown)
@@ -154,8 +156,11 @@ def ancestors_of(
 def taxonomy(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], *, least: int = 1
 ) -> tuple[nx.DiGraph[str], list[Removed]]:
-    """Make the tree, below ROOT, of the classes with landmarks and of the kept ancestors. Return it
-    with the removed edges.
+    """Make the tree, below ROOT, of the classes with landmarks and of the kept ancestors. Returns
+    the tree, with edges from parent to child, and the removed edges.
+
+    `parents` maps a class to its direct superclasses; `landmarks` maps a class to the number of its
+    own landmarks.
 
     A node has the attributes `landmarks` (of the node and all nodes below it), `kind` (natural,
     human-made or review), `members` (the classes of a condensed cycle) and `alternatives` (its
@@ -170,6 +175,7 @@ def taxonomy(
     graph, members = _condense_cycles(
         _graph_of_specific_classes(parents, landmarks, removed), landmarks, removed
     )
+    # node -> its own landmarks; node -> its landmarks and those of all nodes below it
     here = _landmarks_of(members, landmarks)
     weights = _with_those_below(graph, here)
     kept = _nodes_of_tree(graph, here, weights, least)
@@ -177,7 +183,8 @@ def taxonomy(
     tree: nx.DiGraph[str] = nx.DiGraph()
     tree.add_node(ROOT, alternatives=())
     for node in sorted(kept):
-        # the fewest landmarks first, since −ln p is highest for the smallest share p
+        # The nearest kept ancestors; edges of `graph`, unlike those of `tree`, lead upwards. The
+        # one with the fewest landmarks is first, since −ln p is highest for the smallest share p.
         candidates = sorted(
             _first_kept(node, graph.successors, kept), key=lambda parent: (weights[parent], parent)
         )
@@ -195,6 +202,7 @@ def taxonomy(
         [(child, parent) for child, listed in parents.items() for parent in listed]
     )
     for node, facts in tree.nodes.items():
+        # ROOT, which is not in the graph, is above all landmarks and represents only itself
         facts["landmarks"] = weights.get(node, sum(landmarks.values()))
         facts["members"] = members.get(node, (node,))
         facts["kind"] = kind_of(facts["members"], above)
@@ -226,10 +234,12 @@ def _nodes_of_tree(
     """Choose the nodes of the tree. These are the nodes with landmarks of their own (`here`), and
     the nodes that have at least `least` landmarks in total (`weights`) and join two chosen nodes.
 
-    A node with a single chosen node below it would only add a level with one child.
+    Edges of `graph` lead from child to parent; `here` and `weights` have an entry for every node. A
+    node with a single chosen node below it would only add a level with one child.
     """
     kept: set[str] = set()
-    for node in nx.topological_sort(graph):  # from the bottom up
+    for node in nx.topological_sort(graph):  # from the bottom up, as the edges do
+        # a node joins chosen nodes if several of them are the nearest ones below it
         joins = weights[node] >= least and len(_first_kept(node, graph.predecessors, kept)) > 1
         if joins or here[node]:
             kept.add(node)
@@ -237,11 +247,12 @@ def _nodes_of_tree(
 
 
 def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
-    """Return "natural" or "human-made" according to the classes above the members; "review" if both
-    or neither apply. The edges of `graph` lead upwards."""
-    up = {
-        above for member in members if member in graph for above in nx.descendants(graph, member)
-    } | set(members)
+    """Return "natural" or "human-made", depending on which of these general classes are among the
+    members or above them; "review" if both or neither apply. The edges of `graph` lead upwards."""
+    up = set(members)
+    for member in members:
+        if member in graph:  # a class without superclasses may be absent
+            up |= nx.descendants(graph, member)
     natural = bool(up & NATURAL)
     made = bool(up & HUMAN_MADE)
     if natural == made:
@@ -250,7 +261,9 @@ def kind_of(members: Sequence[str], graph: nx.DiGraph[str]) -> str:
 
 
 def rows(tree: nx.DiGraph[str], names: Mapping[str, str]) -> list[Node]:
-    """List the nodes below the root in tree order. `names` maps a class to its label."""
+    """List the nodes below the root in tree order: each node is followed by the nodes below it, and
+    siblings are sorted by id. `names` maps a class to its label."""
+    # a path lists its nodes, the root and the node itself included, so the root has depth 0
     depth = {
         node: len(path) - 1 for node, path in nx.single_source_shortest_path(tree, ROOT).items()
     }
@@ -292,10 +305,11 @@ def paths(nodes: Iterable[Node]) -> dict[str, str]:
 def _graph_of_specific_classes(
     parents: Mapping[str, Sequence[str]], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> nx.DiGraph[str]:
-    """Make the graph of child → parent edges without the classes that are too general. Each edge
-    left out is added to `removed`.
+    """Make the graph of child → parent edges without the classes that are too general (STOP). Each
+    edge left out is added to `removed`.
 
-    A general class with landmarks of its own stays as a node without edges.
+    `parents` maps a class to its direct superclasses. The classes in `landmarks` are always nodes:
+    a general class with landmarks of its own stays as a node without edges.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))
@@ -313,8 +327,8 @@ def _graph_of_specific_classes(
 def _condense_cycles(
     graph: nx.DiGraph[str], landmarks: Mapping[str, int], removed: list[Removed]
 ) -> tuple[nx.DiGraph[str], dict[str, tuple[str, ...]]]:
-    """Condense every cycle into one node, named after the member with most landmarks. Return the
-    graph and the members of each node.
+    """Condense every cycle into one node, named after the member with most landmarks. Returns the
+    graph and the classes that each node represents: {node: classes}.
 
     Wikidata has cycles, in which each class would be above itself. Edges inside a cycle are added
     to `removed`.

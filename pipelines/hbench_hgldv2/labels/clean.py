@@ -100,6 +100,7 @@ def run(
     if is_done(record, *_outputs(work)):
         return
 
+    # a CleanedLandmark per landmark, and the id and label of each class
     if released:
         selection, names = selection_of({split: read(path) for split, path in released})
     else:
@@ -132,14 +133,15 @@ def _outputs(work: Path) -> tuple[Path, Path]:
 def _write(
     work: Path, record: ArtefactRecord, selection: Sequence[CleanedLandmark], labels: list[Label]
 ) -> None:
-    """Write the selection and the labels. Print how many landmarks were kept, and why the others
-    were not."""
+    """Write the selection and the labels. Print how many landmarks each split keeps, and why the
+    other landmarks were not kept."""
     selection_file, labels_file = _outputs(work)
     counted = counts_of_selection(selection)
     write_rows(selection_file, selection, CleanedLandmark, record=record, counts=counted)
     write_rows(labels_file, labels, Label, record=record, counts={"labels": len(labels)})
 
-    kept = {name: count for name, count in counted.items() if " " in name}  # not the reasons
+    # keys such as "train kept" have a space; the others are reasons, such as "irrelevant"
+    kept = {name: count for name, count in counted.items() if " " in name}
     terminal.say(counts_text(f"{len(labels):,} classes; landmarks", kept))
     if reasons := {name: count for name, count in counted.items() if " " not in name}:
         terminal.say(counts_text("why not kept", reasons))
@@ -152,6 +154,7 @@ def _take_own(work: Path, path: Path, chosen: Mapping[str, str]) -> None:
     `chosen` maps a part ("id", "label" or "count") to the column that the user named for it.
     """
     selection_file, labels_file = _outputs(work)
+    # the labels that are written would replace the curator's table
     if path.resolve() in (selection_file.resolve(), labels_file.resolve()):
         raise UsageError(
             f"{path} is a file that this step writes",
@@ -174,7 +177,7 @@ def read_rules(path: Path = RULES) -> list[Rule]:
     """Read rules from a CSV file with the columns label, qid, action and why. Raises ConfigError
     that names the wrong line."""
     rules = read_rows(path, Rule)
-    for line, rule in enumerate(rules, start=2):
+    for line, rule in enumerate(rules, start=2):  # line 1 is the header
         if rule.action not in ACTIONS:
             raise ConfigError(
                 f"{path}, line {line}: unknown action",
@@ -190,18 +193,21 @@ def select(
     """Decide for each landmark, in order, whether it is kept, ambiguous or dropped. A rule applies
     to the class with its QID or, if the rule has no QID, to the classes with its label.
 
-    The reasons are those of scraping, and: "irrelevant" (rules drop all classes), "too_generic"
-    (all classes are generic), "no_label" (no class has a label in any language) and
+    `links` are the landmarks with their scraped classes; `names` are the labels of the classes.
+
+    The reason of a landmark for which scraping found no class is the reason that scraping gave. The
+    other reasons are "irrelevant" (rules drop all classes), "too_generic" (rules call all classes
+    that they do not drop too generic), "no_label" (no other class has a label in any language) and
     "several_classes" (more than one class is left).
     """
-    labels = {name.class_id: name.label for name in names}
-    texts = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
+    labels = {name.class_id: name.label for name in names}  # "" for a class without a label
+    action_of_text = {normalised(rule.label): rule.action for rule in rules if not rule.qid}
     # class -> action; rules by QID come last and replace rules by label, because a label may be
     # shared by classes
     actions = {
-        class_id: texts[normalised(label)]
+        class_id: action_of_text[normalised(label)]
         for class_id, label in labels.items()
-        if normalised(label) in texts
+        if normalised(label) in action_of_text
     }
     actions |= {rule.qid: rule.action for rule in rules if rule.qid}
     return [_cleaned(link, labels, actions) for link in links]
@@ -210,12 +216,12 @@ def select(
 def selection_of(
     splits: Mapping[str, Iterable[Released]],
 ) -> tuple[list[CleanedLandmark], list[ClassName]]:
-    """Make a selection and its classes from released files, in which a class is known only by its
-    text.
+    """Make a selection from released files, in which a class is known only by its text. Returns the
+    landmarks, and the classes with their labels, sorted by id.
 
-    The id of a class is its text without qualifiers and case, so that "Shinto shrine" and "shinto
-    shrine" are one class; the landmark keeps the released text. `splits` holds the rows of each
-    split.
+    The id of a class is PREFIX and its text without "(…)" at the end and case, so that "Shinto
+    shrine" and "shinto shrine" are one class; the landmark keeps the released text. A landmark
+    without a text is dropped. `splits` maps a split to its rows.
     """
     selection: list[CleanedLandmark] = []
     for split, rows in splits.items():
@@ -232,13 +238,14 @@ def selection_of(
                     raw_label=row.supercategory,
                 )
             )
-    keys = {class_id for row in selection for class_id in row.classes}
-    return selection, [ClassName(key, key.removeprefix(PREFIX), "en") for key in sorted(keys)]
+    class_ids = sorted({class_id for row in selection for class_id in row.classes})
+    return selection, [ClassName(i, i.removeprefix(PREFIX), "en") for i in class_ids]
 
 
 def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) -> list[Label]:
     """Make a label for each class of a kept or ambiguous landmark. Labels are sorted by their
-    number of landmarks, largest first, then by id."""
+    number of landmarks, without ambiguous ones, largest first, then by id. A class that has no name
+    in `names` is labelled with its id."""
     # class -> its number of landmarks in train, in index, and of ambiguous landmarks in both
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     # class -> the names of some of its landmarks, as examples
@@ -250,12 +257,18 @@ def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) 
             # an ambiguous landmark is counted separately: it may belong to any of its classes
             counted[class_id][row.split if row.status == "kept" else row.status] += 1
             if row.category and len(shown[class_id]) < EXAMPLES:
+                # the title of its Commons category, without "Category:"
                 shown[class_id].append(title_of(row.category).partition(":")[2])
 
     text = {name.class_id: name.label for name in names}
     labels = [
         Label(
-            i, text.get(i) or i, count["train"], count["index"], count["ambiguous"], tuple(shown[i])
+            class_id=i,
+            label=text.get(i) or i,
+            n_train=count["train"],
+            n_index=count["index"],
+            n_ambiguous=count["ambiguous"],
+            examples=tuple(shown[i]),
         )
         for i, count in counted.items()
     ]
@@ -277,8 +290,8 @@ def counts_of_selection(selection: Iterable[CleanedLandmark]) -> dict[str, int]:
 def _cleaned(link: Link, labels: Mapping[str, str], actions: Mapping[str, str]) -> CleanedLandmark:
     """Decide about one landmark: its status, the reason, and the classes that are left.
 
-    `labels` maps a class to its label, "" without one. `actions` maps a class to the action of its
-    rule.
+    A landmark that is dropped keeps its scraped classes. `labels` maps a class to its label, ""
+    without one. `actions` maps a class to the action of its rule.
     """
 
     def made(status: str, reason: str, classes: tuple[str, ...]) -> CleanedLandmark:

@@ -26,11 +26,15 @@ def offered(used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS) -> tuple
 
 
 def written_in_two_ways(used: Iterable[str]) -> tuple[str, str] | None:
-    """Return two kinds that differ only in case, spaces, hyphens or underscores; None where there
-    are no such two. The kinds compared are those that `offered` returns."""
-    first: dict[str, str] = {}
+    """Return two kinds of groups that differ only in case, spaces, hyphens or underscores; None if
+    there are no two such kinds.
+
+    `used` are the kinds of the groups, in any words of the curator. They are also compared with the
+    usual kinds ("human-made", "natural") that `offered` adds.
+    """
+    first: dict[str, str] = {}  # kind without these differences -> the first kind written so
     for kind in offered(used):
-        known = first.setdefault(re.sub(r"[\s_-]", "", kind).lower(), kind)
-        if known != kind:
-            return known, kind
+        earlier = first.setdefault(re.sub(r"[\s_-]", "", kind).lower(), kind)
+        if earlier != kind:
+            return earlier, kind
     return None

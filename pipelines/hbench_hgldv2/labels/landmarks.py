@@ -23,9 +23,12 @@ class Landmark(NamedTuple):
 
 
 def landmark_file(raw: Path, split: str) -> Path:
-    """Find the file that lists a split's landmarks. A released hierarchy is accepted too, since it
-    names the categories."""
-    for name in NAMES:
+    """Find the file that lists a split's landmarks, in the folder `raw` or its folder metadata.
+
+    Preferred is GLDv2's own list of the landmarks' Commons categories. The released H-GLDv2
+    hierarchy is accepted too, since it also names the categories.
+    """
+    for name in NAMES:  # paths below `raw`, with {} for the split
         for path in (raw / name.format(split), raw / Path(name.format(split)).name):
             if path.exists():
                 return path

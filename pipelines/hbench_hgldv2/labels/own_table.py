@@ -97,19 +97,21 @@ def parts_of(source: str, titles: Sequence[str], chosen: Mapping[str, str]) -> d
 
     Raises UnknownName for a chosen column that the table does not have, and DataError that names
     every part for which no column fits or several do. `source` is the name of the table in errors;
-    `titles` are its column titles.
+    `titles` are its column titles; `chosen` maps a part to the column that the user named for it.
     """
     for column in chosen.values():
         if column not in titles:
             raise UnknownName("column", column, titles)
 
     free = [title for title in titles if title not in chosen.values()]
+    # part ("id", "label", "count") -> the columns that could be it, by titles known for the part
     fitting = {
         part: [chosen[part]] if part in chosen else _with_title(free, known)
         for part, known in TITLES.items()
     }
     unclear = {part: columns for part, columns in fitting.items() if len(columns) != 1}
     if unclear:
+        # the option that would settle it, with the first column that fits, where one does
         pairs = [f"{part}={next(iter(columns), 'COLUMN')}" for part, columns in unclear.items()]
         problems = [_problem(part, columns) for part, columns in unclear.items()]
         raise DataError(
@@ -126,16 +128,18 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     """Read the labels of a table in CSV, TSV or parquet.
 
     Raises DataError for a file that is not a table, for columns that cannot be told apart, and for
-    rows that cannot be used, with their line numbers. `chosen` maps a part to the column that the
-    user named for it.
+    rows that cannot be used, with their row numbers. `chosen` maps a part ("id", "label" or
+    "count") to the column that the user named for it.
     """
+    # `how_written` says in words what is unusual about the file's format; "" if nothing is
     _, table, how_written = sheet.read(path)
-    columns = parts_of(path.name, table.column_names, chosen)
-    rows = _rows_of(table, columns)
+    columns = parts_of(path.name, table.column_names, chosen)  # part -> column
+    rows = _rows_of(table, columns)  # cells are texts
     labelled = [row for row in rows if row.label]
-    _refuse_unusable(path, labelled)
+    _refuse_unusable(path, labelled)  # so every count below is a whole number
 
-    # the counts of the table take the place of the landmarks of the training split
+    # the counts of the table take the place of the landmarks of the training split, and so of
+    # `label.landmarks`, the sum over both splits
     labels = [
         Label(row.class_id, row.label, int(row.counted), n_index=0, n_ambiguous=0, examples=())
         for row in labelled
@@ -215,7 +219,11 @@ def _rows_of(table: pa.Table, columns: Mapping[str, str]) -> list[TableRow]:
 
 def _refuse_unusable(path: Path, rows: Sequence[TableRow]) -> None:
     """Raise DataError for a table without labels; for an id that is missing, repeated or unusable;
-    and for a count that is not a whole number."""
+    and for a count that is not a whole number.
+
+    SEPARATOR joins ids in a cell of the files that are written, and GROUP begins the ids of group
+    names among the embeddings, so neither may be in an id.
+    """
     if not rows:
         raise DataError(f"{path} has no labels", expected="rows with an id, a label and a count")
 

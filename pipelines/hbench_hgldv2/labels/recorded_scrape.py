@@ -32,8 +32,8 @@ class RecordedAnswer(NamedTuple):
 
 
 def refuse_others(options: Mapping[str, object]) -> None:
-    """Raise UsageError for options that choose landmarks or servers, which --demo does not
-    allow."""
+    """Raise UsageError for options that choose landmarks or servers, which --demo does not allow.
+    `options` maps an option to its value, None if the user left it out."""
     if given := [name for name, value in options.items() if value is not None]:
         raise UsageError(
             "--demo brings its own landmarks and answers",

@@ -66,8 +66,8 @@ def run(
         raise UsageError(f"{target} is there already", fix="write another file with -o FILE")
 
     labels = read_rows(work / "labels.csv", Label) if (work / "labels.csv").exists() else None
-    rows = [_sample_rows()] if sample else [read(path) for path in released]
-    made = decisions_of(rows, labels)
+    files = [_sample_rows()] if sample else [read(path) for path in released]  # rows of each
+    made = decisions_of(files, labels)
     write_text(target, decisions_file.dumps(made))
     count = sum(len(labels_named(decision)) for decision in made.decisions)
     terminal.say(
@@ -77,24 +77,28 @@ def run(
 
 
 def _sample_rows() -> list[Released]:
-    """Make one landmark for each label in the shipped decisions, so that the steps can be tried
-    without the release. The id of a class there is PREFIX followed by the label in lower case and
-    without qualifiers."""
+    """Make one landmark for each class that the shipped decisions move to a group, so that the
+    steps can be tried without the release."""
     shipped = decisions_file.load(SAMPLE)
     moves = [decision for decision in shipped.decisions if isinstance(decision, Move)]
     placed = [(class_id, move.to) for move in moves for class_id in move.labels]
-    # a class id of the sample is PREFIX and the label in lower case, without qualifiers
-    named = [
-        (class_id.removeprefix(PREFIX), group, shipped.groups[group].kind)
-        for class_id, group in placed
+    # the sample has no landmark ids and categories, so the landmarks are numbered
+    return [
+        Released(
+            landmark_id=number,
+            category="",
+            # a class id of the sample is PREFIX and the label in lower case, without qualifiers
+            supercategory=class_id.removeprefix(PREFIX),
+            hierarchical_label=group,
+            natural_or_human_made=shipped.groups[group].kind,
+        )
+        for number, (class_id, group) in enumerate(placed)
     ]
-    # the sample has no landmark ids, so the landmarks are numbered; "" is their missing category
-    return [Released(number, "", *row) for number, row in enumerate(named)]
 
 
 def read(path: Path) -> list[Released]:
-    """Read the rows of a released file. Raises DataError for other columns, a repeated landmark, an
-    incomplete label, or a kind in two spellings."""
+    """Read the rows of a released file. Raises DataError for other columns, a repeated landmark, a
+    landmark with only one of a group and its kind, and a kind in two spellings."""
     seen: set[int] = set()
     rows = read_rows(path, Released)
     for row in rows:
@@ -104,7 +108,8 @@ def read(path: Path) -> list[Released]:
             )
         if bool(row.hierarchical_label) != bool(row.natural_or_human_made):
             problem = f"{path} has half a label for landmark {row.landmark_id}"
-            raise DataError(problem, expected="both or neither", found=str(row[3:]))
+            label = (row.hierarchical_label, row.natural_or_human_made)  # group and kind
+            raise DataError(problem, expected="both or neither", found=str(label))
         seen.add(row.landmark_id)
 
     kinds = sorted({row.natural_or_human_made for row in rows} - {""})
@@ -121,13 +126,15 @@ def decisions_of(
     """Make decisions that reproduce released files: one move per group, and classes that occur in
     several groups as ambiguous.
 
-    Landmarks with a group but without a class are left out; their group was assigned from images.
-    With `labels`, the decisions refer to the ids of those labels whose text occurs in the files.
-    Raises DataError for a group of two kinds.
+    A row's `supercategory` is the landmark's class, `hierarchical_label` the class's group, and
+    `natural_or_human_made` the group's kind. Landmarks with a group but without a class are left
+    out; their group was assigned from images. `files` holds the rows of each file. With `labels`,
+    the decisions refer to the ids of those labels whose text occurs in the files. Raises DataError
+    for a group of two kinds.
     """
     groups: dict[str, Group] = {}
-    # class id -> the groups in which the files have the class; the files have no ids, so a text
-    # makes one
+    # class id -> the groups in which the files have the class; the files have no ids, so the id is
+    # made from the class's text
     placed: Mapping[str, set[str]] = defaultdict(set)
     for row in (row for rows in files for row in rows if row.hierarchical_label):
         group = groups.setdefault(
@@ -142,24 +149,26 @@ def decisions_of(
         if row.supercategory:
             placed[PREFIX + normalised(row.supercategory)].add(row.hierarchical_label)
 
-    if labels is not None:  # the files identify classes by text, the labels by id
+    if labels is not None:  # replace the ids made from texts by the ids of labels with this text
         placed = {
             label.class_id: placed[key]
             for label in labels
             if (key := PREFIX + normalised(label.label)) in placed
         }
 
-    moves: list[AnyDecision] = []
+    decisions: list[AnyDecision] = []
     for number, name in enumerate(sorted(groups), start=1):
+        # the classes in this group alone
         ids = tuple(sorted(class_id for class_id, names in placed.items() if names == {name}))
         if ids:
-            moves.append(Move(id=f"r{number:03}", op="move", labels=ids, to=name, why="released"))
+            move = Move(id=f"r{number:03}", op="move", labels=ids, to=name, why="released")
+            decisions.append(move)
 
     several = sorted(
         (class_id, tuple(sorted(names))) for class_id, names in placed.items() if len(names) > 1
     )
     for number, (class_id, choices) in enumerate(several, start=1):
-        moves.append(
+        decisions.append(
             Ambiguous(
                 id=f"a{number:03}",
                 op="ambiguous",
@@ -169,4 +178,4 @@ def decisions_of(
             )
         )
 
-    return Decisions(groups=dict(sorted(groups.items())), decisions=tuple(moves))
+    return Decisions(groups=dict(sorted(groups.items())), decisions=tuple(decisions))

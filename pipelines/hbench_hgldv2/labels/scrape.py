@@ -141,6 +141,7 @@ def run(
 
     source_of = api.source if via == "api" else query_service.source
     servers = _servers(server)
+    # the settings are part of the record, by which `link` tells whether its files are up to date
     settings: dict[str, Any] = {"via": via, "limit": limit}
     if server:
         settings["server"] = dict(server)
@@ -179,8 +180,8 @@ def _replay_demo(work: Path) -> None:
 def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any]) -> None:
     """Make links.csv and classes.csv from the facts of a source, unless both files are up to date.
 
-    `settings` describe the source for the record, and may hold `limit`: then only so many landmarks
-    of each split, the first ones, are read. None or no `limit` means all.
+    `settings` describe the source for the record. Their `limit` is the number of landmarks, from
+    the first on, that are read of each split; None or no `limit` means all.
     """
     files = {split: landmark_file(raw, split) for split in SPLITS}
     record = made_by("scrape", files.values(), settings)
@@ -191,10 +192,10 @@ def link(work: Path, raw: Path, source: FactSource, settings: Mapping[str, Any])
     landmarks = [
         row for split, file in files.items() for row in read_landmarks(file, split)[:limit]
     ]
-    titles = len({landmark.category for landmark in landmarks})
+    categories = len({landmark.category for landmark in landmarks})
     terminal.say(
-        f"{len(landmarks):,} landmarks of {titles:,} categories; about "
-        f"{expected_requests(titles):,} requests to the APIs "
+        f"{len(landmarks):,} landmarks of {categories:,} categories; about "
+        f"{expected_requests(categories):,} requests to the APIs "
         "if none is in the cache"
     )
     links, names = resolve(landmarks, source)
@@ -216,8 +217,8 @@ def _counted(links: Sequence[Link]) -> Counter[str]:
 def _say(counted: Mapping[str, int]) -> None:
     """Print how many landmarks were linked, how they were linked, and why others were not.
 
-    The keys of `counted` are texts such as "status found" and "via P373", and reasons, which
-    contain no space.
+    `counted` maps a key to a number of landmarks. A key is "status …", such as "status found"; or
+    "via …", such as "via P373"; or a reason for having no class, which contains no space.
     """
     for title, prefix in (("landmarks", "status "), ("linked by", "via ")):
         shown = {
@@ -232,12 +233,12 @@ def _say(counted: Mapping[str, int]) -> None:
 
 
 def expected_requests(titles: int) -> int:
-    """Estimate the number of requests for this many categories, within a tenth.
+    """Estimate the number of requests to the APIs for this many categories, to about a tenth.
 
-    Every batch of 50 titles takes one request for their pages. If all titles have an item, a batch
-    takes one more for the entities and 0.1 for main topics: 2.1 requests. If none has an item, it
-    takes one more for the wikitext and a quarter of a request for P373, which handles 200 titles at
-    once: 2.25 requests.
+    Every batch of 50 titles takes one request for their pages. If all titles have a Wikidata item,
+    a batch takes one more for the entities and 0.1 for main topics: 2.1 requests. If none has an
+    item, it takes one more for the wikitext and a quarter of a request for P373, which handles 200
+    titles at once: 2.25 requests. So 2.2 is assumed.
     """
     return round(2.2 * titles / BATCH) + 4
 
@@ -245,7 +246,8 @@ def expected_requests(titles: int) -> int:
 def resolve(
     landmarks: Sequence[Landmark], source: FactSource
 ) -> tuple[list[Link], list[ClassName]]:
-    """Link every landmark, in order, and name all their classes, sorted by id.
+    """Link every landmark to its classes, in order. Returns the links, and all their classes with
+    their names, sorted by the number in their id.
 
     Raises IntegrityError unless every title ends as exactly one of found, redirected, missing,
     invalid and no_item.
@@ -253,7 +255,7 @@ def resolve(
     # category -> the title of its page
     titles = {landmark.category: title_of(landmark.category) for landmark in landmarks}
     unique_titles = list(dict.fromkeys(titles.values()))
-    # title -> its outcome and its Wikidata item, "" for none
+    # title -> its page, with the outcome (`status`) and the Wikidata item, "" for none
     pages = find_pages(unique_titles, source)
     unaccounted = [
         title
@@ -269,15 +271,14 @@ def resolve(
     entities = find_entities([page.item for page in pages.values()], source)
     links = [_link(landmark, pages[titles[landmark.category]], entities) for landmark in landmarks]
     class_ids = sorted({class_id for link in links for class_id in link.classes}, key=_qid_order)
-    # a raw label lists qualifiers after the classes; qualifiers that are items need their names,
-    # too
+    # `raw_label` is still written with ids, such as "Q16970 (Q12)"; the qualifiers in parentheses
+    # that are items need names, too
     qualifiers = {i for link in links for i in QID.findall(link.raw_label)} - set(class_ids)
     names = source.names([*class_ids, *sorted(qualifiers, key=_qid_order)])
 
-    return (
-        _spelled_out(links, names),
-        [ClassName(i, *names.get(i, Named())) for i in class_ids],
-    )
+    # a class without a label is named ""
+    class_names = [ClassName(i, *names.get(i, Named())) for i in class_ids]
+    return _spelled_out(links, names), class_names
 
 
 def _spelled_out(links: Sequence[Link], names: Mapping[str, Named]) -> list[Link]:
@@ -289,8 +290,9 @@ def _spelled_out(links: Sequence[Link], names: Mapping[str, Named]) -> list[Link
 
 
 def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
-    """Find the page of each title: follow soft redirects, then look up titles without an item by
-    P373."""
+    """Find the page of each title. If it has no Wikidata item, its soft redirect (a template that
+    names another category) is followed; if there is still none, the item that names the title as
+    its Commons category (P373) is taken."""
     pages = source.pages([title for title in titles if _is_title(title)])
     pages |= {title: Page(title, "invalid") for title in titles if not _is_title(title)}
     pages |= _follow_soft(
@@ -326,10 +328,11 @@ class Topic(NamedTuple):
 
 def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
     """Return what a category is about. The category's item may name a main topic (P301), which may
-    name its own main topic, and so on.
+    name its own main topic, and so on. The last item of this chain is the topic.
 
-    An item of a Wikimedia class without a main topic, such as a disambiguation page, is not a
-    place.
+    The result has a reason to take no class where the entity of the topic is missing or has no
+    class, where the topic is an intersection of topics (P971), and where it is no place but an item
+    of Wikimedia (META_CLASSES), such as a disambiguation page.
     """
     entity = entities.get(item, MISSING)
     # the chain ends at a topic whose entity was not fetched, at a topic that occurred before, and
@@ -357,10 +360,10 @@ def topic_of(item: str, entities: Mapping[str, Entity]) -> Topic:
 
 
 def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Page]:
-    """Find the pages to which category-redirect templates lead, in at most five hops and without
-    following a circle."""
-    # requested title -> the page that it has reached so far; a title whose page leads no further is
-    # removed
+    """Find the pages with an item to which category-redirect templates lead, in at most MOST_HOPS
+    hops and without following a circle: {requested title: page}. `pages` maps a requested title to
+    its own page, which has no item. Titles that lead to no item are left out."""
+    # requested title -> the title reached so far, unless it has an item or leads no further
     current = {title: page.title for title, page in pages.items()}
     seen = {title: {page.title} for title, page in pages.items()}
     result: dict[str, Page] = {}
@@ -368,11 +371,11 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
         if not current:
             break
         targets = source.soft_targets(sorted(set(current.values())))
-        # the target of the redirect template, "" without one
-        hops = {title: targets.get(place, "") for title, place in current.items()}
-        hops = {t: target for t, target in hops.items() if _is_title(target)}
+        # requested title -> target of the redirect template, "" without one
+        hops = {title: targets.get(reached, "") for title, reached in current.items()}
+        hops = {title: target for title, target in hops.items() if _is_title(target)}
         # a page that was visited before would lead round in a circle
-        hops = {t: target for t, target in hops.items() if target not in seen[t]}
+        hops = {title: target for title, target in hops.items() if target not in seen[title]}
         page_of = source.pages(sorted(set(hops.values()))) if hops else {}
 
         current = {}
@@ -388,8 +391,9 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
 
 
 def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Link:
-    """Make the link of a landmark from its page and its entity; where one of them is missing, the
-    link has the reason instead."""
+    """Make the link of a landmark from the page of its category and the entity of what the category
+    is about. Without a class, the link has the reason. `entities` maps an item to its entity."""
+    # the reason for a page without an item is its status, such as "missing"
     topic = Topic("", MISSING, page.status)
     if page.item:
         topic = topic_of(page.item, entities)
@@ -397,8 +401,7 @@ def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Lin
     classes = () if topic.reason else entity.classes
     # a source returns the qualifiers of all classes of an entity, or none at all
     qualifiers = entity.qualifiers or ("",) * len(classes)
-    # not strict: a landmark that has no classes for a reason may still have qualifiers in its
-    # entity
+    # not strict: where a reason has emptied `classes`, the entity may still have qualifiers
     labels = [
         f"{qid} ({qualifier})" if qualifier else qid
         for qid, qualifier in zip(classes, qualifiers, strict=False)
@@ -412,6 +415,7 @@ def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Lin
         status=page.status,
         via=page.via,
         item=page.item,
+        # the entity's own id differs after a redirect, and is "" where the entity is missing
         topic=entity.item or topic.item,
         reason=topic.reason,
         classes=classes,

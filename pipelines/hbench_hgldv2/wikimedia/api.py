@@ -70,10 +70,15 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         values: Sequence[str],
         reader: Callable[..., dict[str, Any]],
     ) -> dict[str, Any]:
-        """Join the results of `reader` for the answers to each batch. An id that is refused alone
-        is a missing item. `params`: of the request, without the parameter `name`, which has the
-        `values`."""
+        """Ask an API (`endpoint`, its address) about the titles or ids `values` in batches, and
+        join the facts that `reader` finds: {title or id: fact}.
+
+        `name` is the parameter of the request that holds the values, "titles" or "ids"; `params`
+        are the other parameters. `reader` takes the answers to a batch and the batch. Raises
+        SourceError for a refused title. A refused id is a missing item.
+        """
         known: dict[str, Any] = {}
+        # the client halves a refused batch, so a refusal concerns a batch of a single value
         for batch, answers in client.ask_batched(endpoint, params, name, values):
             if not isinstance(answers, Refused):
                 known |= reader([answer.data for answer in answers], batch)
@@ -101,18 +106,19 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
 def pages_of(
     answers: Iterable[Mapping[str, Any]], requested: Sequence[str]
 ) -> dict[str, facts.Page]:
-    """Find the page of each requested title in the answers (with continuations) to one
-    `prop=pageprops` query. Raises SourceError for a title without an answer.
+    """Find the page of each requested title in the answers to one `prop=pageprops` query and to its
+    continuations. Raises SourceError for a title without an answer.
 
     Titles are followed by name through `normalized` and `redirects`, and never by position: pages
     come in any order, and two titles may be one page. Both format versions, 1 and 2, are supported.
     """
-    renamed: dict[str, str] = {}
-    redirected: dict[str, str] = {}
-    pages: dict[str, dict[str, Any]] = {}
+    renamed: dict[str, str] = {}  # requested title -> normalised title
+    redirected: dict[str, str] = {}  # title -> title to which it redirects
+    pages: dict[str, dict[str, Any]] = {}  # title -> content of the page in the answers
     for answer in answers:
         query = answer.get("query", {})
         for entry in query.get("normalized", ()):
+            # where the API could only return the requested title percent-encoded, it says so
             asked = unquote(entry["from"]) if entry.get("fromencoded") else entry["from"]
             renamed[asked] = entry["to"]
         for entry in query.get("redirects", ()):
@@ -122,7 +128,7 @@ def pages_of(
                 redirected[entry["from"]] = entry["to"]
         for entry in query.get("interwiki", ()):
             pages[entry["title"]] = {"invalid": True}
-        for page in _listed(query.get("pages", ())):
+        for page in _listed(query.get("pages", ())):  # a continuation adds to pages seen before
             _merge(pages.setdefault(page["title"], {}), page)
 
     return {title: _page(renamed.get(title, title), redirected, pages) for title in requested}
@@ -132,7 +138,7 @@ def wikitexts_of(
     answers: Iterable[Mapping[str, Any]], _requested: Sequence[str] = ()
 ) -> dict[str, str]:
     """Read {title: wikitext} from the answers to one `prop=revisions&rvprop=content&rvslots=main`
-    query."""
+    query. The requested titles are not needed, but every reader of answers takes them."""
     texts: dict[str, str] = {}
     for answer in answers:
         for page in _listed(answer.get("query", {}).get("pages", ())):
@@ -144,21 +150,17 @@ def wikitexts_of(
 
 
 def soft_redirect(wikitext: str) -> str | None:
-    """Find the title to which a category-redirect template points, which `redirects=1` does not
-    follow; None without such a template.
+    """Find the title to which a category-redirect template points; None without such a template.
 
-    Text in comments and in <nowiki> is ignored.
+    Unlike redirects, such templates are not followed by the API (`redirects=1`). The template's
+    first parameter, "1", is the target. Text in comments and in <nowiki> is ignored.
     """
     for template in mwparserfromhell.parse(wikitext).filter_templates():
         name = " ".join(str(template.name).replace("_", " ").split()).casefold()
         if re.sub("^template: ?", "", name) in REDIRECT_TEMPLATES and template.has("1"):
-            target = (
-                str(template.get("1").value.strip_code())
-                .replace("_", " ")
-                .strip()
-                .lstrip(":")
-                .strip()
-            )
+            target = str(template.get("1").value.strip_code()).replace("_", " ").strip()
+            # a colon before "Category:" makes a link to a category, and is not part of its title
+            target = target.lstrip(":").strip()
             title = re.sub(r"(?i)^category\s*:\s*", "", target)
             return f"Category:{title}" if title else None
     return None
@@ -168,7 +170,11 @@ def _page(
     title: str, redirected: Mapping[str, str], pages: Mapping[str, Mapping[str, Any]]
 ) -> facts.Page:
     """Return the page of a title at the end of its redirects. Raises SourceError if the answer does
-    not have it."""
+    not have it.
+
+    `redirected` maps a title to the title to which it redirects; `pages` maps a title to the
+    content of its page in the answer.
+    """
     seen = {title}
     while title in redirected and redirected[title] not in seen:
         title = redirected[title]
@@ -183,7 +189,7 @@ def _page(
             f"the API did not answer for {title!r}", expected="every requested title in the answer"
         )
 
-    for status in ("invalid", "missing"):
+    for status in ("invalid", "missing"):  # flags, present only where they apply
         if status in page:
             return facts.Page(title, status)
 
@@ -233,7 +239,9 @@ def entities_of(
 def names_of(
     answers: Sequence[Mapping[str, Any]], requested: Sequence[str]
 ) -> dict[str, facts.Named]:
-    """Read {id: English label} from one wbgetentities answer with `languagefallback`."""
+    """Read {id: English label} from one wbgetentities answer with `languagefallback`. A label in
+    another language, which the result names, may take the place of a missing English one; the text
+    is "" without any label."""
     contents = answers[0].get("entities") or {}  # such an answer has no continuation
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
     return {
@@ -259,8 +267,8 @@ def best(statements: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]
 
 
 def qualified(statement: Mapping[str, Any]) -> str:
-    """Format the qualifiers of a statement as an infobox prints them after a class: years, then
-    items as QIDs.
+    """Format the qualifiers of a statement as an infobox prints them after a class: the years of
+    the start, the end (P580, P582) and the point in time (P585), then all items as QIDs.
 
     >>> year = {
     ...     "snaktype": "value",
@@ -316,6 +324,7 @@ def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
     if value.get("precision") == DECADE:
         return f"{year // 10 * 10}s{era}"
     if value.get("precision") == CENTURY:
+        # the year 1900 is in the 19th century, 1901 in the 20th
         return f"{math.ceil(year / 100)}. century{era}"
     return f"{year}{era}"
 

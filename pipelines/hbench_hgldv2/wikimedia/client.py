@@ -98,11 +98,11 @@ class Cache:
     DataError if it is another kind of file."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file. There are no open transactions: every response is written at
-        once, so that a killed run loses none. Raises DataError for another kind of file."""
+        """Open or create the file. Raises DataError for another kind of file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         try:
+            # None: every response is committed at once, so that a killed run loses none
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute(
@@ -128,7 +128,8 @@ class Cache:
         return int(count)
 
     def get(self, request: str) -> Answer | None:
-        """Return the response to a canonical request; None if there is none."""
+        """Return the stored response to a request, None if there is none. `request`: in canonical
+        form (`canonical`)."""
         row = self._db.execute(
             "SELECT status, headers, body, fetched FROM answers WHERE key = ?", (_key(request),)
         ).fetchone()
@@ -138,8 +139,8 @@ class Cache:
         return Answer(status, parse_json(headers), zlib.decompress(body), fetched)
 
     def put(self, request: str, answer: Answer) -> None:
-        """Write a response to the file before returning. `request`: in canonical form, the key of
-        the response."""
+        """Write a response to the file before returning, with those of its headers that are kept
+        (KEPT_HEADERS). `request`: in canonical form (`canonical`)."""
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         self._db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
@@ -177,8 +178,8 @@ class Client:
     )
 
     def __post_init__(self) -> None:
-        """Open a session with the User-Agent of this run. Without a contact it never sends
-        anything."""
+        """Open a session with the User-Agent of this run, which names the contact. A client without
+        a contact never sends anything, so its session needs none."""
         self._session = requests.Session()
         if self.contact is not None:
             accepted = {
@@ -192,7 +193,8 @@ class Client:
         self._last = self.clock.monotonic()
 
     def ask(self, endpoint: str, params: Mapping[str, str]) -> Good | Refused:
-        """Return the answer to one request, from the cache or else from the server.
+        """Return the answer to one request, from the cache or else from the server: Good with the
+        data, or Refused if the server does not accept the values in the request.
 
         `params`: {name: value}, sent to the address `endpoint`. Raises SourceError if the server
         does not answer in `attempts` tries, DataError for a request that is not in the cache if
@@ -205,9 +207,10 @@ class Client:
             return self._fetch(endpoint, params, request)
 
         self.counts["cached"] += 1
-        # the time does not matter here: responses that ask to try again later are not stored
+        # The cache stores responses, not verdicts. The time (`now`) matters only for responses
+        # that ask to try again later, and these are not stored.
         verdict = judge(answer.status, answer.headers, answer.body, now=0)
-        assert isinstance(verdict, Good | Refused)  # nothing else is kept
+        assert isinstance(verdict, Good | Refused)  # no other responses are stored
         return verdict
 
     def ask_batched(
@@ -257,7 +260,10 @@ class Client:
 
     def _fetch(self, endpoint: str, params: Mapping[str, str], request: str) -> Good | Refused:
         """Send a request until the server answers, and store the response. A request that is too
-        long for a URL is sent again by POST. `request`: in canonical form, the key of the response.
+        long for a URL is sent again by POST.
+
+        `params` is sent to the address `endpoint`; `request` is both of them in canonical form, the
+        key of the stored response. Raises NotInTheCache for a client that only reads its cache.
         """
         if self.contact is None:
             raise NotInTheCache(
@@ -267,7 +273,8 @@ class Client:
                 fix="run without --offline to ask the server",
             )
 
-        posts = "action" not in params  # a query of SPARQL, which is long
+        # requests to MediaWiki's APIs have an action; others are queries of SPARQL, which are long
+        posts = "action" not in params
         failures = 0
         while True:
             verdict, answer = self._try(endpoint, params, posts=posts)
@@ -275,12 +282,12 @@ class Client:
                 posts = True
                 continue
             if isinstance(verdict, TooLong):
-                # too long even by POST: store it like a refusal by the API, so that the batch is
-                # halved, and a later run does not send it again
+                # too long even by POST: store a refusal such as the API's own (status 200), so
+                # that the batch is halved, and a later run does not send the request again
                 verdict = Refused(verdict.why)
                 refusal = {"error": {"code": "toomanyvalues", "info": verdict.why}}
                 answer = answer._replace(status=200, body=json.dumps(refusal).encode())
-            if not isinstance(verdict, Again):
+            if not isinstance(verdict, Again):  # Good or Refused
                 self.cache.put(request, answer)
                 return verdict
             failures += 1
@@ -290,10 +297,10 @@ class Client:
         self, endpoint: str, params: Mapping[str, str], *, posts: bool
     ) -> tuple[Verdict, Answer]:
         """Send one request, no sooner than 1/rate seconds after the previous one. Return the
-        verdict on the response (use it, ask again …), and the response. `posts`: send it by POST,
-        since a long list of ids does not fit into a URL."""
-        # `_last` is the time of the previous request, `_warned` the warnings that were shown
-        # already
+        verdict on the response, and the response: Good (use it), Again (send the request again),
+        Refused (by the API) or TooLong (for a URL). `posts`: send it by POST, since a long list of
+        ids does not fit into a URL."""
+        # `_last` is the time of the previous request
         too_early = self._last + 1 / self.manners.rate - self.clock.monotonic()  # seconds
         if too_early > 0:
             self.clock.sleep(too_early)
@@ -302,7 +309,8 @@ class Client:
             timespec="seconds"
         )
         sent = dict(params)
-        if "action" in params:  # a MediaWiki API: its servers may refuse while they lag behind
+        # a MediaWiki API refuses requests while its database lags by more than `maxlag` seconds
+        if "action" in params:
             sent["maxlag"] = str(self.manners.maxlag)
 
         try:
@@ -314,7 +322,7 @@ class Client:
                 timeout=self.manners.timeout,
                 allow_redirects=False,  # another address may be another API: `judge` refuses it
             )
-        except NOT_ANSWERED as error:
+        except NOT_ANSWERED as error:  # wait 0.0: as long as `_wait` chooses; status 0: no response
             return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)
 
         status = response.status_code
@@ -324,15 +332,16 @@ class Client:
             status, headers, body, now=self.clock.time(), lag_wait=self.manners.lag_wait
         )
 
-        if isinstance(verdict, Good):
+        if isinstance(verdict, Good):  # each warning is shown once per client
             for warning in sorted(set(verdict.warnings) - self._warned):
                 self._warned.add(warning)
                 self.tell(f"the server warns: {warning}")
         return verdict, Answer(status, dict(headers), body, fetched)
 
     def _wait(self, verdict: Again, failures: int, endpoint: str) -> None:
-        """Wait as long as the server wants, or twice as long after each failure. Raises SourceError
-        after the last try. `failures`: the number of tries that failed so far."""
+        """Wait as long as the server wants (`verdict.wait`, in seconds). If the server does not say
+        (0), wait `first_wait` seconds, and twice as long after each further failure. Raises
+        SourceError after the last try. `failures`: the number of tries that failed so far."""
         self.counts["retries"] += 1
         if failures == self.manners.attempts:
             raise SourceError(
@@ -360,9 +369,9 @@ def opened(
     """Open a client on the cache in the work folder, with a progress bar. Only one client may use a
     cache at a time.
 
-    Raises UsageError without a contact, unless `offline`; the message names the `command` that
-    needs it. `rate`: requests per second, at most. `cache`: the file; None: the one in the work
-    folder.
+    Raises UsageError without a contact, unless `offline`; the message advises the `command` with a
+    contact added. `offline`: only the cache is read. `rate`: requests per second, at most. `cache`:
+    the file; None: the one in the work folder.
     """
     if contact is None and not offline:
         raise missing_contact(command)
@@ -381,7 +390,8 @@ def opened(
             Cache(path) as answers,
             terminal.progress() as bar,
         ):
-            task = bar.add_task("requests", total=None)
+            task = bar.add_task("requests", total=None)  # `on_progress` tells the total
+            # a client without a contact never sends anything
             client = Client(
                 None if offline else contact, answers, Manners(rate=rate), tell=bar.console.print
             )

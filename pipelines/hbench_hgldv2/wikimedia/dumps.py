@@ -39,7 +39,11 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "Z": "\x1a"}
 
 def source(folder: Path) -> facts.FactSource:
     """Make a source of facts from the dumps in a folder. Raises DataError that names a missing
-    file. There are no category-redirect templates, since these dumps do not have the text of pages.
+    file.
+
+    The tables of Commons give the pages. The truthy dump of Wikidata, which has the statements of
+    the best rank, gives the entities, names and values of P373. `soft_targets` finds nothing:
+    category-redirect templates are in the text of pages, which these dumps do not have.
     """
     tables = {name: _file(folder, f"*-{name}.sql*") for name in ("page", "page_props", "redirect")}
     truthy = _file(folder, "*truthy*.nt*")
@@ -58,9 +62,9 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
     The rows are in the line of the statement or, with newer versions of mariadb-dump, in lines of
     their own. Raises DataError for other text between them, and for a truncated dump.
     """
-    inside = False
-    is_dump = False
-    is_complete = False
+    inside = False  # an INSERT statement
+    is_dump = False  # the header of a dump was read; then the dump must end with a certain line
+    is_complete = False  # that line was read
     for line in lines:
         start = 0
         if not inside:
@@ -81,11 +85,11 @@ def values_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 def _rows_of(line: str, place: int) -> Iterator[tuple[str, ...]]:
     """Yield the rows in a line from the position `place` on, with only commas between them."""
-    for row in _TUPLE.finditer(line, place):
+    for row in _TUPLE.finditer(line, place):  # group 1 is the row without its parentheses
         if line[place : row.start()].strip(" ,\n"):
-            break
+            break  # other text before this row; the check below raises
         place = row.end()
-        # the text of each cell, without quotes; a comma follows each cell, also the last one
+        # the text of each cell, without quotes; `_CELL` needs a comma after each, also the last
         yield tuple(map(_text, _CELL.findall(row[1] + ",")))
     if line[place:].strip(" ,\n") not in ("", ";"):
         raise DataError(
@@ -106,12 +110,14 @@ class Statement(NamedTuple):
 
 
 def triples(lines: Iterable[str]) -> Iterator[Statement]:
-    """Yield the N-Triples about items. Other lines, and unknown values (blank nodes), are
-    skipped."""
+    """Yield the N-Triples whose subject is an item and whose value is an item or a text. Other
+    lines are skipped, such as those of unknown values (blank nodes)."""
     for line in lines:
         match = _TRIPLE.match(line)
         if match:
+            # of `entity` (an id) and `text` (in quotes), one is None
             item, predicate, entity, text, language = match.groups()
+            # a text with its escapes converted is a string of JSON
             value = entity or parse_json(_ESCAPED.sub(_as_in_json, text))
             # the property is the last part of an address; the language begins with an @
             yield Statement(item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:])
@@ -132,9 +138,10 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
     redirects = _redirects(tables)
     # the spelling in the tables: without "Category:", and with underscores for blanks
     keys = {title: title.partition(":")[2].replace(" ", "_") for title in titles}
-    # {name: the name at the end of its redirects}
+    # {title: the name, in this spelling, at the end of the redirects}
     ends = {title: _end(key, redirects) for title, key in keys.items()}
     targets = set(ends.values())
+    # the ids and names of the pages of categories that are needed
     name_of_page = {
         page_id: name for page_id, name in _categories(tables["page"]) if name in targets
     }
@@ -153,7 +160,8 @@ def _pages(tables: Mapping[str, Path], titles: Sequence[str]) -> dict[str, facts
 
 
 def _redirects(tables: Mapping[str, Path]) -> dict[str, str]:
-    """Return {name of a category: name of the category to which it redirects}."""
+    """Return {name of a category: name of the category to which it redirects}. The table of
+    redirects knows the redirecting page only by its id, and the table of pages gives its name."""
     # {id of the redirecting page: name of its target}; these are few compared to all pages
     target_of = dict(_categories(tables["redirect"]))
     return {
@@ -255,11 +263,13 @@ def _file(folder: Path, pattern: str) -> Path:
 
 
 def _text(cell: str) -> str:
-    """Parse a cell of a dump: NULL, a number, or a quoted text with escapes."""
+    """Parse a cell of a dump, which is NULL, a number, or a quoted text with escapes. NULL becomes
+    "", a number stays as it is written, and a text loses its quotes and escapes."""
     if not cell.startswith("'"):
         return "" if cell == "NULL" else cell
     if "\\" not in cell:
         return cell[1:-1]
+    # a character that is not in _ESCAPES, such as \', stands for itself
     return re.sub(
         r"\\(.)", lambda pair: _ESCAPES.get(pair[1], pair[1]), cell[1:-1], flags=re.DOTALL
     )

@@ -57,8 +57,10 @@ def bindings_of(answer: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _bound(row: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return {variable: value} of one row, for variables that are bound to an item or a text. A
-    blank node, which stands for an unknown value, is left out; addresses of entities become QIDs.
+    """Return {variable: value} of one row of a SPARQL JSON result.
+
+    A variable without a value is not in the row. A blank node, which stands for an unknown value,
+    is left out. Addresses of entities become QIDs.
     """
     return {
         name: cell["value"].removeprefix(ENTITY)
@@ -78,7 +80,8 @@ class QueryService:
         """Return the pages of titles on Commons, with the Wikidata items that link to them, "" for
         none."""
         rows = self._rows(PAGES, [f"<{iri_of(title)}>" for title in titles])
-        # first by the address of the page, and then by its title
+        # {address of the page: item}, and then {title of the page: item}; a row lacks an item that
+        # is unknown
         items = {row["page"]: row["item"] for row in rows if "item" in row}
         items = {
             unquote(page.removeprefix(COMMONS_PAGE)).replace("_", " "): item
@@ -97,12 +100,14 @@ class QueryService:
         return facts.only_items((named[row["name"]], row["item"]) for row in rows)
 
     def entities(self, ids: Sequence[str]) -> dict[str, facts.Entity]:
-        """Return {id: entity}. A merged item is looked up again under its target."""
-        statements = self._statements(ids)
+        """Return {id: entity}. A merged item has the entity of the item with which it was merged,
+        its target."""
+        statements = self._statements(ids)  # {item: {property: items}}
         # an item without statements may have been merged into another one
         absent = [f"wd:{i}" for i in ids if i not in statements]
         targets = {row["item"]: row["target"] for row in self._rows(REDIRECTS, absent)}
-        moved = self._statements(sorted(set(targets.values())))
+        moved = self._statements(sorted(set(targets.values())))  # those of the targets
+        # no statements of the item or of its target: None
         return {
             i: _entity(statements.get(i) or moved.get(targets.get(i, "")), targets.get(i, i))
             for i in ids
@@ -123,7 +128,8 @@ class QueryService:
         return values
 
     def _rows(self, query: str, values: Sequence[str]) -> Iterator[dict[str, str]]:
-        """Yield the rows of a query, sent in batches of values, which replace %s in it."""
+        """Yield the rows of a query, {variable: value}. The query is sent once for each batch of
+        `values`, which replaces the %s in it. Raises SourceError for an answer without a result."""
         for start in range(0, len(values), BATCH):
             text = query % " ".join(values[start : start + BATCH])
             answer = self._client.ask(self._endpoint, {"query": text, "format": "json"})
@@ -137,8 +143,12 @@ class QueryService:
 
 
 def _entity(statements: Mapping[str, Sequence[str]] | None, item: str) -> facts.Entity:
-    """Make an entity from its statements. Without any of these properties it is MISSING, like a
-    deleted one: neither has classes."""
+    """Make an entity from its statements, {property such as P31: items}. The items are sorted by
+    their numbers, so their order does not depend on the order of the service's rows.
+
+    `statements` is None for an item without statements of the properties in ENTITIES. Such an item
+    is MISSING, like a deleted item; neither has classes.
+    """
     if statements is None:
         return facts.MISSING
     return facts.entity_of(

@@ -125,9 +125,8 @@ def _judge_error(error: Mapping[str, Any], wait: float, lag_wait: float) -> Verd
         return Again(f"{code}: {info}", max(lag_wait, wait))
     if code in RETRIED_ERRORS or code.startswith(INTERNAL):
         return Again(f"{code}: {info}", wait)
-    if (
-        code in BATCH_ERRORS
-    ):  # one value of the batch is at fault: the others can be requested without it
+    # one value of the batch is at fault: the others can be requested without it
+    if code in BATCH_ERRORS:
         return Refused(f"{code}: {info}")
     raise SourceError(
         f"the API refuses the request: {code}",
