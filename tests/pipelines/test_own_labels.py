@@ -145,6 +145,11 @@ def test_a_table_that_the_step_would_overwrite_is_refused(tmp_path):
     assert file.read_bytes() == before
 
 
+def test_k_is_not_chosen_by_a_stability_of_one_sample(tmp_path):
+    words = ("hgldv2", "--work", tmp_path, "sweep", "--k", "2,3", "--resamples", "1")
+    assert "--resamples of 2 or more" in refusal(*words)
+
+
 def test_the_step_is_up_to_date_until_the_table_or_the_columns_change(tmp_path):
     header = ("id", "name", "title", "n")
     rows = [(class_id, label, f"the {label}", count) for class_id, label, count in ROWS]

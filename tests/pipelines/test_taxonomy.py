@@ -78,6 +78,12 @@ def test_any_graph_becomes_an_arborescence_that_holds_every_class(parents, landm
             assert nx.has_path(above, child, parent)
 
 
+def test_landmarks_of_the_root_itself_count_there_alone():
+    tree, _ = taxonomy({ROOT: (), "Q1": (ROOT,)}, {ROOT: 5, "Q1": 2})
+    assert list(tree.edges) == [(ROOT, "Q1")]
+    assert tree.nodes[ROOT]["landmarks"] == 5 + 2
+
+
 def test_the_closure_asks_for_each_class_once_and_survives_missing_ones():
     asked: list[str] = []
 

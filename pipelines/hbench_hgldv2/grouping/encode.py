@@ -25,7 +25,8 @@ from hbench.cli import terminal
 from hbench.core.errors import ConfigError, DataError, UsageError, examples
 from hbench.core.registry import Registry
 from hbench.core.untrusted import read_arrays, read_json
-from hbench_hgldv2.artefact import checked, is_done, made_by, open_table, read_rows, sha256, write
+from hbench.submissions.embeddings import digest
+from hbench_hgldv2.artefact import checked, is_done, made_by, open_table, read_rows, write
 from hbench_hgldv2.labels.kinds import written_in_two_ways
 from hbench_hgldv2.labels.label import GROUP, Label
 
@@ -46,7 +47,7 @@ SHORT = (
 )
 PARTS = {  # {part of a sentence encoder's folder: patterns of the files, one of which must exist}
     "config.json": ["config.json"],
-    "weights": ["*.safetensors", "pytorch_model.bin"],
+    "weights": ["*.safetensors", "pytorch_model*.bin"],
     "tokenizer": ["tokenizer.json", "tokenizer_config.json", "vocab.txt"],
 }
 encoders: Registry[Encoder] = Registry("text encoder")
@@ -74,10 +75,9 @@ def run(
     # of its weights
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
-    # the files of a local encoder's weights; empty for an encoder that is downloaded. Of several
-    # files, the first one identifies the encoder.
+    # the files of a local encoder's weights; empty for an encoder that is downloaded
     weights = _weights_of(local)
-    identity = sha256(weights[0]) if weights else ""
+    identity = digest(weights) if weights else ""
     record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})
     if is_done(record, work / "embeddings.npz"):
         return
@@ -106,7 +106,7 @@ def _weights_of(local: Path) -> list[Path]:
     if local.is_file():
         return [local]
     if local.name and local.is_dir():
-        return sorted(local.glob("*.safetensors"))
+        return sorted(file for pattern in PARTS["weights"] for file in local.glob(pattern))
     return []
 
 

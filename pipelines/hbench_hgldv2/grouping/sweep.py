@@ -72,6 +72,13 @@ def run(
             "--k is a list of numbers of clusters", expected="such as 80,120,160", found=k
         )
 
+    if resamples < 2 and reference is None:
+        raise UsageError(
+            "without a reference, k is chosen by its stability",
+            expected="--resamples of 2 or more",
+            found=f"{resamples}",
+        )
+
     labels = read_rows(work / "labels.csv", Label)
     # a number that is given twice is tried once
     settings = [ClusterSettings(number, seed) for number in dict.fromkeys(map(int, k.split(",")))]

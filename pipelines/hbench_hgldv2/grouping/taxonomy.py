@@ -178,7 +178,8 @@ def taxonomy(
     # node -> its own landmarks; node -> its landmarks and those of all nodes below it
     here = _landmarks_of(members, landmarks)
     weights = _with_those_below(graph, here)
-    kept = _nodes_of_tree(graph, here, weights, least)
+    # a class "entity" with landmarks of its own is the root itself, not a node below it
+    kept = _nodes_of_tree(graph, here, weights, least) - {ROOT}
 
     tree: nx.DiGraph[str] = nx.DiGraph()
     tree.add_node(ROOT, alternatives=())
@@ -202,8 +203,8 @@ def taxonomy(
         [(child, parent) for child, listed in parents.items() for parent in listed]
     )
     for node, facts in tree.nodes.items():
-        # ROOT, which is not in the graph, is above all landmarks and represents only itself
-        facts["landmarks"] = weights.get(node, sum(landmarks.values()))
+        # ROOT is above all landmarks, also those of classes that the graph does not connect to it
+        facts["landmarks"] = sum(landmarks.values()) if node == ROOT else weights[node]
         facts["members"] = members.get(node, (node,))
         facts["kind"] = kind_of(facts["members"], above)
     return tree, sorted(removed)
