@@ -33,7 +33,7 @@ THREADS = 8  # more threads than this would wait for the disk
 
 def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
     """The sha256 of ids (N,) and their vectors (N, D). The order of the items does not matter."""
-    order = _by_name(ids)
+    order = _by_name(ids)  # (N,), the indices that sort the ids
     named = np.asarray(ids, dtype=object)
     dtype = vectors.dtype.newbyteorder("<")  # the same bytes on every machine
 
@@ -42,6 +42,7 @@ def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
         by id. The whole digest is taken over these digests, so that threads can compute them in
         parallel."""
         rows = order[start : start + PIECE]
+        # JSON text never holds a zero byte, so this one marks where the vectors begin
         digest = hashlib.sha256(json.dumps(named[rows].tolist()).encode() + b"\0")
         digest.update(np.ascontiguousarray(vectors[rows], dtype=dtype).data.cast("B"))
         return digest.digest()

@@ -49,12 +49,14 @@ def judged(
         query_ids: the ids of the queries, (Q,). The result has one entry for each, in this order.
         gallery: the ids of the gallery items, (G,).
     """
+    # for each pair, the index of its query and of its item; −1 if it is not among the ids
     queries = rows_in(table["query"], query_ids)
     rows = rows_in(table["item"], gallery)
     levels = table["level"].to_numpy().astype(np.int8)
     known = np.flatnonzero((queries >= 0) & (rows >= 0))
     # sort the pairs by query; stable, so that a query's pairs keep the order of the table
     order = known[np.argsort(queries[known], kind="stable")]
+    # (Q + 1,): the pairs of query i are order[bounds[i]:bounds[i + 1]]
     bounds = np.searchsorted(queries[order], np.arange(len(query_ids) + 1))
     return [
         Judged(rows[order[start:end]], levels[order[start:end]])
@@ -65,9 +67,10 @@ def judged(
 def lists_of(
     table: pa.Table, query_ids: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> QueryLists:
-    """The judged gallery items of all queries in flat arrays, as the engine expects them. The
-    arguments are those of `judged`."""
+    """The judged gallery items of all queries, joined query by query in flat arrays, as the engine
+    expects them. The arguments are those of `judged`."""
     lists = judged(table, query_ids, gallery)
+    # (Q + 1,): query i has the entries from bounds[i] to bounds[i + 1]
     bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)
     rows = np.concatenate([each.rows for each in lists] or [np.zeros(0, np.int64)])
     levels = np.concatenate([each.levels for each in lists] or [np.zeros(0, np.int8)])
@@ -100,7 +103,8 @@ def sequences_of_ranking(
     sequences = []
     for query, judgement in zip(manifest.items[manifest.query].tolist(), lists, strict=True):
         lines = list_of.get(query, slice(0, 0))
-        # a level of −1 means that the item is left out of the ranking
+        # A level of −1 means that the item is left out of the ranking. The row −1, of an item that
+        # is not in the gallery, looks up an extra last entry, the level 0.
         levels = _levels_by_row(judgement, len(gallery))[rows[lines]]
         levels[again[lines] & (levels > 0)] = 0  # a repeat of a left-out item stays left out
         if ranking.scores is None:  # falling scores keep the order of the list

@@ -88,7 +88,7 @@ class Embeddings:
 
         Published files with embeddings of taxa have such vectors where a model did not know a name.
         """
-        is_zero = self.scan.squares == 0
+        is_zero = self.scan.squares == 0  # (N,), from the squared lengths of the vectors
         if not is_zero.any():
             return self
         left_out = tuple(self.ids[is_zero].tolist())
@@ -117,9 +117,9 @@ def from_table(table: pa.Table, path: Path) -> Embeddings:
 
 
 def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
-    """Check the content of a file, and convert its vectors to floats. `path` names the file in
-    errors. Raises SubmissionError if the vectors are empty, are no table, or differ in number from
-    the ids."""
+    """Check the content of a file, and convert its vectors to floats. What else the file states,
+    such as the size of the images, is passed on. `path` names the file in errors. Raises
+    SubmissionError if the vectors are empty, are no table, or differ in number from the ids."""
     shape = stored.vectors.shape
     if len(shape) != 2 or 0 in shape:
         raise SubmissionError(
@@ -137,12 +137,12 @@ def _embeddings_of_stored(stored: Stored, path: Path) -> Embeddings:
         )
 
     vectors = _as_floats(stored, str(path))
-    named = _named(path, stored.files)
+    source = _named(path, stored.files)  # the name of the submission in a report
     return Embeddings(
         stored.ids,
         vectors,
         digest(stored.files),
-        named,
+        source,
         stored.dtype,
         left_out=stored.left_out,
         read_as=stored.read_as,
@@ -242,6 +242,7 @@ def problems_between(query: Embeddings, gallery: Embeddings) -> list[SubmissionP
     that has another vector in each file.
     """
     if query.dim != gallery.dim:
+        # the message begins with the count: "2 dimensions, …"
         text = f"dimensions, {query.dim} in {query.source} and {gallery.dim} in {gallery.source}"
         fix = "embed queries and gallery with the same model"
         return [SubmissionProblem(text, count=2, fix=fix)]
@@ -316,6 +317,7 @@ def _problems_of_vectors(embeddings: Embeddings, *, cosine: bool) -> list[Submis
     The lengths are known from the scan. Only rows whose length is 0 or not finite as a float32 need
     to be examined one by one.
     """
+    # from each kind of fault to the rows that have it; FAULTS are pairs of a kind and its fix
     rows: dict[str, list[int]] = {kind: [] for kind, _ in FAULTS}
     # vectors are ranked as float32, in which a tiny length becomes 0 and a huge one infinite
     with np.errstate(over="ignore", under="ignore"):

@@ -137,12 +137,14 @@ def _read_parts(
         for batch in batches_of(file, [columns[-1].ids]):
             ids.append(_ids_of_column(batch.column(0), file))
 
+    # the empty array is the result if there are no files or batches
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
-    # a generator, so that only one batch is in memory at a time
+    # A generator, so that only one batch is in memory at a time. A batch without rows has no first
+    # list that would tell the dimension.
     parts = (
         (file, _vectors_of_batch(batch, file))
-        for file, found in zip(files, columns, strict=True)
-        for batch in batches_of(file, found.vectors)
+        for file, of_file in zip(files, columns, strict=True)
+        for batch in batches_of(file, of_file.vectors)
         if len(batch)
     )
 
@@ -171,17 +173,19 @@ def _columns_of_ids_and_vectors(
         for name, kind in kinds.items()
         if is_list(kind) and _are_numbers(storage_type(kind.value_type))
     ]
+    # of several columns of lists, those with a less usual name for vectors are preferred
     lists = [name for name in lists if words.folded(name) in words.OTHER_VECTORS] or lists
     # lists of one number are, say, labels
     if len(lists) == 1 and _length_of_first_list(file, lists[0], batches_of) > 1:
         return VectorColumns(id_name, (lists[0],))
 
-    # one column for each dimension, of floats, or else of any numbers
+    # one column for each dimension (f0, f1 …), of floats, or else of any numbers; () if there are
+    # none
     floats = dimension_columns([name for name, kind in kinds.items() if pa.types.is_floating(kind)])
     wide = floats or dimension_columns(
         [name for name, kind in kinds.items() if _are_numbers(kind) and name != id_name]
     )
-    # if there are none, the_one_named raises
+    # without such columns, the_one_named raises
     return VectorColumns(
         id_name, wide or (the_one_named(list(kinds), words.VECTORS, "column of vectors", file),)
     )
@@ -275,7 +279,7 @@ def _vectors_of_batch(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
     Raises SubmissionError for missing numbers, and for lists of different lengths. `source` is the
     file, for errors.
     """
-    if batch.num_columns == 1:
+    if batch.num_columns == 1:  # refused there if it has no lists: a single number is no vector
         return _vectors_of_lists(batch.column(0), source)
     if nulls := sum(column.null_count for column in batch.columns):
         raise SubmissionError(
@@ -288,7 +292,7 @@ def _vectors_of_batch(batch: pa.RecordBatch, source: Path) -> NDArray[Any]:
 
 
 def _vectors_of_lists(column: pa.Array, source: Path) -> NDArray[Any]:
-    """The vectors (n, D) in a column of n lists of D numbers. The numbers of all lists are
+    """The vectors (n, D) in a column of n ≥ 1 lists of D numbers. The numbers of all lists are
     contiguous in memory already, so nothing is copied.
 
     Raises SubmissionError for missing lists or numbers, and for lists of different lengths.
@@ -358,12 +362,14 @@ def _saved_files(folder: Path) -> list[Path]:
             expected="the rows themselves",
             fix="dataset.flatten_indices().save_to_disk(…)",
         )
+    # only the name is used, so that no file outside the folder is read, whatever state.json says
     return [folder / Path(entry["filename"]).name for entry in described["_data_files"]]
 
 
 def write_parquet(path: Path, ids: Ids, vectors: NDArray[Any], metadata: Mapping[str, str]) -> None:
     """Write ids (N,) and vectors (N, D) as one parquet file, block by block, with `metadata` in its
-    schema. Vectors are not compressed, since a compressor cannot make them smaller."""
+    schema. Vectors are neither compressed nor encoded by a dictionary, since their numbers hardly
+    repeat."""
     dim = vectors.shape[1]
     kind = pa.list_(pa.from_numpy_dtype(vectors.dtype), dim)
     schema = pa.schema(

@@ -54,7 +54,7 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
     """Ids of any type whose values have one obvious spelling, as texts. Raises SubmissionError for
     floats, booleans and nested values, which have several spellings or none."""
     name = str(column.type)
-    plain = storage(column)
+    plain = storage(column)  # without extension types and run-end encoding
     if _is_uuid(column.type):  # in the usual spelling, 8-4-4-4-12 hex digits
         return pa.array(
             [str(uuid.UUID(bytes=value)) for value in plain.to_pylist()], pa.large_string()
@@ -77,7 +77,7 @@ def _texts_of(column: pa.Array, source: str) -> pa.Array:
             expected=IDS,
             found=str(error),
         ) from None
-    except pa.ArrowException:
+    except pa.ArrowException:  # Arrow has no cast from this type to texts
         raise not_taken(source, "ids", name, IDS) from None
 
 

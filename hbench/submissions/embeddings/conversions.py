@@ -114,13 +114,13 @@ def _datasets_of(path: Path) -> str | None:
     except (OSError, ValueError, RuntimeError, KeyError):
         return None
 
-    return examples(sizes) or None
+    return examples(sizes) or None  # the first five; "" if the file has no dataset
 
 
 def command(path: Path, programs: dict[str, str]) -> str:
-    """A shell command that converts the file at `path`. It writes an .npz beside it (from an .npy,
-    another .npy) and does not overwrite the file itself. `programs` are Python programs by the
-    suffix of the files that they convert."""
+    """A shell command that converts the file at `path`. The command writes a new file beside this
+    one: another .npy for an .npy, and an .npz for any other file. `programs` are Python programs by
+    the suffix of the files that they convert."""
     suffix = path.suffix.lower()
     target = path.with_suffix(".npz")
     if suffix in (".npy", ".npz"):  # another name, so that the file is not overwritten

@@ -49,7 +49,7 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
     each.
 
     Besides the scan, this takes one pass over the vectors, class by class: about 1 % of the time of
-    an evaluation.
+    an evaluation. `queries` and `gallery` are the same object if one file holds both.
     """
     are_near = _are_nearly_the_same(queries)
     sentences = [*trained_on(data)]  # this doubt is about the dataset, not the vectors
@@ -114,13 +114,14 @@ def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) 
     """
     query_rows = np.flatnonzero(test.query)
     gallery_rows = np.flatnonzero(test.gallery)
+    # `align` returns the row of each item among the embeddings
     keys = gallery.scan.keys[align(gallery, test.items[gallery_rows])]  # (G,)
     finest = test.labels[gallery_rows, -1]  # (G,)
     # for each item, (G,): how many items have its vector, and how many have its vector and class
     _, group = np.unique(keys, return_inverse=True)
     size = np.bincount(group)[group]
     _, pair = np.unique(np.stack([group, finest]), axis=1, return_inverse=True)
-    pair = pair.reshape(-1)
+    pair = pair.reshape(-1)  # some versions of NumPy return (1, G)
     alike = np.bincount(pair)[pair]
 
     if len(gallery_rows) >= MIN_ITEMS:
@@ -175,8 +176,9 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
     node = _nodes_of_classes(labels)
 
     for level, name in enumerate(test.levels):
-        # add up the fine classes of each node of this level: sorted by node, those of a node are
-        # adjacent, and `first` is where each node begins; −1 is no node, so that the first one does
+        # Add up the fine classes of each node of this level. Sorted by node, the classes of a node
+        # are adjacent, and `first` has the position at which each node begins. No node has the
+        # number −1, so position 0 always begins a node.
         by_node = np.argsort(node[level], kind="stable")
         first = np.flatnonzero(np.diff(node[level][by_node], prepend=-1))
         items = np.add.reduceat(items_of_class[by_node], first)
@@ -225,7 +227,7 @@ def _sums_of_squares(sums: NDArray[np.float64], items: NDArray[np.int64]) -> Sum
     number = int(items.sum())
     of_means = float((sums**2).sum(axis=1) @ (1 / items))  # |Σx|² / n, added up over classes
     total = number - float((sums.sum(axis=0) ** 2).sum()) / number
-    return SumsOfSquares(number - of_means, total)
+    return SumsOfSquares(within=number - of_means, total=total)
 
 
 def _class_sums(

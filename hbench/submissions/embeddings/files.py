@@ -93,7 +93,9 @@ def read_npy(path: Path, ids: Path | None) -> Stored:
 
 def read_npz(path: Path, ids: Path | None) -> Stored:
     """Read a NumPy archive of `vectors` (or `embeddings`) and `ids`, or of the only arrays that can
-    be these, or of one array for each id. Uncompressed members are memory-mapped."""
+    be these, or of one array for each id. Uncompressed members are memory-mapped. `ids` is the file
+    of ids that the user gave, else None. Raises UsageError if there are both ids inside and a given
+    file."""
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         ids_named = [name for name in names if words.folded(name) in words.SURE_IDS]
@@ -144,7 +146,7 @@ def _stored_one_by_one(
 
     Args:
         path: of the file, for errors.
-        arrays: from each id to an array (D,) or (1, D), which is flattened.
+        arrays: from each id to an array (D,) or (1, D), which is flattened. D is the same for all.
         ids: a file of ids that the user gave, which is refused with a UsageError; else None.
         dtype: the name of the type in the file, if it is not that of the arrays.
     """
@@ -165,7 +167,8 @@ def _stored_one_by_one(
 
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
     """Read a safetensors file with a tensor `embeddings`, memory-mapped. The ids are a JSON list in
-    the file's metadata `ids`, or stored in a file beside it.
+    the file's metadata `ids`, or stored in a file beside it, or in the file `ids` that the user
+    gave. Raises UsageError if there are both ids inside and a given file.
     """
     with readable(path, SafetensorError):
         # safe_open checks the header, and that the tensors fill the file
@@ -229,7 +232,8 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         except UnpicklingError:
             raise pickled(path) from None
 
-    held = by_name(content)
+    held = by_name(content)  # from the name of each entry to a tensor or another value
+    # the name, shape and kind of each entry, by which vectors and ids are found
     parts = [held_part(name, part) for name, part in held.items()]
     # one vector under each id; sparse tensors are refused below
     if (
@@ -261,7 +265,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _with_ids(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
-    # as in `read_npz`, a sentence on the file of ids is kept
+    # for usual names, `as_words` is "": then a sentence of `_with_ids` on the file of ids is kept
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 
@@ -377,7 +381,7 @@ def _folder_reader(path: Path) -> Reader:
         f"{path} is not a folder of embeddings",
         expected="part-*.parquet, or the *.arrow files of a saved dataset",
         found=f"the splits {listed(parts)}" if parts else "neither",
-        fix=f"name one of them, such as {path / parts[0]}" if parts else _how_many(path),
+        fix=f"name one of them, such as {path / parts[0]}" if parts else _advice_on(path),
     )
 
 
@@ -424,7 +428,7 @@ def _with_ids(
     return Stored(id_files.read(sidecar), vectors, kind, (path, sidecar), read_as=said)
 
 
-def _how_many(folder: Path) -> str | None:
+def _advice_on(folder: Path) -> str | None:
     """The advice of an error about a folder of several embedding files; None if it has none."""
     files = [path for path in folder.iterdir() if path.suffix.lower() in READERS]
     return f"hbench evaluate-all {folder} scores each of its {len(files)} files" if files else None

@@ -72,7 +72,8 @@ def beside(path: Path) -> Path | None:
     none.
 
     The three usual names are tried first, from the surest on, then other common ones. Raises
-    UsageError if several files of one name exist, since it is not clear which one is meant.
+    UsageError if several files of one name exist, since it is not clear which one is meant. A file
+    emb.json beside emb.npy that holds a JSON object does not count: it may be the report.
     """
     stems = (f"{path.stem}.ids", f"{path.stem}_ids", "ids")
     of_stems = ([f"{stem}{suffix}" for suffix in READERS] for stem in stems)
@@ -158,6 +159,7 @@ def from_texts(texts: pa.Array, source: str) -> Ids:
     """
     zeroed = texts.filter(pc.match_substring(texts, "\0"))
     if len(zeroed):
+        # five are shown; the sixth tells that there are more
         zeros = examples(map(repr, zeroed.slice(0, 6).to_pylist()))
         raise SubmissionError(f"{len(zeroed):,} ids in {source} hold a NUL", found=zeros)
     return np.array(texts.to_pylist(), dtype=object)  # to_numpy of texts would load pandas
@@ -223,7 +225,7 @@ def _ids_in_csv(path: Path) -> Ids:
     """The ids of a text table: its column of ids, or its only column, which needs no header."""
     text = TextTable(path)
     header = text.dialect.rows[0] if text.dialect.rows else []
-    named = words.ids_in(header)
+    named = words.ids_in(header)  # the columns with a name for ids
     if not header:  # an empty file; its number of ids is compared with the vectors later
         return as_ids([], path.name)
     if len(named) != 1 and len(header) > 1:
@@ -231,7 +233,7 @@ def _ids_in_csv(path: Path) -> Ids:
             f"{path} has no single column of ids", expected="a column id", found=listed(header)
         )
 
-    text.refuse_open_quote()
+    text.refuse_open_quote()  # all lines behind an open quote would become one id
     # columns are called by their position, since a file without a header has no names
     names = [f"c{place}" for place in range(len(header))]
     column = names[header.index(named[0]) if named else 0]
@@ -268,10 +270,12 @@ def _list_in(value: Any) -> list[Any] | None:
     """
     if isinstance(value, dict):
         return _list_in_object(value)
-    if not isinstance(value, list) or not value:
-        return value if isinstance(value, list) else None
+    if not isinstance(value, list):
+        return None
+    if not value:  # no ids, which is compared with the number of vectors later
+        return value
     if all(isinstance(held, dict) for held in value):
-        known = words.ids_in(value[0])
+        known = words.ids_in(value[0])  # the keys of the first object that are names for ids
         # an object without this key gives None, which is refused later as no id
         return [held.get(known[0]) for held in value] if len(known) == 1 else None
     # rows of equal length: take the only column, or the only one of different texts

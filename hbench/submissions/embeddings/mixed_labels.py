@@ -41,7 +41,8 @@ TINY = 1e-300  # instead of 0 where it divides
 
 def doubt_of_labels(test: Manifest, given: Embeddings) -> Iterator[str]:
     """Yield a doubt if labels seem to be mixed into the vectors of a test's gallery: if much of the
-    variance between classes is in directions in which the items of a class hardly differ."""
+    variance between classes is in directions in which the items of a class hardly differ. Vectors
+    of more than MOST_DIM dimensions are not examined, since that would take too long."""
     if given.dim > MOST_DIM:
         return
     ranked = np.flatnonzero(test.gallery)
@@ -78,13 +79,15 @@ def odd_share(
     order = np.argsort(classes, kind="stable")  # the items of a class are adjacent
     means, scatter = _means_and_scatter(vectors, rows[order], sizes)
 
-    # the principal directions of the variance within classes, (D, D), and this variance, (D,)
+    # The principal directions of the variance within classes, (D, D), and this variance, (D,). Each
+    # class has its own mean, which takes one degree of freedom.
     within, directions = np.linalg.eigh(scatter / (len(rows) - len(sizes)))
     # the variance between classes in these directions, (D,)
     from_mean = (means - sizes @ means / len(rows)) @ directions  # (C, D)
     between = sizes @ from_mean**2
 
     ratio_of_all = between.sum() / max(within.sum(), TINY)
+    # a variance below the limit is rounding: raised to it, it does not make a ratio infinite
     ratio = between / np.maximum(within, ROUNDING * within.mean() + TINY)
     is_odd = ratio > ODD_RATIO * ratio_of_all
     return float(between[is_odd].sum() / max(between.sum(), TINY))
@@ -139,4 +142,4 @@ def _sample(classes: NDArray[np.integer], items: int) -> NDArray[np.int64]:
     several = np.flatnonzero(sizes > 1)  # a class of one item has no variance within it
     step = max(1, int(kept[several].sum() // max(items, 1)))
     parts = [order[starts[each] : starts[each] + kept[each]] for each in several[::step]]
-    return np.concatenate([np.zeros(0, np.int64), *parts])
+    return np.concatenate([np.zeros(0, np.int64), *parts])  # empty if no class has two items

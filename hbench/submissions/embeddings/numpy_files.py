@@ -98,6 +98,7 @@ def write_npz(
     """Write ids and vectors as one archive. Of the metadata, only the list of left-out items is
     stored."""
     with replacing(path) as temporary, temporary.open("wb") as file:
+        # fixed-width texts, since an array of objects could only be pickled
         arrays = {"ids": ids.astype(str), "vectors": vectors}
         if "hbench.left_out" in metadata:
             arrays["left_out"] = np.array(parse_json(metadata["hbench.left_out"]))

@@ -52,13 +52,14 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
         return None
 
     shorter, longer = sorted((missing, unknown), key=len)
+    mirrored = shorter is unknown  # if not, `names` are wanted ids, and `others` unknown ones
     sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]  # evenly over the list
     names, others = _with_same_letters(sample, longer, CANDIDATES)
     # in turn: one rewriting, two rewritings, row numbers, one rewriting that explains half of them
-    search = partial(_pairs_by_first_rewriting, names, others, mirrored=shorter is unknown)
+    search = partial(_pairs_by_first_rewriting, names, others, mirrored=mirrored)
     # pairs (unknown, wanted) of ids, and the rewriting that makes them equal, in words; or None
     found = search(REWRITINGS, NEARLY_ALL) or search(
-        _rewritings_by_two(names, others, mirrored=shorter is unknown), NEARLY_ALL
+        _rewritings_by_two(names, others, mirrored=mirrored), NEARLY_ALL
     )
     if not found and _are_row_numbers(missing, unknown):
         return (
@@ -75,8 +76,8 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
     if difference in OF_FOLDERS:  # a rewriting that ignores folders
         # equal file names prove little, since many folders may have a 1.jpg: a pair is suggested
         # only if one path is the other without leading folders
-        spelling = OF_FOLDERS[difference]
-        below = _pairs_below_folders(names, others, spelling, mirrored=shorter is unknown)
+        spelling = OF_FOLDERS[difference]  # rewrites ids so that their folders can be compared
+        below = _pairs_below_folders(names, others, spelling, mirrored=mirrored)
         if not below:
             met = " and ".join(shorten(repr(name)) for name in pairs[0])
             return f"ids have the file names of the wanted ones, in other folders: {met}"
@@ -131,7 +132,7 @@ def _pairs_by_first_rewriting(
     if not others:
         return None
     for rewriting in rewritings:
-        # if only half of the sample needs a partner, a name may have several
+        # at HALF, a name may have several partners, such as the 1.jpg of many folders
         pairs = _pairs_that_meet(
             sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL
         )
@@ -151,7 +152,7 @@ def _rewritings_by_two(
     )
     for first, second in permutations(REWRITINGS, 2):
         both = Rewriting(
-            # one name for both orders of two rewritings
+            # one name for both orders of two rewritings, in the order of REWRITINGS
             " and ".join(sorted((first.name, second.name), key=NAMES.index)),
             _one_after_the_other(first.of_wanted, second.of_wanted),
             _one_after_the_other(first.of_unknown, second.of_unknown),
@@ -181,7 +182,7 @@ def _pairs_that_meet(
     of_others = rewriting.of_unknown
     if mirrored:
         of_sample, of_others = of_others, of_sample
-    # from the rewritten to the original name; None if two names become equal and only one may
+    # from the rewritten to the original name; None if `only_one`, and several names become equal
     partners: dict[str, str | None] = {}
     for name in others:
         common = of_others(name)
@@ -207,12 +208,12 @@ def _pairs_below_folders(
 ) -> list[tuple[str, str]]:
     """The pairs (unknown, wanted) in which one path is the other without some leading folders, once
     both are rewritten by `spelling`. `mirrored` is as in `_pairs_by_first_rewriting`."""
-    # from the rewritten name, and from each end of it, to the original name
+    # from the rewritten name, and from each end of it (b/c and c for a/b/c), to the original name
     whole = {spelling(name): name for name in others}
     ends = {end: name for path, name in whole.items() for end in _ends_of(path)}
     met = []
     for name in sample:
-        path = spelling(name)
+        path = spelling(name)  # is it the end of another path, or is another path its end?
         other = ends.get(path) or next(filter(None, map(whole.get, _ends_of(path))), None)
         if other is not None:
             met.append((name, other) if mirrored else (other, name))
@@ -271,8 +272,7 @@ def _letters_of(name: str) -> tuple[str, str, str]:
     The keys are the letters and digits of the last part of the path, of the last part without its
     suffix, and of the whole path without its suffix. Zeros are dropped, since they pad numbers.
     """
-    # first remove what Python or an address adds to a name
-    if MARKED.search(name):
+    if MARKED.search(name):  # perhaps with something that Python or an address adds to a name
         name = unquote(_unwrapped(name))
     if not name.isascii():  # one form for letters that Unicode can write in several ways
         name = unicodedata.normalize("NFKD", _as_utf8(name)).casefold()
@@ -369,8 +369,7 @@ def _as_is(name: str) -> str:
 
 
 def _composed(name: str) -> str:
-    """A name in Unicode's form NFC: ü as one character, where macOS writes u and a combining
-    mark."""
+    """A name in Unicode's form NFC: ü as one character, where macOS writes u and a mark."""
     return unicodedata.normalize("NFC", name)
 
 

@@ -100,9 +100,10 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     """Find the columns of ids and vectors from the first rows of a table: by their names, else by
     the content of their cells. Raises SubmissionError if they are not clear."""
     first, *rest = dialect.rows
-    decimal = _decimal_of(dialect)
+    decimal = _decimal_of(dialect)  # the decimal mark, "." or ","
     number = COMMA if decimal == "," else POINT
     header = _is_header(first, rest, number)
+    # the cells of each column that are not empty
     filled = _filled_columns(rest if header else dialect.rows, len(first))
     numeric = _places_of(number, filled)  # the columns of numbers
     names = [cell.casefold() for cell in first] if header else [""] * len(first)
@@ -208,14 +209,14 @@ def _places_of_vectors(
     """The indices of the columns of numbers that form the vectors; empty if there are none.
 
     These are the columns whose names number dimensions (f0, f1 …). If there are none, they are all
-    columns of numbers except ids, an index and labels. In this case they must hold fractions
-    (without a header, the first of them), and no further texts may stand beside them, since that
-    would be a table of labels.
+    columns of numbers except ids, an index and labels. In this case each column must hold fractions
+    (without a header, only the first column must). Beside the ids, no column of texts may remain
+    unless it is called, say, label: a table with further texts is one of labels.
 
     Args:
         names: of all columns; "" for each if there is no header.
         numeric: the columns of numbers.
-        fractions: those with some number that is no integer.
+        fractions: the columns with some number that is no integer.
         ids: the column of ids; None if it is not clear.
     """
     free = [place for place in numeric if place != ids]
@@ -273,6 +274,7 @@ def _read_cells(text: TextTable, sheet: VectorSheet) -> pa.Table:
     kind = pa.large_string() if is_list else pa.float64()
     types = {names[sheet.ids]: pa.large_string()}
     types |= {names[place]: kind for place in sheet.vectors}
+    # the result has the columns of `types`, in this order
     return text.cells(names, types, header=sheet.header, decimal=sheet.decimal)
 
 
@@ -310,6 +312,7 @@ def read_jsonl(path: Path) -> TableRead:
         text = read_text(path, most=8 * MAX_LIST_BYTES)
     else:
         text = unpacked.decode("utf-8-sig")
+    # splitlines would also split at line breaks that JSON allows inside texts, such as U+2028
     records = [
         _record(line, number, path)
         for number, line in enumerate(text.split("\n"), 1)
@@ -337,6 +340,7 @@ def read_jsonl(path: Path) -> TableRead:
         )
 
     ids = as_ids(values_of(of_ids), path.name)
+    # a vector may be written as a batch of one, [[0.1, 0.2]]
     rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
     return TableRead(ids, _stack_rows(rows, path), [path], said or as_words(name, of_ids))
 

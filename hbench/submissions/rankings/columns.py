@@ -54,16 +54,17 @@ def text_reader(text: TextTable) -> Callable[[Path], Lines] | None:
     """The function that reads a text table as a ranking; None if the table is no ranking.
 
     For a table that was meant as a ranking but lacks something, the function raises
-    SubmissionError, which says what is missing.
+    SubmissionError, which says what is missing. `Roles` are the names of the columns of queries,
+    items and scores, by role.
     """
     first_rows = text.dialect.rows  # only the first rows of the file are looked at
     if not first_rows or len(first_rows[0]) < 2:  # one column cannot hold a query and its list
         return None
 
     header, *rows = first_rows
-    if any(folded(name) in words.VECTORS for name in header):  # embeddings
+    if any(folded(name) in words.VECTORS for name in header):  # it holds embeddings
         return None
-    if _is_run(first_rows):
+    if _is_run(first_rows):  # the columns of a TREC run, without a header
         return partial(_read_text_run, text=text)
 
     text_columns = [name for place, name in enumerate(header) if not _are_numbers(rows, place)]
@@ -83,9 +84,10 @@ def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
     table's first rows, `suffix` is that of its file.
     """
     header = rows[0]
+    # `first_of` returns the first column with one of these names, "" if there is none
     if first_of(header, words.QUERIES):
         is_ranking = first_of(header, (*words.LISTS, *ORDERS)) or first_of(header, words.RETRIEVED)
-        # a table with all three of these columns holds the labels of a dataset
+        # a table with the columns query, gallery and item holds the labels of a dataset
         is_labels = {"query", "gallery", "item"} <= set(map(folded, header))
         return bool(is_ranking) and not is_labels
 
@@ -127,6 +129,7 @@ def _why_no_ranking(header: Sequence[str]) -> SubmissionError:
         "the header id,images with the lists between blanks; or columns query, item and "
         "score or rank"
     )
+    # no column is called like one of queries, items or lists
     if not any(asks(name) or folded(name) in (*words.RETRIEVED, *words.LISTS) for name in header):
         columns = "id,images" if len(header) == 2 else "query,item,score"
         return SubmissionError(
@@ -135,9 +138,9 @@ def _why_no_ranking(header: Sequence[str]) -> SubmissionError:
             found=found,
             fix=f"write {columns} above it, or for it",
         )
-    if first_of(header, words.RETRIEVED):
+    if first_of(header, words.RETRIEVED):  # a column of items
         return SubmissionError("it has no column score or rank", expected=expected, found=found)
-    if first_of(header, ORDERS):
+    if first_of(header, ORDERS):  # a column of scores, ranks or distances
         return SubmissionError("it has no column item", expected=expected, found=found)
 
     return SubmissionError(
@@ -204,8 +207,9 @@ def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Line
         pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
     )
     found = lines_with_scores(path, query, item, values if roles.order == BY_SCORE else -values)
-    # A column called score may hold distances. A column of ranks beside it reveals that best; else
-    # scores that rise from line to line do. A column that is called rank or distance is clear.
+    # A column called score may hold distances. A column of ranks beside it (`roles.ranks`) is the
+    # better sign of them; without ranks, scores that rise from line to line are one. A column that
+    # is called rank or distance needs no remark.
     if roles.ranks:
         remarks = remark_on_ranks(found, _as_floats(table[roles.ranks]))
     else:
@@ -233,7 +237,8 @@ def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
     if text.encoding:
         said += f", in {text.encoding}"
     form = f"lists of items under {roles.said}{said}"
-    # lists have no column of scores: `value` is free to say how the table was understood
+    # Lists have no column of scores, so `value` names none: `_lines_of_lists` expects there, in
+    # words, how the table was understood.
     return _lines_of_lists(
         path, table[roles.query].combine_chunks(), lists, replace(roles, value=form)
     )
@@ -265,6 +270,7 @@ def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles
     query_of_item = np.repeat(np.arange(len(queries)), lengths)
 
     named = pc.not_equal(items, "")  # an empty text is no item
+    # the row of each remaining item's query; a null in a list is no item either: None becomes False
     kept = query_of_item[named.to_numpy(zero_copy_only=False).astype(bool)]
     return Lines(
         queries, kept, items.filter(named), None, form=roles.value, left_out=roles.left_out
@@ -279,7 +285,7 @@ def _split_cells(cells: pa.Array) -> tuple[pa.Array, str]:
     if first and all(IN_BRACKETS.match(cell) for cell in first):
         lists = [_in_brackets(cell) for cell in cells.to_pylist()]
         return pa.array(lists, pa.large_list(pa.large_string())), ", in brackets"
-    # a blank directly after a mark, as in "a, b", belongs to the mark
+    # whether blanks separate names; a blank directly after a mark, as in "a, b", does not
     has_blanks = any(re.search(r"[^,;|] +", cell.strip()) for cell in first)
 
     def is_in_most(mark: str) -> bool:
@@ -291,8 +297,8 @@ def _split_cells(cells: pa.Array) -> tuple[pa.Array, str]:
     if not first or has_blanks or len(marks) != 1:
         return pc.split_pattern(cells, " "), ""
     mark = marks[0]
-    closed = pc.replace_substring_regex(cells, f"{re.escape(mark)} +", mark)
-    return pc.split_pattern(closed, mark), f", between {CALLED[mark]}"
+    without_blanks = pc.replace_substring_regex(cells, f"{re.escape(mark)} +", mark)
+    return pc.split_pattern(without_blanks, mark), f", between {CALLED[mark]}"
 
 
 def _in_brackets(cell: str) -> list[str]:
@@ -316,7 +322,7 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
     """
     fields = _parquet_fields(path)
     names = list(fields)  # of the columns; empty if the file cannot be opened as parquet
-    if any(folded(name) in words.VECTORS for name in names):  # embeddings
+    if any(folded(name) in words.VECTORS for name in names):  # it holds embeddings
         return None
 
     # a column of any type but numbers may hold names of items
@@ -333,7 +339,7 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         for name, kind in fields.items()
         if folded(name) in words.LISTS and _is_list_of_names(kind)
     ]
-    of_queries = [name for name in names if asks(name)]
+    of_queries = [name for name in names if asks(name)]  # columns called like one of queries
     # one row per query; several columns of lists, or of queries, would be ambiguous
     if len(lists) == len(of_queries) == 1:
         others = tuple(name for name in names if name not in (of_queries[0], lists[0]))

@@ -111,7 +111,8 @@ def read(path: Path) -> Ranking:
 
 def _ranking_of_lines(lines: Lines, path: Path) -> Ranking:
     """Build a ranking from lines, one per listed item. Each query's list is sorted by descending
-    score, then by name; without scores it keeps the order of the lines."""
+    score, then by name; without scores it keeps the order of the lines. `lines.of` (n,) is the
+    query of each line, as its index in `lines.queries`."""
     # `names` (M,) holds each item once; `codes` (n,) is the index in `names` of each line's item
     encoded = lines.items.dictionary_encode()
     names = encoded.dictionary
@@ -173,7 +174,8 @@ def _reader_of_text(path: Path) -> Reader | None:
         return json_runs.reader(path)
     text = TextTable(path)
     head = text.head  # the first lines, None where the bytes are no text
-    is_named = suffix_of(path) in trec.SUFFIXES  # .run and others, which mean a TREC run
+    # whether the suffix, such as .run, means a TREC run: then even a damaged file is meant as one
+    is_named = suffix_of(path) in trec.SUFFIXES
     # runs are read as UTF-8 only: no program writes one in another encoding
     if head is None or (is_named and text.encoding):
         return _no_text if is_named else None
@@ -186,7 +188,7 @@ def _reader_of_text(path: Path) -> Reader | None:
 
 def _no_text(path: Path) -> Lines:
     """Raise SubmissionError for a file that is named like a TREC run, such as x.run, but is no text
-    in UTF-8. The signature is that of a reader, which stands in for one."""
+    in UTF-8. This function is returned in place of a reader, so it takes a path as readers do."""
     if is_compressed(path):
         raise SubmissionError(
             f"{path} is not a ranking: it is no text in UTF-8, compressed by gzip",

@@ -20,8 +20,9 @@ Lists = Mapping[str, Any]  # from a query's id to its list, in one of the forms 
 
 
 def reader(path: Path) -> Callable[[Path], Lines] | None:
-    """The function that reads a JSON file as a ranking; None if the file is none. The whole file is
-    parsed here already to find out, and the returned function keeps the content."""
+    """The function that reads a JSON file as a ranking; None if the file is no ranking, or cannot
+    be read. Only the whole content tells this, so it is parsed here, and the returned function
+    keeps it."""
     try:
         content = _lists_in_lines(path) if suffix_of(path) in sheet.LINES else _content(path)
     except (ValueError, OSError):
@@ -49,6 +50,7 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     else:
         # a larger limit than for other lists, since each line holds a query's whole list
         text = read_text(path, most=8 * MAX_LIST_BYTES)
+    # splitlines would also split at line breaks that JSON allows inside texts, such as U+2028
     lines = [line for line in text.split("\n") if line.strip()]
     first = parse_json(lines[0]) if lines else None
     if not isinstance(first, dict):
@@ -75,6 +77,7 @@ def _as_run(content: Any) -> Lists | None:
     if not isinstance(content, dict) or not content or not any(content.values()):
         return None  # if all lists are empty, nothing shows that this is a run
     lists = content.values()
+    # `_are` tests the exact types, so True and False are no numbers
     if all(isinstance(held, dict) and _are(NUMBERS, held.values()) for held in lists):
         return content
     if all(isinstance(held, list) and _are(NAMES, held) for held in lists):
@@ -113,8 +116,9 @@ def _are(types: Collection[type], values: Iterable[Any]) -> bool:
 
 
 def _lines(path: Path, content: Lists) -> Lines:
-    """The lines, one per listed item, of a run from `_as_run`: either all queries have items in
-    order, best first, or all have items with scores. `path` is for errors."""
+    """The lines, one per listed item, of a run. `content` is the list of each query, as `_as_run`
+    returns it: either all queries have items in order, best first, or all have items with scores.
+    `path` is for errors."""
     pairs = [(query, str(item)) for query, held in content.items() for item in held]
     items = pa.chunked_array([pa.array([item for _, item in pairs], pa.large_string())])
     # all lists have the form of the first

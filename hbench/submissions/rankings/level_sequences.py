@@ -54,11 +54,11 @@ def levels_of(
     The `counts` of a sequence cover the whole gallery, so a positive that is missing from the list
     is counted but has no rank. A query without a list has no ranks at all.
     """
-    tie_key = ties(manifest.tree.depth)
+    tie_key = ties(manifest.tree.depth)  # (L + 1,), by which the levels of equal scores are sorted
     # (n,), an entry for each line: the query's and the item's row in the manifest, −1 if unknown
     queries, items = _lines(ranking, manifest)
     levels = _levels_of_lines(manifest, queries, items, repeats(ranking))
-    scores = _scores(ranking)
+    scores = _scores(ranking)  # (n,), falling ones if the file has only an order
     lines_of = _lines_by_query(ranking, manifest, queries, items)
     query_ids = manifest.items[manifest.query].tolist()
     lists = zip(map(lines_of, query_ids), _gallery_counts(manifest), strict=True)
@@ -93,12 +93,14 @@ def named_levels_of(
     for position in np.flatnonzero(is_ambiguous).tolist():
         query = query_rows[position]
         lines = lines_of(manifest.items[query])
-        # (n, L); an unknown item, −1, looks up the names of the last row, but is not counted
+        # in which columns of names each listed item equals the query, (lines of this list, L); an
+        # unknown item, −1, looks up the names of the last row, but is not counted
         equal = (names[items[lines]] == names[query]) & counted[lines, None]
         # the gallery items that this query's list may hold, among which its positives are counted
         listable = gallery_rows[
             ~_left_out(manifest, np.full(len(gallery_rows), query), gallery_rows)
         ]
+        # the last array, (listable items, L), has the equal columns of all items that may be listed
         sequences[position] = named_sequences(
             scores[lines], equal, names[listable] == names[query], ties
         )
@@ -223,9 +225,10 @@ def _problems_of_items(
 
     # one entry for each line, (n,); if the dataset has an item called -1, there is no padding
     is_padding = np.asarray(np.isin(ranking.names, PADDING)[ranking.items]) & padded.any()
-    list_of = _list_of_line(ranking)
+    list_of = _list_of_line(ranking)  # the list, as the index of its query in `ranking.queries`
     again = np.flatnonzero(repeats(ranking) & ~is_padding)
-    own_list = rows_in(ranking.names, ranking.queries)[ranking.items]  # −1: the item is no query
+    # the list whose query is this item; −1 if the item is no query
+    own_list = rows_in(ranking.names, ranking.queries)[ranking.items]
     in_own_list = np.flatnonzero(own_list == list_of)
 
     remark = partial(found, fatal=False)
@@ -331,7 +334,7 @@ def _gallery_counts(manifest: Manifest) -> NDArray[np.int64]:
         # without an ignore group, only the query itself can be left out
         near = np.array([query])
         if manifest.ignore is not None and manifest.ignore[query] >= 0:
-            near = gallery
+            near = gallery  # the items of the group may be anywhere in it
         out = near[_left_out(manifest, np.full(len(near), query), near) & manifest.gallery[near]]
         levels = manifest.paths.levels(np.full(len(out), query), out)
         query_counts -= np.bincount(levels, minlength=len(query_counts))
@@ -343,15 +346,18 @@ def _counts_of_all(
 ) -> NDArray[np.int64]:
     """The level counts of each query, (Q, L+1), from level 0. A query that is in the gallery is
     counted, too. `query_rows` (Q,) and `gallery` (G,) are rows of the manifest."""
-    # items with several paths, for which the ranges below do not work
+    # if items have further paths, `more`, an item may be in several of the ranges below
     if manifest.more is not None:
+        # all labels are known (`None`), and no query leaves out an item: no pairs of a query and an
+        # item, whichever queries are asked for
         nothing = np.zeros(0, np.int64)
         queries, ranked = (
             KnownPaths(manifest.paths, items, None) for items in (query_rows, gallery)
         )
         return PathLists(queries, ranked, lambda _first, _last: (nothing, nothing)).counts
 
-    # in the canonical order, the items that share a query's node of a level form one range
+    # Sorted by labels, coarse to fine, the items that share a query's node of a level form one
+    # range. The order within a class does not matter here, so all its keys are 0.
     labels = manifest.labels[gallery]
     order = canonical_order(labels, np.zeros(len(gallery), np.uint64))
     starts, ends = level_ranges(manifest.labels[query_rows], labels[order])  # (Q, L)

@@ -144,6 +144,8 @@ def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[Submissio
         return ()
 
     names = lines.queries.take(pa.array(of[first[telling[:5]]])).to_pylist()  # a message shows 5
+    # in every telling list, rank 1 has the lowest score, and the last rank the highest; or else, in
+    # every such list, rank 1 has a score below the highest
     if ((scores[first] == low) & (scores[last] == high))[telling].all():
         kind = "lists, all that tell, in which rank 1 has the lowest score"
         fix = "are these distances? The scores decide: negate them if they are"

@@ -117,8 +117,8 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
     ]
     named = [place for place, name in enumerate(header) if folded(name) in words.LISTS]
     # The lists are in a column with a usual name that holds several names in some cell; if there is
-    # none, in any column that does so. A file headed id,images is a ranking even if every list has
-    # one item only.
+    # none, in any column that does so. A file headed id,images (`is_usual`) is a ranking even if
+    # every list has one item only.
     is_usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
     sure = named if is_usual else [place for place in several if place in named]
     of_lists = sure or several

@@ -54,7 +54,8 @@ def is_run(head: Head) -> bool:
 
 def is_meant(path: Path, head: Head) -> bool:
     """Whether a file was meant as a run: by its suffix, or by the Q0 in its second column."""
-    # many more columns than a run has are a table of numbers
+    # Many more columns than a run has are a table of numbers. A comma in the first field means that
+    # the line is one of a CSV.
     fields = head.lines[0].split() if head.lines else []
     if suffix_of(path) in SUFFIXES:
         return len(fields) <= MOST_FIELDS
@@ -90,17 +91,14 @@ def read(path: Path) -> Lines:
 
     # the columns Q0 and tag are not needed
     query, item, rank, score = (pc.list_element(fields, place) for place in (0, 2, 3, 4))
-    chunked = (
-        pa.chunked_array([query], pa.large_string()),
-        pa.chunked_array([item], pa.large_string()),
-    )
     found = lines_with_scores(
         path,
-        *chunked,
+        pa.chunked_array([query], pa.large_string()),
+        pa.chunked_array([item], pa.large_string()),
         as_numbers(score),
         numbers=numbers,
         expected=f"a TREC run, {COLUMNS}",
-        fix=_about_commas(score),
+        fix=_about_commas(score),  # None if no score has a decimal comma
     )
 
     return replace(found, form="a TREC run", remarks=remark_on_ranks(found, _ranks(rank)))
