@@ -232,7 +232,7 @@ def problems(
     """
     every = problems_of_ids(embeddings.ids, wanted=wanted, known=known)
     every += _problems_of_vectors(embeddings, cosine=cosine)
-    if embeddings.read_as:
+    if embeddings.read_as:  # the message begins with the count: "12 vectors, of feats"
         every += found(embeddings.read_as, (), len(embeddings), fatal=False)
     return every
 

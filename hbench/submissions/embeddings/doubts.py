@@ -78,6 +78,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
     if len(given) < MIN_SAME:
         return False
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
+    # NEAR is about the square of 0.3 %; `squares` are the squared lengths of the vectors
     allowed = NEAR * float(given.scan.squares.sum())
     mean = np.zeros(given.dim)
     apart = 0.0  # Σ |v − mean of its block|²
@@ -185,6 +186,7 @@ def _doubts_of_collapse(test: Manifest, given: Embeddings) -> Iterator[str]:
         class_sums = np.add.reduceat(sums[by_node], first)
         several = items > 1  # a class of one item has no variance
         number = items[several].sum()
+        # too few items, or a single class, which has all the variance within it
         if number < MIN_ITEMS or several.sum() < 2:
             continue
         squares = _sums_of_squares(class_sums[several], items[several])

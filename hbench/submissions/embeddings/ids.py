@@ -72,8 +72,9 @@ def beside(path: Path) -> Path | None:
     none.
 
     The three usual names are tried first, from the surest on, then other common ones. Raises
-    UsageError if several files of one name exist, since it is not clear which one is meant. A file
-    emb.json beside emb.npy that holds a JSON object does not count: it may be the report.
+    UsageError if several files of one name exist, since it is not clear which one is meant. The
+    file of vectors itself does not count, nor does a file emb.json beside emb.npy that holds a
+    JSON object: it may be the report.
     """
     stems = (f"{path.stem}.ids", f"{path.stem}_ids", "ids")
     of_stems = ([f"{stem}{suffix}" for suffix in READERS] for stem in stems)

@@ -60,7 +60,7 @@ def read_csv(path: Path) -> TableRead:
     without vectors, and for empty cells in the vectors.
     """
     text = TextTable(path)
-    if not text.dialect.rows:
+    if not text.dialect.rows:  # `head`, the first lines, is None if the file is not text
         raise SubmissionError(
             f"{path} holds no vectors",
             expected=EXPECTED,
@@ -340,7 +340,7 @@ def read_jsonl(path: Path) -> TableRead:
         )
 
     ids = as_ids(values_of(of_ids), path.name)
-    # a vector may be written as a batch of one, [[0.1, 0.2]]
+    # a nested vector, [[0.1, 0.2]], is flattened, and a null gets the length 1
     rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
     return TableRead(ids, _stack_rows(rows, path), [path], said or as_words(name, of_ids))
 

@@ -165,6 +165,7 @@ def is_full(ranking: Ranking, manifest: Manifest) -> bool:
     most_positives = _gallery_counts(manifest)[:, 1:].sum(axis=1).max(initial=0)
     if most_positives > ranking.depth:
         return False
+    # `ranks` are those of the positives in the list, `counts` include positives that it lacks
     return all(
         len(sequence.ranks) == sequence.counts[1:].sum()
         for sequence in levels_of(ranking, manifest)
