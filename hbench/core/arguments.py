@@ -97,12 +97,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Check values {parameter: value} for a function, and return them converted to what it expects:
-    a number to a float, a text to a Path. Raises UsageError for a value that does not fit the
-    annotation of its parameter.
+    a number to a float, a text to a Path. Raises UsageError for a value that is of none of the
+    kinds that its parameter accepts.
     """
     plain = {}
     for name, value in values.items():
-        # without kinds the annotation cannot be checked, and any value is accepted
+        # a parameter without kinds cannot be checked: any value is accepted, unconverted
         kinds = _kinds_of(function).get(name, ())
         kind = next((kind for kind in kinds if kind.fits(value)), None)
         if kinds and kind is None:
@@ -155,7 +155,8 @@ def _paths_of(function: Callable[..., Any]) -> frozenset[str]:
     """The names of the parameters that accept paths, alone or in a union such as
     `str | Path | Dataset`.
 
-    They are found in the text of the annotation, since `_kinds_of` does not check such unions.
+    Their values are checked for being possible names of files. They are found in the text of the
+    annotation, since `_kinds_of` leaves out such unions.
     """
     parameters = inspect.signature(function).parameters
     # an annotation is a text under `from __future__ import annotations`, or prints as one
@@ -194,13 +195,14 @@ def as_array(given: Any, name: str) -> NDArray[Any]:
             found=f"{int(np.ma.getmaskarray(array).sum()):,} masked",
             fix="fill them, such as scores by .filled(-np.inf), which leaves an item out",
         )
-    # a plain array also of an np.matrix, whose rows would stay two-dimensional
+    # asarray also turns an np.matrix, whose rows would stay two-dimensional, into a plain array
     return np.asarray(np.ma.getdata(array))
 
 
 def _without_gradient(given: Any) -> Any:
-    """Convert torch tensors, alone or in lists, to what numpy can read: detached, on the CPU, and
-    bfloat16, which numpy lacks, as float32. Anything else is returned unchanged."""
+    """Convert torch tensors, alone or in lists, to what numpy can read: without gradients, on the
+    CPU, and as float32 if they are bfloat16, which numpy lacks. Anything else is returned
+    unchanged."""
     # tensors are recognised by their methods, so that torch need not be imported
     if isinstance(given, list | tuple) and given and hasattr(given[0], "detach"):
         import numpy as np
@@ -220,8 +222,9 @@ def _described(value: object) -> str:
 
 @functools.cache
 def _kinds_of(function: Callable[..., Any]) -> dict[str, tuple[ArgumentKind, ...]]:
-    """The kinds of values that each parameter of a function accepts: {parameter: kinds}, without
-    the parameters that cannot be checked. Cached, since a function is called many times."""
+    """The kinds of values that each parameter of a function accepts: {parameter: kinds}. Parameters
+    whose annotations cannot be checked are left out. Cached, since a function is called many
+    times."""
     found = {}
     for name, parameter in inspect.signature(function).parameters.items():
         # the annotation of *args or **kwargs is that of each of their values, not of the whole
@@ -250,16 +253,18 @@ def _kinds(annotation: Any) -> tuple[ArgumentKind, ...]:
     annotation or any member of its union cannot be checked."""
     if typing.get_origin(annotation) in UNIONS:
         members = typing.get_args(annotation)
-        # `Report | Path` is not checked here, since such functions have a better message for an
-        # array; `Report | None` is
+        # a union with a class, such as `Report | Path`, is left to the function, which has a better
+        # message for a wrong value, such as an array; `Report | None` is checked here
         is_optional = len(members) == 2 and types.NoneType in members
         # WORDS has the plain types: texts, numbers, paths, None
         has_class = any(isinstance(member, type) and member not in WORDS for member in members)
         if has_class and not is_optional:
             return ()
-        kinds = [_kinds(member) for member in members]
+        kinds_of_members = [_kinds(member) for member in members]
         # one member that cannot be checked, (), makes the whole union uncheckable
-        return tuple(kind for of_member in kinds for kind in of_member) if all(kinds) else ()
+        if not all(kinds_of_members):
+            return ()
+        return tuple(kind for kinds in kinds_of_members for kind in kinds)
     kind = _kind(annotation)
     return (kind,) if kind else ()
 
@@ -278,16 +283,19 @@ def _kind(annotation: Any) -> ArgumentKind | None:
 
 
 def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
-    """The kind of values of a generic annotation such as list[str] or Callable[…]. `origin` is list
-    or Callable, `members` are the parts in brackets. None if values cannot be checked."""
+    """The kind of values of a generic annotation, such as list[str] or Callable[…]. `origin`: the
+    class before the brackets, such as list; `members`: the parts in brackets. None if values cannot
+    be checked."""
     if origin is collections.abc.Callable:
         return ArgumentKind("a function", callable)
     if origin in MAPPINGS:
         return ArgumentKind(
             "a dictionary", lambda value: isinstance(value, collections.abc.Mapping)
         )
+    # by its name, so that numpy need not be imported
     if getattr(origin, "__name__", "") == "ndarray":
         return ArgumentKind("an array of numpy", lambda value: isinstance(value, origin))
+    # the order of elements counts for a list, a tuple and a Sequence, not for an Iterable
     if origin in LISTS and members:
         return _list_of(members[0], in_order=origin in ORDERED)
     return None
@@ -300,9 +308,10 @@ def _kind_of_class(annotation: type) -> ArgumentKind:
     classes = OTHER_CLASSES.get(annotation, (annotation,))
 
     def is_number(value: Any) -> bool:
-        """Whether a value is a number of the class. True is not, although it is an int in
-        Python."""
-        is_huge = isinstance(value, int) and abs(value) >= HUGE  # no float could hold it
+        """Whether a value is a number of the annotated class. True and False are refused, although
+        they are ints in Python."""
+        # few whole numbers from HUGE on fit into a float
+        is_huge = isinstance(value, int) and abs(value) >= HUGE
         return isinstance(value, classes) and not isinstance(value, bool) and not is_huge
 
     if annotation is bool:
@@ -316,8 +325,8 @@ def _kind_of_class(annotation: type) -> ArgumentKind:
 
 
 def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
-    """The kind of lists whose elements are texts or numbers; None if `member`, the annotation of
-    an element, is something else.
+    """The kind of lists whose elements are texts, numbers or paths; None if `member`, the
+    annotation of an element, is something else.
 
     Tuples, arrays of one axis and the like are accepted as lists. A text is refused, although it
     can be iterated. So is a generator, since it can be iterated only once, and so is a set if the
@@ -335,8 +344,9 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
         return any(kind.fits(value) for kind in kinds)
 
     def fits(value: Any) -> bool:
-        """Whether a value is accepted as such a list: it has a length, one axis, an order if that
-        counts, and only elements that fit."""
+        """Whether a value is accepted as a list of such elements: it has a length, one axis, an
+        order if that counts (`in_order`), and only elements that fit."""
+        # some classes, such as an Enum, can be iterated, too, as can texts and dictionaries
         if isinstance(value, str | bytes | dict | type):
             return False
         is_sized = isinstance(value, collections.abc.Sized)

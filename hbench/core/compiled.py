@@ -84,11 +84,13 @@ class Compiled:
             cache=bool(kernel_folder()),
             error_model="numpy",  # 0 / 0 is NaN, without a check before each division
             no_cfunc_wrapper=True,  # no caller in C: less to compile
+            # nor in Python, for a function that only compiled functions call
             no_cpython_wrapper=not self.called_from_python,
         )
 
         usual = numba.config.CACHE_DIR
         if folder := kernel_folder():
+            # another folder for changed sources: numba would not notice that a callee changed
             digest = sources_digest(self.function.__module__)
             numba.config.CACHE_DIR = str(folder / digest[:16])
         try:
@@ -106,10 +108,10 @@ def kernel_folder() -> Path | None:
     numba's default is a folder inside the package. It is not used, since files that stay there
     after hbench is uninstalled would shadow the next installation.
     """
-    with LOADING:
+    with LOADING:  # `Compiled._make` changes CACHE_DIR for a moment under the same lock
         named = importlib.import_module("numba").config.CACHE_DIR
     folder = Path(named) if named else cache_home() / "kernels"
-    with suppress(OSError):
+    with suppress(OSError):  # a folder that cannot be made or examined counts as none
         folder.mkdir(parents=True, exist_ok=True)
         # whoever may write to the parent could replace the folder, unless a sticky bit forbids it
         if os.access(folder, os.W_OK) and is_own(folder) and is_own(folder.parent, sticky=True):
@@ -132,6 +134,7 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
 
     status = folder.stat()
     writers = stat.S_IWOTH  # the permission bits that must not be set
+    # where the group or the user has no name, the group's permission is not tested
     with suppress(KeyError):
         if grp.getgrgid(status.st_gid).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
             writers |= stat.S_IWGRP
@@ -141,11 +144,13 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
 
 @cache
 def sources_digest(module: str) -> str:
-    """The sha256, as hex digits, of numba's version and the sources of a module and of all modules
-    of its package that it imports, directly or through others.
+    """The sha256, as hex digits, of all that the machine code of a module depends on: numba's
+    version, the module's source, and those of the modules of its package that it imports, directly
+    or through others.
 
     Imports are found in the source text: `from hbench.x import y`, where y may be a module, too.
     """
+    # group 1: the package or module; group 2: the names, on one line or in parentheses
     imported = re.compile(
         rf"^from ({module.partition('.')[0]}(?:\.\w+)*) import ([^(\n]+|\([^)]*\))", re.MULTILINE
     )

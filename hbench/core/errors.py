@@ -109,7 +109,12 @@ class UnknownName(UsageError):
         searched: object = None,
         otherwise: str | None = None,
     ) -> None:
-        """Compose the message. At most SHOWN_CHOICES of the known names are listed."""
+        """Compose the message. At most SHOWN_CHOICES of the known names are listed.
+
+        `kind`: what the name should be of, such as "metric". `meant`: the suggestion, if the caller
+        knows what was meant; it replaces the close names. `searched`: the folder that was searched.
+        `otherwise`: what to do next if no known name is close.
+        """
         known = list(choices)
         close = [repr(choice) for choice in closest(name, known)] if meant is None else [meant]
         # a name with a comma is quoted: it would read as two names

@@ -33,6 +33,7 @@ def missing(error: ModuleNotFoundError) -> UsageError | None:
     and somebody else's package of that name would be installed.
     """
     module = (error.name or "").split(".")[0]
+    # MODULES lists the modules of each extra, PACKAGES the packages with another name
     extra = next((extra for extra, modules in MODULES.items() if module in modules), None)
     if extra is None:
         return None

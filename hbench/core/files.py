@@ -40,8 +40,9 @@ def full_disk_told(
     """Raise DataError in place of the errors that libraries raise when the disk of `path` is full.
     `missing` returns the number of bytes still to be written, or None where it is unknown.
 
-    The operating system reports a full disk by an error number. numpy raises an OSError without
-    that number and torch a RuntimeError, so for these the free space decides.
+    The operating system reports a full disk by an error number (FULL). numpy raises an OSError
+    without that number and torch a RuntimeError. For these the free space decides: less than
+    LOW_SPACE bytes count as a full disk.
     """
     try:
         yield
@@ -182,11 +183,12 @@ def write(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[An
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of an .npz file that `write` made. Raises SubmissionError if
-    the file is missing, damaged or of another kind.
+    """Return the header, a dictionary, and the arrays {name: array} of an .npz file that `write`
+    made. Raises SubmissionError if the file is missing, damaged or of another kind.
     """
     try:
         arrays = read_arrays(path)
+        # `write` keeps the header as one more array: the bytes of its JSON
         return dict(parse_json(arrays.pop(HEADER).tobytes())), arrays
     except DAMAGED as error:
         # a KeyError means that the header is missing: a sound .npz that hbench did not write

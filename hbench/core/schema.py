@@ -86,18 +86,19 @@ def build(model: type[Model], values: Mapping[str, Any], *, source: str) -> Mode
     and suggests known keys for unknown ones.
     """
     try:
+        # the fields of frozen records are tuples, and a strict record converts no list
         return model.model_validate(_lists_as_tuples(values))
     except ValidationError as error:
         details = error.errors(include_url=False)
     # outside of the except clause, so that a traceback does not show pydantic's error as well
     shown = [_problem(values, detail) for detail in details[:SHOWN_PROBLEMS]]
     more = [f"and {len(details) - SHOWN_PROBLEMS} more"] if len(details) > SHOWN_PROBLEMS else []
-    fixes = dict.fromkeys(
+    fixes = dict.fromkeys(  # each suggestion once, in order
         filter(None, (_suggestion(model, detail) for detail in details[:SHOWN_PROBLEMS]))
     )
     raise ConfigError(
         f"{source} breaks its schema",
-        found="\n            ".join([*shown, *more]),
+        found="\n            ".join([*shown, *more]),  # aligned below the first, after "found:"
         fix="; ".join(fixes) or None,
     )
 
@@ -119,12 +120,13 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         said = f"unknown key {str(path[-1])!r}"
     else:
         where = path
+        # REWORDED has plain words for pydantic's most frequent kinds of errors
         said = REWORDED.get(
             kind, detail["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
         )
         # the value is shown unless it is a table or list, which would be too long
         scalar = isinstance(detail["input"], str | int | float | Decimal)
-        if kind == "tuple_type" and scalar:
+        if kind == "tuple_type" and scalar:  # a single value in place of a list
             said += f", such as {list_meant_by(str(detail['input']))}"
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
     place = _place(values, where)
@@ -133,8 +135,8 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
 
 def _place(values: Any, path: Sequence[int | str]) -> str:
     """Write the path of a key in the file's `values` for people: "optimizer.lr". An element of a
-    list is named by its number, counted from 1, and its first value, which is a name most often:
-    "row 2 ('b'), year".
+    list is named by its number, counted from 1, and by its first value if that is a text, most
+    often a name: "row 2 ('b'), year".
     """
     parts: list[str] = []
     for step in path:
@@ -163,11 +165,12 @@ def _value_at(values: Any, step: int | str) -> Any:
 
 
 def _suggestion(model: type[BaseModel], detail: ErrorDetails) -> str | None:
-    """Suggest known keys for an unknown one: those of the record in which it was found. None if
-    `detail`, pydantic's error, is another one, or if no known key is similar."""
+    """Suggest known keys for an unknown key: similar ones of the record in which it was found. None
+    if `detail`, an error of pydantic, is not about an unknown key, or if no known key is similar.
+    `model`: the outermost record."""
     if detail["type"] != "extra_forbidden":
         return None
-    *steps, unknown = detail["loc"]
+    *steps, unknown = detail["loc"]  # the keys and indices that lead to the unknown key
     fields = _fields(model)
     for step in steps:
         # an index in a list or a key of a dictionary stays within the same record

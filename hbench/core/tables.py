@@ -65,7 +65,8 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[str]], *, delimiter: st
     >>> lines(["a", "b"], [["1", 'x "y"']])
     'a,b\\n1,"x ""y"\""\\n'
     """
-    # cells to quote: with quotes, line ends, delimiters, blanks at an end, and empty ones
+    # cells to quote: with quotes, line ends, delimiters, semicolons, which readers may take for the
+    # delimiter, blanks at an end, and empty ones
     doubtful = re.compile(rf'["\r\n;{delimiter}]|^\s|\s$|^$')
 
     def cell(text: str) -> str:
@@ -95,8 +96,9 @@ def index_array(positions: NDArray[np.integer]) -> pa.Array:
 
 
 def text_array(texts: Iterable[str]) -> pa.Array:
-    """Make an arrow array of texts from two buffers: all bytes, and the offset of each text. Like
-    `index_array`, it avoids loading pandas."""
+    """Make an arrow array of N texts from two buffers: all bytes, and N + 1 offsets. The bytes of
+    text n are those from offsets[n] to offsets[n + 1]. `pa.array` would load pandas, which takes
+    long."""
     encoded = [text.encode() for text in texts]
     offsets = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(each) for each in encoded], out=offsets[1:])
@@ -113,5 +115,6 @@ def bytes_of_texts(strings: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.uin
     _validity, offsets, text = strings.buffers()
     # a slice shares the buffers of the whole array, so its first string need not start at byte 0
     bounds = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    # Arrow may omit the buffer of strings that are all empty
     used = np.frombuffer(text or b"", np.uint8)[bounds[0] : bounds[-1]]
     return bounds - bounds[0], used

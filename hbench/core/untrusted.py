@@ -72,7 +72,7 @@ def read_text(path: Path, *, most: int = MAX_TEXT_BYTES) -> str:
 
 def parse_json(text: str | bytes) -> Any:
     """Parse a JSON text. Raises ValueError if it is broken, nested more than MAX_DEPTH deep, or
-    has a lone surrogate, which is no character."""
+    has a lone surrogate, which is only half of a character."""
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     try:
@@ -81,7 +81,7 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
         if _is_deep(text):
             raise ValueError(TOO_DEEP)
-        if SURROGATE.search(text):  # encoding raises for a lone surrogate, but not for a pair
+        if SURROGATE.search(text):  # `loads` joins a pair; a lone one cannot be encoded
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
@@ -96,16 +96,16 @@ def read_json(path: Path, *, most: int = MAX_TEXT_BYTES) -> Any:
 def _is_deep(text: str) -> bool:
     """Whether a valid JSON text is nested more than MAX_DEPTH deep. Repeated bytes.replace takes a
     tenth of the parser's time."""
-    # Keep only brackets and the quotes around strings. Escaped quotes are removed. A quote after an
-    # escaped backslash is not escaped, so pairs of backslashes are removed first.
+    # Keep only brackets, all made square, and the quotes around strings, no escaped ones. A quote
+    # after an escaped backslash is not escaped, so pairs of backslashes are removed first.
     marks = (
         text.encode(errors="replace")
         .replace(b"\\\\", b"")
         .replace(b'\\"', b"")
         .translate(TO_SQUARE, NO_MARKS)
     )
-    # Remove strings with the brackets in them; the faster replace removes those that are just two
-    # quotes by now. It may join two strings, but the same brackets stay outside of quotes.
+    # Remove strings with the brackets in them. Most are just two quotes by now, for which `replace`
+    # is faster. It may join two strings, but the same brackets stay outside of quotes.
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
     # every pass removes the innermost level; marks that are left over are nested deeper
     for _ in range(MAX_DEPTH):
@@ -140,8 +140,8 @@ def _refused_yaml(problem: str, event: Any) -> Exception:
 
 
 def parse_yaml(text: str, loader: Any) -> Any:
-    """Parse a YAML text with a safe loader. Raises yaml.YAMLError if it is broken, deep, or has
-    aliases.
+    """Parse a YAML text with `loader`, a safe loader class. Raises yaml.YAMLError if it is broken,
+    deep, or has aliases, by which a short text could stand for a huge value.
 
     The depth is checked on the events first: libyaml builds nested nodes recursively on the C
     stack, and would crash on a deep document.
@@ -226,7 +226,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
                     )
             refuse_bomb(path.stat().st_size, sum(info.file_size for info in infos))
             yield archive
-    # zipfile raises the last two for damaged headers: unknown versions and truncated fields
+    # zipfile raises the last two errors for damaged headers: unknown versions, truncated fields
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, IndexError) as error:
         raise ValueError(f"it is not a sound zip archive: {error}") from None
 
@@ -330,7 +330,7 @@ def arrow_batches(path: Path, fields: Sequence[int] = ()) -> Iterator[pa.RecordB
     # the mapped buffers stay alive as long as any array that refers to them
     with pa.memory_map(str(path)) as source:
         reader = _arrow_reader(source, fields)
-        batches = reader
+        batches = reader  # the reader of a stream yields its batches itself
         if isinstance(reader, pa.ipc.RecordBatchFileReader):
             batches = map(reader.get_batch, range(reader.num_record_batches))
 
@@ -369,8 +369,8 @@ def open_parquet(
     """Open a parquet file; `parquet_batches` reads its batches, `parquet_table` all at once. Raises
     ValueError if two columns have the same name, since it is unclear which one is meant.
 
-    `dictionaries`: columns with repeated texts, of which each text is kept once. `mapped`: map the
-    file into memory instead of reading it.
+    `dictionaries`: columns with repeated texts, each of which is kept once. `mapped`: map the file
+    into memory instead of reading it. No data are read ahead (`pre_buffer`).
     """
     import pyarrow.parquet as pq
 
@@ -387,9 +387,9 @@ def open_parquet(
 def parquet_batches(
     file: pq.ParquetFile, *, rows: int, columns: Sequence[str] | None = None, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield validated batches of up to `rows` rows of a parquet file. `size`: the bytes of the
-    file. `columns`: those to read; None: all. Raises ValueError once it has unpacked to too much.
-    """
+    """Yield validated batches of up to `rows` rows of a parquet file of `size` bytes. `columns`:
+    those to read; None: all. One thread reads, which bounds the memory. Raises ValueError once the
+    file has unpacked to too much."""
     total = 0
     chosen = None if columns is None else list(columns)
     for batch in file.iter_batches(rows, columns=chosen, use_threads=False):
@@ -411,9 +411,9 @@ def parquet_table(
         schema = file.schema_arrow
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-        batches = list(
-            parquet_batches(file, rows=1 << 16, columns=columns, size=path.stat().st_size)
-        )
+        size = path.stat().st_size
+        batches = list(parquet_batches(file, rows=1 << 16, columns=columns, size=size))
+        # a file without rows may have no batches, which could not tell the columns
         return pa.Table.from_batches(batches, schema=schema)
 
 

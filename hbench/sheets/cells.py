@@ -28,7 +28,7 @@ MOST_LETTERS = 100_000  # of a cell that is parsed as a list
 
 def as_list(text: str) -> list[Any] | None:
     """Parse a text as a list in JSON, or as Python prints a list or a tuple. Return None for any
-    other text, and for a text that is too long to be parsed quickly."""
+    other text, and for a text that is too long to be parsed quickly (MOST_LETTERS)."""
     if not BRACKETS.fullmatch(text) or len(text) > MOST_LETTERS:
         return None
     try:
@@ -43,8 +43,8 @@ def as_list(text: str) -> list[Any] | None:
 
 def _type_of_lists(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
     """Return the Arrow type of some lists: LISTS if they hold texts, PATH_LISTS if they hold lists
-    of texts, None if they hold anything else, or nothing."""
-    parts = [part for held in lists for part in held]
+    of texts. None if they hold anything else, or if all are empty."""
+    parts = [part for each in lists for part in each]
     if parts and all(isinstance(part, str) for part in parts):
         return LISTS
     if parts and all(isinstance(part, list | tuple) for part in parts):
@@ -54,7 +54,7 @@ def _type_of_lists(lists: Iterable[Sequence[Any]]) -> pa.DataType | None:
 
 def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[str]]:
     """Parse each of the `columns` whose cells are all lists written as text, such as "['a', 'b']".
-    Return the table, and a sentence for each parsed column."""
+    Return the table with lists in these columns, and a sentence for each of them."""
     facts = []
     for name in columns:
         column = table[name]
@@ -83,14 +83,14 @@ def _begins_with_bracket(column: pa.ChunkedArray) -> bool:
 
 
 def _parse_cells(values: Sequence[str | None]) -> list[list[Any] | None] | None:
-    """Parse the different cells of a column as lists; an empty cell becomes None. Return None for
-    the whole column if a cell is not a list, or if all lists are empty."""
+    """Parse the different cells of a column as lists; an empty cell or list becomes None. Return
+    None for the whole column if a cell is not a list, or if all lists are empty."""
     parsed: list[list[Any] | None] = []
     for value in values:
-        held = as_list(value) if value else []
-        if held is None:
+        elements = as_list(value) if value else []
+        if elements is None:  # not a list
             return None
-        parsed.append(held or None)
+        parsed.append(elements or None)
     return parsed if any(parsed) else None
 
 
@@ -105,9 +105,10 @@ def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
     """Replace columns of lists that are paths by columns of texts such as "Birds > Owls". Return
     the table, and a sentence for each replaced column.
 
-    Lists of lists hold the paths of an item. A column of simple lists holds paths if these nest, if
-    no other column has lists, and if items have one path. Raises DataError for an item with several
-    paths, unless `several` is true.
+    A list of lists is read as the paths of an item. A simple list is read as a path only if
+    `several` is false, no other column has lists, and the lists of the column form a tree;
+    otherwise its column is unchanged. `several`: whether an item may have several paths. If it is
+    false, DataError is raised for an item with several.
     """
     facts: list[str] = []
     listed = [field.name for field in table.schema if field.type in (LISTS, PATH_LISTS)]
@@ -136,7 +137,8 @@ def _with_row_per_path(table: pa.Table, name: str, *, several: bool) -> pa.Table
             found=f"up to {most:,}",
             fix="--several takes them all, or keep one path of each of these items",
         )
-    # an item with an empty list has no labels: it keeps its row, with an empty text
+    # the text of each path, and the number of the row in `table` that it comes from; an item with
+    # an empty list has no labels: it keeps its row, with an empty text
     texts: list[str] = []
     rows: list[int] = []
     for row, paths in enumerate(column.to_pylist()):
@@ -154,12 +156,13 @@ def _with_texts(table: pa.Table, name: str, texts: pa.Array | pa.ChunkedArray) -
 def several_labels(
     values: Sequence[str], separators: Sequence[str] = ("|", ";")
 ) -> tuple[str, str] | None:
-    """Find a value of a column that holds several labels (`dog|cat`): each of its parts is the
-    whole of another value. Return it with its separator; None if there is none."""
+    """Find a value of a column that holds several labels, such as `dog|cat`: each of its parts is
+    another value of the column. Return (value, separator) for the first one; None if there is none.
+    """
     different = {*values}
     for separator in separators:
         joined = [value for value in different if separator in value]
-        # a separator in all values is part of the names, or of paths
+        # a separator that is in all values is part of the names, or of paths
         if not joined or len(joined) == len(different):
             continue
         for value in joined:

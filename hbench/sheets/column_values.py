@@ -39,7 +39,8 @@ class ColumnValues:
     """
 
     def __init__(self, name: str, column: pa.ChunkedArray) -> None:
-        """Encode a column, whose missing cells count as empty."""
+        """Encode a column: `dictionary` has its different values, `codes` the place in it of each
+        cell's value, −1 for an empty or missing cell. `size` counts the values except for ""."""
         self.name = name
         text = column if pa.types.is_string(column.type) else column.cast(pa.string())
         whole = text.combine_chunks()
@@ -93,13 +94,13 @@ class ColumnValues:
         return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
     def is_within(self, coarse: ColumnValues) -> bool:
-        """Whether each class of this column occurs with only one class of the column `coarse`. Rows
-        with an empty cell in either column are ignored."""
+        """Whether each class of this column occurs with only one class of `coarse`, a column of the
+        same table. Rows with an empty cell in either column are ignored."""
         both = (coarse.codes >= 0) & (self.codes >= 0)
         fine = self.codes[both]
         above = coarse.codes[both]
-        # `parent` gets one of the coarse classes of each fine class; if it is the only one, all
-        # rows agree with it
+        # of the coarse classes of a fine class, `parent` keeps the one of some row; it is the only
+        # one if all rows agree with it
         parent = np.zeros(len(self.dictionary), np.int64)
         parent[fine] = above
         return bool((parent[fine] == above).all())
@@ -125,11 +126,9 @@ def plain_id(text: str) -> str:
 
 
 def sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
-    """Find the pairs of levels that have a name in common. A level is given by its index; the pairs
-    are sorted.
+    """Find the pairs of levels that have a name in common, as sorted pairs of indices in `levels`.
 
-    It does not compare all pairs, which would take minutes for thousands of columns, as in a
-    transposed table.
+    Comparing all pairs would take minutes for thousands of columns, as in a transposed table.
     """
     holders = defaultdict(list)  # {name: the levels that have it}
     for number, level in enumerate(levels):
@@ -141,16 +140,17 @@ def sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
 
 def names_at_both(coarse: ColumnValues, fine: ColumnValues) -> list[str]:
     """Find the names that occur at a coarse and at a fine level, but most likely mean different
-    classes there. Names that are repeated below themselves on purpose do not count; columns of
-    numbers have none.
+    classes there. Both columns have the same rows.
+
+    A name that stands at both levels in the same row does not count: there a leaf is repeated on
+    purpose, down to the finest level. Columns of numbers have none of these names.
     """
     if coarse.is_numeric or fine.is_numeric:
         return []
     shared = {*coarse.filled} & {*fine.filled}
     if not shared:
         return []
-    # a leaf that is repeated down to the finest level is at the two levels in the same row
-    repeated = set()
+    repeated = set()  # names that stand at both levels in some row
     names = fine.dictionary.to_pylist()
     for code in np.unique(fine.codes[fine.codes >= 0]):
         if names[code] in shared:

@@ -69,8 +69,9 @@ class TableColumns:
 
 
 def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> TableColumns:
-    """Return what the columns of a table are. `chosen`: what the user said about them; `of_items`:
-    whether a row is an item. Otherwise a row is a class, and no column of items is needed.
+    """Return the role of each column of a table. `chosen`: what the user said, None or empty for
+    nothing: the columns of roles, such as `item`, and whether an item may have `several` rows.
+    `of_items`: whether a row is an item. If not, it is a class, and no column of items is needed.
 
     Raises UnknownName for a chosen column that the table lacks; DataError if no column, or more
     than one, could be that of the items.
@@ -90,8 +91,8 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=chosen.several)
     if item is None and of_items:  # an index 0, 1, 2 … has the ids only if no other column can
         item = _item_of(free, of_items=True, may_repeat=chosen.several)
-        index.pop(item or "", None)
-    left_out |= index
+        index.pop(item or "", None)  # no longer an index, if it was found
+    left_out |= index  # {column: why it is not used}
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
 
     # columns of truth values: which items are queries, and which are in the gallery
@@ -136,9 +137,9 @@ def _columns_named_by_user(chosen: Chosen) -> tuple[str, ...]:
 
 
 def _columns_without_names(table: pa.Table, named: Collection[str]) -> dict[str, str]:
-    """Find the columns that hold no names, such as images and vectors: {column: what it holds}.
-    Columns in `named`, which the user named, are not looked at. Raises DataError for a column of
-    lists of labels."""
+    """Find the columns that hold no names by their Arrow types, such as bytes, vectors and dates:
+    {column: what it holds}. Columns in `named`, which the user named, are not looked at. Raises
+    DataError for a column of lists of labels."""
     left_out = {}
     for field_ in table.schema:
         kind = field_.type
@@ -183,7 +184,7 @@ def _item_of(
         return by_title["item"]
 
     fitting = [each for each in values if words.is_id(each.name) and (each.is_unique or may_repeat)]
-    if not of_items:  # with a row per class, ids of classes are numbers, next to other columns
+    if not of_items:  # ids of classes are whole numbers, next to at least one other column
         fitting = [each for each in fitting if each.is_whole and len(values) > 1]
     if len(fitting) > 1:  # next to ids such as file names, a running number only numbers the rows
         texts = [each for each in fitting if not each.counts_rows]
@@ -217,10 +218,10 @@ def _refuse_item(names: Sequence[str], rest: Mapping[str, ColumnValues]) -> None
     fix = "name it: --item-column COLUMN, or call it item"
     if unique:
         fix = f"name it: --item-column {shlex.quote(unique[0])}, or call it item"
-    elif titled := [name for name in names if words.is_id(name)]:
+    elif called_like_ids := [name for name in names if words.is_id(name)]:
         fix = (
-            f"{titled[0]} has values several times: --several takes the rows of an item for its "
-            "paths"
+            f"{called_like_ids[0]} has values several times: --several takes the rows of an item "
+            "for its paths"
         )
     raise DataError(
         "the table has no column of ids",
@@ -240,8 +241,8 @@ def _are_values(names: Sequence[str]) -> bool:
 
 
 def _is_split(values: ColumnValues) -> bool:
-    """Whether a column has the splits: by its name, or because its values are at least two words
-    for splits, such as train and test, and no others."""
+    """Whether a column has the splits. It is called "split" or like a flag, such as is_valid with
+    truth values, or all its values, at least two, are words for splits such as train and test."""
     if words.folded(values.name) == words.SPLIT:
         return True
     if words.split_flags(values.name, set(values.filled)) is not None:
@@ -263,7 +264,7 @@ def _with_levels(
     """
     notes: list[str] = []
     left_out = dict(columns.left_out)
-    # in a table of taxa, the levels are the columns called like ranks, and no others
+    # in a table of taxa, which any column may show, only columns called like ranks are levels
     if by_rank := _rank_columns_of_taxa([*rest, *left_out, columns.item or ""], rest):
         left_out |= {name: "not a rank" for name in rest if name not in by_rank}
         rest = {name: rest[name] for name in by_rank}
@@ -277,7 +278,7 @@ def _with_levels(
         for each in _numbers_that_do_not_nest(order):
             left_out[each.name] = "numbers that are no classes of the other columns"
             order = _in_nesting_order([other for other in order if other is not each])
-    # where a column was left out, its own remark says so, and the order is not remarked as well
+    # not remarked if numbers were left out of the order: `left_out` tells that already
     if [each.name for each in order] != list(rest) and {each.name for each in order} == set(rest):
         notes.append("its columns stand otherwise: they are ordered by how their names nest")
     same: dict[str, str] = {}
@@ -297,7 +298,7 @@ def _rank_columns_of_taxa(names: Sequence[str], rest: dict[str, ColumnValues]) -
     table; `rest`: those that may be levels."""
     by_rank = {words.rank_of(name): name for name in rest}
     there = [by_rank[rank] for rank in words.RANKS if rank in by_rank]
-    ranks = [name for name in there if rest[name].size]
+    ranks = [name for name in there if rest[name].size]  # without empty columns
     # only tables of taxa have columns such as scientificName or gbifID
     is_of_taxa = bool(words.OF_TAXA & set(map(words.folded, names)))
     return ranks if is_of_taxa and len(ranks) > 1 else []
@@ -306,10 +307,11 @@ def _rank_columns_of_taxa(names: Sequence[str], rest: dict[str, ColumnValues]) -
 def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, str]:
     """Find the columns of `rest` that hold no classes, such as measurements and dates: {column:
     why}. If rows are items (`of_items`), running numbers and columns with another value in each row
-    are no classes, either; but in a small table, classes of one item may be meant. If no column
-    would be left, all are kept."""
+    are no classes, either; a small table, though, may have one item per class. If no column would
+    be left, the result is empty."""
     reasons: dict[str, str] = {}
     for name, values in rest.items():
+        # SAMPLE values, and one more, since one may be ""
         sample = [value for value in values.dictionary[: SAMPLE + 1].to_pylist() if value]
         if values.is_numeric and not values.is_whole:
             reasons[name] = "numbers"
@@ -335,11 +337,11 @@ def _in_nesting_order(columns: list[ColumnValues]) -> list[ColumnValues]:
     if _nests(columns):
         return columns
     by_size = sorted(columns, key=lambda each: each.size)
+    # compared with 1 first: the order is not clear if a column has a single class, or none
     sizes = [1, *(each.size for each in by_size)]
-    is_clear = all(fewer < more for fewer, more in itertools.pairwise(sizes)) and _is_mostly_turned(
-        columns
-    )
-    return by_size if is_clear and _nests(by_size) else columns
+    all_differ = all(fewer < more for fewer, more in itertools.pairwise(sizes))
+    is_clear = all_differ and _is_mostly_turned(columns) and _nests(by_size)
+    return by_size if is_clear else columns
 
 
 def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
@@ -347,7 +349,7 @@ def _is_mostly_turned(columns: Sequence[ColumnValues]) -> bool:
     the columns may be in the order fine to coarse."""
     for coarse, fine in itertools.pairwise(columns):
         both = (coarse.codes >= 0) & (fine.codes >= 0)
-        # the different pairs of classes; counting them by fine class gives its number of parents
+        # the different pairs (fine class, coarse class); a fine class is in one for each parent
         pairs = np.unique(np.stack([fine.codes[both], coarse.codes[both]]), axis=1)
         parents = np.unique(pairs[0], return_counts=True)[1]
         if 2 * int((parents > 1).sum()) > len(parents):
@@ -410,6 +412,7 @@ def _names_same_classes(one: ColumnValues, other: ColumnValues) -> bool:
 def _remarks_on_header(levels: Sequence[ColumnValues]) -> list[str]:
     """Make remarks on likely mistakes: the header line may be missing if a level is called like one
     of its classes; columns may be swapped in some rows if names occur at two levels."""
+    # pc.index returns −1 for a value that is not there
     like_rows = [each.name for each in levels if pc.index(each.dictionary, each.name).as_py() >= 0]
     notes = [
         f"the level {name} is called like one of its classes: does the header line miss?"

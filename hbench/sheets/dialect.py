@@ -72,7 +72,8 @@ def suffix_of(path: Path) -> str:
 
 def head_of(path: Path) -> Head | None:
     """Read the first lines of a file of UTF-8 text, which may be compressed by gzip, up to the line
-    of the first byte that is not UTF-8. None if the file does not begin with text."""
+    of the first byte that is not UTF-8. None if the file does not begin with text. HEAD_BYTES are
+    read at most, and unpacked at most."""
     with path.open("rb") as file:
         first = file.read(HEAD_BYTES)
     is_whole = len(first) < HEAD_BYTES
@@ -80,16 +81,17 @@ def head_of(path: Path) -> Head | None:
         if is_compressed(path):
             unpacking = zlib.decompressobj(wbits=31)  # gzip's format, with the largest window
             first = unpacking.decompress(first, HEAD_BYTES)
-            is_whole = unpacking.eof
+            is_whole = unpacking.eof  # the end of the packed data was reached
     except zlib.error:
         return None
     return head_in(first, is_whole=is_whole)
 
 
 def head_in(content: bytes, *, is_whole: bool) -> Head | None:
-    """Return the first lines in the bytes of a file; None if the bytes are not text. `is_whole`:
-    whether they are the whole file. If they are only its beginning, the last line is left out,
-    since it may be cut off."""
+    """Return the first lines in the bytes of a file, without blank lines, and the number of blank
+    lines before them (`Head`). None if the bytes are not text. `is_whole`: whether they are the
+    whole file. If they are only its beginning, the last line is left out, since it may be cut off.
+    """
     try:
         text = codecs.getincrementaldecoder("utf-8-sig")().decode(content, final=is_whole)
     except UnicodeDecodeError as error:  # whole lines before the bad byte; readers report it
@@ -101,14 +103,16 @@ def head_in(content: bytes, *, is_whole: bool) -> Head | None:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     # the last line may be cut off; if there is no other, a part of it is better than nothing
     lines = lines if is_whole or len(lines) == 1 else lines[:-1]
+    # the number of blank lines before the first one that is not
     blank = next((place for place, line in enumerate(lines) if line.strip()), len(lines))
     filled = [line for line in lines[blank : blank + MOST_ROWS] if line.strip()]
     return Head(filled, blank)
 
 
 def dialect_of(head: Head, suffix: str) -> Dialect:
-    """Return the dialect of a file by its first lines. The `suffix` (.csv, .tsv) decides between
-    delimiters that fit equally well."""
+    """Return the dialect of a file by its first lines: the delimiter, the number of lines before
+    the table, its first rows, and words if the delimiter is not that of the `suffix` (.csv, .tsv).
+    The suffix decides between delimiters that fit equally well."""
     # a first line such as "sep=;", as spreadsheets write it
     stated = SEPARATOR_LINE.fullmatch(head.lines[0].strip(" \r")) if head.lines else None
     lines = head.lines[1:] if stated else head.lines
@@ -130,9 +134,10 @@ def without_quotes(dialect: Dialect) -> Dialect:
 def _best_delimiter(lines: Sequence[str], usual: str) -> str:
     """Return the delimiter that fits the first lines of a table best; the `usual` one if none fits.
 
-    A delimiter fits if most rows have as many cells as the header. The best one fits the largest
-    share of rows; then it gives the most cells that are numbers; then it is the usual one; then it
-    gives the most cells.
+    A row fits a delimiter if it has as many cells as the header, and no cell has an open bracket,
+    as of a vector that was cut at commas. Delimiters that fit at least the share MOSTLY of the rows
+    are compared, and the usual one. The best one fits the largest share of rows; then it gives the
+    most cells that are numbers; then it is the usual one; then it gives the most cells.
     """
     fits = {}  # {delimiter: the criteria, the strongest first}
     for delimiter in DELIMITERS:
@@ -193,7 +198,7 @@ def line_of_open_quote(content: bytes, delimiter: str) -> int:
     place = 0
     while found := opening.search(content, place):
         first = found.end()
-        close = _closing_quote(content, first)
+        close = _closing_quote(content, first)  # its place; −1 if no quote closes the cell
         # after a closing quote comes the delimiter, a line end, or the end of the file
         follows = content[close + 1 : close + 2]
         if close < 0 or follows not in (mark, b"\n", b"\r", b""):

@@ -25,7 +25,8 @@ NEEDS_PREFIX = (";",)  # not only paths have it: names must have prefixes of ran
 
 
 def separator_of(values: Iterable[str]) -> str | None:
-    """Find the separator of the paths in a column; None if its values are plain names.
+    """Find the separator of the paths in a column, without blanks around it; None if the values of
+    the column are plain names.
 
     All values contain the separator, except for the first names of paths, which may stand alone.
     Some paths begin with the same name. With `|`, no name is both first in a path and later in a
@@ -35,7 +36,8 @@ def separator_of(values: Iterable[str]) -> str | None:
     for separator in SEPARATORS:
         mark = separator.strip()
         holding = [value for value in different if separator in value]
-        # at least two values must be paths; with a semicolon, names need prefixes of ranks
+        # at least two values must be paths; with a semicolon, they must begin with the prefix of a
+        # rank, such as k__
         if len(holding) < 2 or (mark in NEEDS_PREFIX and not all(map(PREFIX.match, holding))):
             continue
         paths = [split_path(value, mark) for value in holding]
@@ -45,7 +47,7 @@ def separator_of(values: Iterable[str]) -> str | None:
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark
-    # names may contain these marks, so the conditions are stricter
+    # names may contain the marks in STRICT, so all values must have the mark and form a tree
     return next((mark for mark in STRICT if _all_nest(different, mark)), None)
 
 
@@ -93,12 +95,12 @@ def with_unique_names(rows: Sequence[Row]) -> list[Row]:
     """Make the names of paths unique at each level, by adding the parent to a name that several
     nodes share: "Cases (Phones)" and "Cases (Cameras)".
 
-    The last name of a path that ends early counts at all levels below, too, since policies may
-    repeat it there.
+    The last name of a path that ends early counts at all levels below, too, since it may be
+    repeated there to give all paths the same length.
     """
     deepest = max(map(len, rows), default=0)
     ends = set(rows)  # the nodes at which a path ends
-    nodes = {node for row in rows for node in prefixes(row)}
+    nodes = {node for row in rows for node in prefixes(row)}  # each as its path
     order = sorted(nodes, key=lambda path: (len(path), path))  # parents before their children
     # the levels at which each node counts, and how often each name occurs at each level
     depths = {

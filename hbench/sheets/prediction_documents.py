@@ -59,8 +59,9 @@ def _holds_others(record: Any) -> bool:
 
 
 def predictions_in(text: str, source: str) -> DocumentRows:
-    """Read the predictions in the text of a JSON document. `source`: the file's name, for errors.
-    Raises DataError if the document has no known format, or lacks a part of its format."""
+    """Read the predictions in the text of a JSON document: rows (item, path, chance), and the
+    format in words. `source`: the file's name, for errors. Raises DataError if the document has no
+    known format, or lacks a part of its format."""
     value = parse_json(text)
     rows, form = _rows_and_form(value, source)
     try:
@@ -70,6 +71,7 @@ def predictions_in(text: str, source: str) -> DocumentRows:
             f"{source} is no whole document of its form", expected=form, found=first_line(error)
         ) from None
     if not found.rows:
+        # the error shows the keys of the document, or of the first record in a list
         first = value[:1] if isinstance(value, list) else [value]
         raise DataError(
             f"{source} holds no predictions",
@@ -82,10 +84,12 @@ def predictions_in(text: str, source: str) -> DocumentRows:
 
 def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
     """Recognise the format of a document by the keys that each tool writes. Return a generator of
-    its rows, and the format in words. Raises DataError for results with numbers in place of names.
+    its rows (item, path, chance), and the format in words. `value`: the parsed document, a list or
+    an object. Raises DataError for COCO's results, which have numbers in place of names.
     """
     if isinstance(value, list):
-        # COCO's results have numbers of classes, whose names are in another file
+        # COCO's results (records with image_id and category_id) have numbers of classes, whose
+        # names are in another file
         if value and isinstance(value[0], dict) and value[0].keys() >= ITEM_OF_RESULTS:
             raise DataError(
                 f"{source} has the numbers of categories, and not their names",
@@ -107,24 +111,27 @@ def _rows_and_form(value: Any, source: str) -> tuple[Iterator[Row], str]:
 
 
 def _rows_of_records(records: list[Any]) -> Iterator[Row]:
-    """Yield the rows of records such as {"item": "a.jpg", "path": "Owls", "score": 0.9}. A record
-    may hold several candidates."""
+    """Yield the rows (item, path, chance) of records such as {"item": "a.jpg", "path": "Owls",
+    "score": 0.9}. A record with several candidates has several rows."""
     for record in records:
         if not isinstance(record, Mapping):
             continue
-        item = str(_first(record, ITEMS) or "")
+        item = str(_first(record, ITEMS) or "")  # ITEMS: the keys that may hold the item
         for path, score in _candidates_of_record(record):
             yield item, path, score
 
 
 def _candidates_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
-    """Yield the paths of a record with their chances, None if none is given. They are read from the
-    first of these that the record has: classes with scores, the common ancestor of all results,
-    candidates, or one path."""
+    """Yield (path, chance) for each candidate of a record; the chance is None if none is given.
+
+    The candidates are read from the first of these that the record has: classes with scores, the
+    common ancestor of all results, a list of candidates, or one path.
+    """
     classes = record.get("classifications")
     if isinstance(classes, Mapping) and classes.get("classes"):
         # not strict: classes without a score are left out
         for path, score in zip(classes["classes"], classes.get("scores", []), strict=False):
+            # SpeciesNet writes a uuid before the path of a class
             yield _without_id(path), _as_chance(score)
         return
     ancestor = record.get("common_ancestor")
@@ -178,12 +185,14 @@ def _rows_of_coco(value: Mapping[str, Any]) -> Iterator[Row]:
         for each in value["categories"]
     }
     files = {each["id"]: each.get("file_name", each["id"]) for each in value.get("images", [])}
-    surest: dict[Any, tuple[float, Any]] = {}  # {picture: the highest score, its category}
+    # {picture: (the highest score, the category of that box)}
+    surest: dict[Any, tuple[float, Any]] = {}
     for box in value["annotations"]:
         score = _as_chance(box.get("score", 1.0))  # people's annotations have no score
-        if score > surest.get(box["image_id"], (-1.0, None))[0]:
+        if score > surest.get(box["image_id"], (-1.0, None))[0]:  # −1: below any score
             surest[box["image_id"]] = score, box["category_id"]
     for image, (score, category) in surest.items():
+        # a picture or category that is not listed is called by its number
         yield str(files.get(image, image)), paths.get(category, str(category)), score
 
 
@@ -200,7 +209,7 @@ def _rows_of_detections(value: Mapping[str, Any]) -> Iterator[Row]:
             yield item, "", None
             continue
         surest = max(boxes, key=lambda box: _as_chance(box.get("conf", 0)))
-        classes = surest.get("classifications") or []
+        classes = surest.get("classifications") or []  # pairs [number of the class, chance]
         for number, chance in classes:
             yield item, str(names.get(str(number), number)), _as_chance(chance)
         if not classes:

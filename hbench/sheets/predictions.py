@@ -78,7 +78,8 @@ class Predictions(NamedTuple):
 
 
 def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
-    """Read a file of predictions for a tree with these `levels`, whose nodes have the `names`.
+    """Read a file of predictions for a tree with these `levels`, whose nodes have the `names`. Both
+    serve to recognise the columns of a table.
 
     Raises DataError if the format is not known.
     """
@@ -89,6 +90,7 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
             raise _no_reads(path.name)
         if all(map(OF_READ.match, head.lines)):
             return _of_reads(path)
+        # SINTAX writes an id and a lineage, such as d:Bacteria(1.00),p:Firmicutes(0.98)
         if any(_is_with_confidence(line.split("\t")) for line in head.lines):
             return of_table(_table_of_lineages(path), levels, names, path.name)
     document = _document_in(path)
@@ -98,8 +100,8 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
 
 
 def _document_in(path: Path) -> str | None:
-    """Return the text of a JSON document; None for any other file. If the file has a JSON value in
-    each line, the text is a list of these values."""
+    """Return the text of a JSON document; None for any other file, also for JSON whose records are
+    the rows of a table. If the file has a JSON value in each line, the text is a list of them."""
     kind = suffix_of(path)
     if kind not in (".json", ".jsonl", ".ndjson") or not path.is_file():
         return None
@@ -113,8 +115,9 @@ def _document_in(path: Path) -> str | None:
 
 
 def _of_reads(path: Path) -> Predictions:
-    """Read Kraken 2's taxon of each read. Raises DataError if the taxa are only numbers, since a
-    tree of names does not have them: Kraken 2 writes names with --use-names."""
+    """Read Kraken 2's taxon of each read, which is the item. Its path is the name of the taxon
+    alone, or empty if the read is not classified. Raises DataError if the taxa are only numbers,
+    since a tree of names does not have them: Kraken 2 writes names with --use-names."""
     rows = []
     for line in TextTable(path).lines().to_pylist():
         status, read, taxon, *_ = line.split("\t")
@@ -160,7 +163,8 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
     Its format is the first of these that fits: a column per level; a column of chances per class;
     columns "Predicted 1", "Predicted 2" and so on; or paths in one column.
 
-    `levels`, `names`: those of the tree; `source`: how messages call the table.
+    `levels`, `names`: the names of the tree's levels and of all its nodes. `source`: how messages
+    call the table.
     """
     item = _column(table, IDS) or next(
         (name for name in table.column_names if words.is_id(name) and name.lower() not in levels),
@@ -173,6 +177,7 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
     score = _column(table.select(rest), SCORES)
     # {column of a level's names: column of its chances, or ""}
     by_rank = _level_columns(rest, levels) or _numbered_columns(rest, levels)
+    # columns called by a class, or by the path to it
     classes = [name for name in rest if name in names or _last(name) in names]
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
     if by_rank:
@@ -238,7 +243,7 @@ def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, s
         column = by_word.get(words.folded(level))
         if column is None:
             continue
-        # such as "genus score" or "prob_genus"
+        # the name of the level beside a word for chances, as in "genus score" or "prob_genus"
         chance = OF_LEVEL.format(re.escape(words.folded(level)), "|".join(SCORES))
         scores = [name for name in columns if re.fullmatch(chance, words.folded(name))]
         found[column] = scores[0] if scores else ""
@@ -257,9 +262,9 @@ def _rows_of_level_columns(
     table: pa.Table, items: Sequence[str], columns: dict[str, str], score: str
 ) -> tuple[list[Prediction], str]:
     """Make the predictions of a table with a column per level, and name that format. `columns`:
-    {column of a level: column of its chances, or ""}; `score`: the column of chances of whole
-    paths, or ""."""
-    names = list(zip(*(texts(table, name) for name in columns), strict=True))
+    {column of a level: column of its chances, or ""}, coarse to fine; `items`: the item of each
+    row; `score`: the column of chances of whole paths, or ""."""
+    names = list(zip(*(texts(table, name) for name in columns), strict=True))  # of each row
     # chances are only used if each level has them
     chances = [name for name in columns.values() if name]
     if chances and len(chances) == len(columns):
@@ -283,7 +288,7 @@ def _rows_of_candidates(
 ) -> tuple[list[Prediction], str]:
     """Make the predictions of a table with `columns` of predicted names, coarse to fine, and name
     that format. A cell of the last column may list several candidates, "a, b", each of which
-    becomes a prediction. `names`: those of the tree."""
+    becomes a prediction. `items`: the item of each row; `names`: those of the tree."""
     rows = []
     for item, *cells in zip(items, *(texts(table, name) for name in columns), strict=True):
         *above, last = cells
@@ -297,8 +302,9 @@ def _rows_of_candidates(
 def _rows_of_class_columns(
     table: pa.Table, items: Sequence[str], classes: Sequence[str]
 ) -> tuple[list[Prediction], str]:
-    """Make the predictions of a table with a column of chances per class, and name that format. It
-    is a prediction for each item and class; an empty cell is a chance of 0."""
+    """Make the predictions of a table with a column of chances per class, and name that format: a
+    prediction for each item and class. An empty cell is a chance of 0. `items`: the item of each
+    row; `classes`: the columns, which are called by a class or by its path."""
     rows = []
     for name in classes:
         path = _names(name)
@@ -313,13 +319,13 @@ def _rows_of_path_column(
     """Make the predictions of a table with a column of paths, and name that format. A cell may hold
     several paths, in lines or as a list.
 
-    `score`: the column of their chances, or "". SINTAX's lineages, such as
-    d:Bacteria(0.9),p:Firmicutes(0.8), have a chance at each rank.
+    `items`: the item of each row; `score`: the column of the paths' chances, or "". SINTAX's
+    lineages, such as d:Bacteria(0.9),p:Firmicutes(0.8), have a chance at each rank instead.
     """
     scores = texts(table, score) if score else [""] * len(items)
     rows = []
-    for item, text, number in zip(items, table[column].to_pylist(), scores, strict=True):
-        several = text if isinstance(text, list) else (text or "").split("\n")
+    for item, cell, number in zip(items, table[column].to_pylist(), scores, strict=True):
+        several = cell if isinstance(cell, list) else (cell or "").split("\n")
         for each in several:
             if WITH_CONFIDENCE.match(each.strip()):
                 ranks = ONE_RANK.findall(each)

@@ -91,12 +91,13 @@ def read(path: Path, *, columns: Sequence[str] | None = None) -> Sheet:
         raise unknown_format(path)
 
     try:
+        # `written`: how the table is written, "" if as usual for the suffix
         table, written = _read_by_suffix(path, columns)
         table = table if columns is None else table.select(list(columns))
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         expected = f"a table with the columns {', '.join(columns)}" if columns else "a table"
         is_text = suffix_of(path) in TEXTS
-        # the error quotes a cell with zero bytes, so the text is probably UTF-16
+        # if the error quotes a cell with zero bytes, the text is probably UTF-16
         fix = "save it as UTF-8" if is_text and r"\x00" in ascii(str(error)) else None
         raise DataError(
             f"{path} cannot be read", expected=expected, found=first_line(error), fix=fix

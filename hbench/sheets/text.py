@@ -43,8 +43,8 @@ class TextTable:
 
     @cached_property
     def content(self) -> bytes | None:
-        """The text in UTF-8, if the file is compressed or, by its first bytes, in another encoding.
-        None for a file of plain UTF-8, which is read directly from the disk."""
+        """The whole text in UTF-8, if the file is compressed or, by its first bytes, in another
+        encoding. None for a file of plain UTF-8, which readers read directly from the disk."""
         if is_compressed(self.path):
             return self._in_utf8(read_gzip(self.path))
         if is_zip(self.path):
@@ -123,7 +123,7 @@ class TextTable:
             self.path if self.content is None else pa.BufferReader(self.content),
             read_options=pa_csv.ReadOptions(
                 column_names=list(names),
-                skip_rows=self.dialect.skipped + header,
+                skip_rows=self.dialect.skipped + header,  # a header is one more row to skip
                 block_size=block_bytes,
             ),
             parse_options=pa_csv.ParseOptions(delimiter=self.dialect.delimiter),
@@ -136,8 +136,8 @@ class TextTable:
         )
 
     def lines(self) -> pa.Array:
-        """Return all lines as large strings, with the empty ones, so that lines keep their
-        numbers."""
+        """Return all lines, with the empty ones, so that lines keep their numbers. They are large
+        strings, of which one array may hold more than 2 GiB."""
         whole = pa_csv.read_csv(
             self.path if self.content is None else pa.BufferReader(self.content),
             read_options=pa_csv.ReadOptions(column_names=["line"]),
@@ -174,8 +174,8 @@ def read_text_table(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
     try:
         return _read_with_closed_quotes(file, columns)
     except pa.ArrowInvalid as error:
-        # bytes of another encoding may only occur far after the first bytes: convert the file and
-        # read it again, unless it was converted already (`content`)
+        # Arrow found bytes that are not UTF-8, perhaps far after the first bytes: convert the file
+        # and read it again, unless it was converted already (`content`)
         if "UTF8" not in str(error) or file.content is not None:
             raise
         return _read_with_closed_quotes(file.recoded(), columns)
@@ -192,7 +192,8 @@ def _is_of_windows(first: bytes) -> bool:
         pass
     else:
         return False
-    # in text of the code page, five bytes do not occur, and no control characters but white space
+    # text of the code page has no control characters but white space; five bytes are undefined in
+    # it, for which decoding raises
     controls = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in first)
     try:
         first.decode(WINDOWS)
@@ -214,8 +215,11 @@ def _read_with_closed_quotes(
     file: TextTable, columns: Sequence[str] | None
 ) -> tuple[pa.Table, str]:
     """Read the table in a text, and return also how it is written, in words. `columns`: the columns
-    to read, None for all. Raises ValueError, with the line, if a quote is not closed: all lines up
-    to the next quote would be one cell."""
+    to read, None for all.
+
+    Raises ValueError, with the line, if a quote is not closed, since all lines up to the next quote
+    would be one cell. In a table with tabs such a quote is a plain character instead.
+    """
     content = file.path.read_bytes() if file.content is None else file.content
     dialect = file.dialect
     quotes = content.count(b'"')
@@ -236,8 +240,8 @@ def _read_with_closed_quotes(
     if line:
         file.dialect = dialect = without_quotes(dialect)
         table = None
-    # `table` is None if the dialect changed, or if parsing failed for another reason than an open
-    # quote; in the latter case the same error is raised again
+    # Parse (again) if the dialect changed. If the table could not be parsed, but no quote is open,
+    # parsing again raises the same error.
     return _parse_text(content, dialect, columns) if table is None else table, file.words
 
 
@@ -245,12 +249,13 @@ def _parse_text(content: bytes, dialect: Dialect, columns: Sequence[str] | None)
     """Parse a text as a table, with all cells as texts. `columns`: the columns to read, None for
     all.
 
-    The header is read first, since Arrow guesses the type of each column that is not given by name.
+    The names in the header are read first, to ask for texts in each column by its name: Arrow would
+    guess the types of others.
     """
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
         quote_char='"' if dialect.quotes else False,
-        newlines_in_values=dialect.quotes,
+        newlines_in_values=dialect.quotes,  # only cells in quotes may hold line ends
     )
     read = pa_csv.ReadOptions(skip_rows=dialect.skipped)
     with pa_csv.open_csv(
@@ -259,7 +264,7 @@ def _parse_text(content: bytes, dialect: Dialect, columns: Sequence[str] | None)
         names = reader.schema.names
     convert = pa_csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
-        strings_can_be_null=False,
+        strings_can_be_null=False,  # an empty cell is "", and "NA" a name
         include_columns=columns,
     )
     return pa_csv.read_csv(

@@ -57,8 +57,9 @@ class Understood:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Understood:
-        """Make the record from JSON values that the method `document` wrote; these have no
-        `options` if the user said nothing."""
+        """Make the record from JSON values that the method `document` wrote. Its lists of sentences
+        (facts, hints) become tuples. It has no `options` if the user said nothing about the file.
+        """
         listed = {name: tuple(document[name]) for name in ("facts", "hints")}
         return cls(
             document["source"],
