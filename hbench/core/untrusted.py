@@ -241,7 +241,7 @@ class NpyHeader(NamedTuple):
 
 
 def npy_header(file: IO[bytes]) -> NpyHeader:
-    """Read the header of an .npy file from a stream. Raises ValueError if it is invalid."""
+    """Read an .npy file's header: shape, order, type. Raises ValueError if it is invalid."""
     import numpy as np
 
     readers = {
@@ -264,8 +264,7 @@ def npy_header(file: IO[bytes]) -> NpyHeader:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read all arrays of an .npz file, by name. Raises ValueError, KeyError or OSError if it is
-    damaged or has an array of objects.
-    """
+    damaged or has an array of objects."""
     arrays = {}
     with open_zip(path) as archive:
         for info in archive.infolist():
@@ -370,7 +369,7 @@ def open_parquet(
     ValueError if two columns have the same name, since it is unclear which one is meant.
 
     `dictionaries`: columns with repeated texts, each of which is kept once. `mapped`: map the file
-    into memory instead of reading it. No data are read ahead (`pre_buffer`).
+    into memory instead of reading it. Nothing is read ahead (`pre_buffer`), which saves memory.
     """
     import pyarrow.parquet as pq
 

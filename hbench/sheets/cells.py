@@ -33,7 +33,7 @@ def as_list(text: str) -> list[Any] | None:
         return None
     try:
         value = parse_json(text)
-    except ValueError:
+    except ValueError:  # Python's lists may have single quotes, its tuples parentheses
         try:
             value = ast.literal_eval(text.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -132,7 +132,7 @@ def sharing_a_name(levels: Sequence[ColumnValues]) -> list[tuple[int, int]]:
     """
     holders = defaultdict(list)  # {name: the levels that have it}
     for number, level in enumerate(levels):
-        for name in {*level.filled}:
+        for name in {*level.filled}:  # the names that are not empty
             holders[name].append(number)
     pairs = {pair for numbers in holders.values() for pair in itertools.combinations(numbers, 2)}
     return sorted(pairs)

@@ -158,7 +158,6 @@ def _columns_without_names(table: pa.Table, named: Collection[str]) -> dict[str,
             left_out[name] = "images or numbers"
         elif pa.types.is_temporal(kind):
             left_out[name] = "dates"
-
     return left_out
 
 
@@ -274,6 +273,7 @@ def _with_levels(
         rest = {other: each for other, each in rest.items() if other != name}
 
     order = _in_nesting_order(list(rest.values()))
+    # numbers that do not nest are left out, and the order of the other columns is found again
     if of_items:  # in a table with a row per class, such numbers are there on purpose
         for each in _numbers_that_do_not_nest(order):
             left_out[each.name] = "numbers that are no classes of the other columns"
