@@ -133,11 +133,11 @@ def is_own(folder: Path, *, sticky: bool = False) -> bool:
     import pwd
 
     status = folder.stat()
-    writers = stat.S_IWOTH  # the permission bits that must not be set
-    # where the group or the user has no name, the group's permission is not tested
+    writers = stat.S_IWOTH | stat.S_IWGRP  # the permission bits that must not be set
+    # a group or a user without a name, as in containers, counts as a group of several users
     with suppress(KeyError):
-        if grp.getgrgid(status.st_gid).gr_name != pwd.getpwuid(os.geteuid()).pw_name:
-            writers |= stat.S_IWGRP
+        if grp.getgrgid(status.st_gid).gr_name == pwd.getpwuid(os.geteuid()).pw_name:
+            writers = stat.S_IWOTH
     shared = bool(status.st_mode & writers) and not (sticky and status.st_mode & stat.S_ISVTX)
     return status.st_uid in {os.geteuid(), 0} and not shared
 

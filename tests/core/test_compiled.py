@@ -102,3 +102,11 @@ def test_code_is_kept_only_where_nobody_else_can_leave_it(monkeypatch, tmp_path)
         compiled.kernel_folder.cache_clear()
         assert compiled.kernel_folder() == expected
     compiled.kernel_folder.cache_clear()
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root gives files away")
+def test_a_folder_that_a_nameless_group_can_write_to_is_not_the_users_own(tmp_path):
+    os.chown(tmp_path, 0, 54_321)  # a group without a name, as in containers
+    for mode, expected in ((0o755, True), (0o770, False)):
+        tmp_path.chmod(mode)
+        assert compiled.is_own(tmp_path) == expected
