@@ -64,8 +64,8 @@ def build_loss(name: str, **params: Any) -> nn.Module:
 
 @checked
 def loss_entry(name: str) -> LossEntry:
-    """Look up the entry of a loss. For a plugin that is a class or function, an entry is made, with
-    the first line of its docstring as formula.
+    """Look up the entry of a loss. A plugin may register a class or function instead of an entry:
+    the entry is then made here, with the first line of the docstring as formula.
 
     Args:
         name: of `hbench.list_losses()`.
@@ -113,7 +113,8 @@ def per_level_of(
     """Build a loss by name, and sum it over all levels.
 
     `params`: of the loss. `level_classes`: for a loss with proxies, the number of classes of each
-    level, coarse to fine; a loss is then built for each level.
+    level, coarse to fine. A loss is then built for each level, since the number of proxies is that
+    of the classes; without proxies, one loss serves all levels.
     """
     if level_classes is None:
         return per_level(build_loss(loss, **(params or {})))

@@ -78,8 +78,8 @@ class LossBatch(NamedTuple):
         return (fine == self.ref_labels[None, :, -1]) & (fine != -1)
 
     def split_pairs(self, block: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Mark the positives and the negatives of each query by its finest class, without the query
-        itself: two bool (b, N).
+        """Mark the positives and the negatives of each query by its finest class: two bool (b, N).
+        Neither has the query itself, or references that are not `listed`.
         """
         same = self.same_class(block)
         others = ~self.is_self(block)
@@ -95,7 +95,7 @@ class LossBatch(NamedTuple):
     def arguments(self) -> tuple[Any, ...]:
         """Return the arguments with which a loss is called on this batch."""
         among_themselves = self.ref_embeddings is self.embeddings
-        # with pairs the order is that of pytorch-metric-learning (`batch_of_arguments`)
+        # with pairs, pytorch-metric-learning's order (`batch_of_arguments`), without self_index
         if self.pairs is not None:
             references = () if among_themselves else (self.ref_embeddings, self.ref_labels)
             return (self.embeddings, self.labels, self.pairs, *references)
@@ -111,7 +111,7 @@ def uncompiled(method: MethodT) -> MethodT:
     @wraps(method)
     def call(*arguments: Any, **options: Any) -> Any:
         """Call the method outside of torch's compiler."""
-        # `disable` loads torch's compiler, which takes a second, so it is called only if that runs
+        # `disable` loads torch's compiler, which takes a second: not called unless it runs
         if torch.compiler.is_compiling():
             return torch.compiler.disable(method)(*arguments, **options)
         return method(*arguments, **options)
@@ -157,10 +157,10 @@ class BatchLoss(nn.Module):
         """The loss of a batch: embeddings (B, D), labels (B, L) or (B,), and what the queries rank,
         by default the batch itself.
 
-        The next three arguments follow either of two orders, which `batch_of_arguments` tells
-        apart. hbench: references (N, D), their labels, and `self_index` (B,), the reference that is
-        the query itself, −1 for none. pytorch-metric-learning: mined pairs (`indices_tuple`),
-        references (`ref_emb`), and their labels."""
+        The three arguments after `labels` follow either of two orders (`batch_of_arguments`).
+        hbench: references (N, D), labels of references, and `self_index` (B,), the reference that
+        is the query itself, −1 for none. pytorch-metric-learning: mined pairs (`indices_tuple`),
+        references (`ref_emb`), and labels of references."""
         if indices_tuple is None and ref_emb is not None and not isinstance(ref_embeddings, Tensor):
             # pairs were passed by position, as the third argument, and references by keyword
             indices_tuple, ref_embeddings = ref_embeddings, None
@@ -206,8 +206,8 @@ def require_tree(batch: LossBatch) -> None:
     """Raise TreeError, with the names of the columns, unless each class of a column is in only one
     class of the column before.
     """
-    alone = batch.ref_labels is batch.labels
-    table = (batch.labels if alone else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
+    own = batch.ref_labels is batch.labels  # the batch ranks itself
+    table = (batch.labels if own else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
     for level in range(1, table.shape[1]):
         known = table[table[:, level] >= 0, level - 1 : level + 1]  # −1 is unknown, and no class
         check_nested(known, [f"column-{level - 1}", f"column-{level}"])
@@ -221,8 +221,8 @@ def require_positive(**values: float) -> None:
 
 
 def unknown_pairs(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """Mark the pairs of unknown level, bool (B, N), of labels (B, L) and (N, L), coarse to fine. In
-    such a pair, the labels agree until one of them ends (−1), so they may agree further.
+    """Mark the pairs of unknown level, bool (B, N), of labels (B, L) and (N, L), coarse to fine:
+    the labels of the pair agree until one of them ends (−1), and could agree below, too.
     """
     # bool (B, N) each; `agree`: whether the labels agree in all columns so far
     agree = torch.ones(len(labels), len(ref_labels), dtype=torch.bool, device=labels.device)
@@ -287,8 +287,8 @@ def batch_of_arguments(
 def _pairs_or_references(
     third: Any, fourth: Any, fifth: Any
 ) -> tuple[Indices | None, Any, Any, Any]:
-    """Sort the arguments of a loss that follow embeddings and labels into pairs, references, their
-    labels and self_index.
+    """Sort the arguments of a loss that follow embeddings and labels. Returns pairs, references,
+    labels of the references and self_index; None for each that is not given.
 
     There are two orders. hbench's is (references, labels of the references, self_index), and
     pytorch-metric-learning's is (mined pairs or triplets, references, labels of the references).
@@ -312,7 +312,7 @@ def _pairs_or_references(
 
 def wide_labels(labels: Tensor, vectors: Tensor, what: str, of: str) -> Tensor:
     """Check labels, and return them as int64 (B, L); labels of one level may be given as (B,).
-    `vectors`: of the same items. `what`, `of`: the names of labels and vectors in errors."""
+    `vectors`: of the same items. Errors name the labels `what`, and the vectors `of`."""
     for name, given in ((of, vectors), (what, labels)):
         if not isinstance(given, Tensor):
             raise ConfigError(
@@ -376,7 +376,7 @@ def sum_over_blocks(function: BlockSum, embeddings: Tensor, references: Tensor) 
     """
     among_themselves = references is embeddings
     queries, ranked = full_precision(embeddings, references)
-    with torch.autocast(queries.device.type, enabled=False):
+    with torch.autocast(queries.device.type, enabled=False):  # it would return to half precision
         # None: the batch ranks itself, and gets one gradient for both of its roles
         result: Tensor = _BlockSum.apply(queries, None if among_themselves else ranked, function)
     return result
@@ -399,8 +399,8 @@ class _BlockSum(torch.autograd.Function):
         ranked = embeddings if references is None else references
         needs_grad = ctx.needs_input_grad[:2]  # of embeddings and references
         total = embeddings.new_zeros(())
-        # whether a single block has all pairs: its gradient is then the result, and need not be
-        # added to zeros
+        # whether a single block has all pairs: its gradient then replaces the zeros, instead of
+        # being added to them
         whole = references is None and len(embeddings) ** 2 <= BLOCK_SCORES
         # gradients of the embeddings (B, D) and of the references (N, D), None if not needed;
         # without references, only the first is used
@@ -422,7 +422,7 @@ class _BlockSum(torch.autograd.Function):
                 to_ranked = grads[0] if references is None else grads[1]
                 if to_ranked is not None and not whole:
                     to_ranked.addmm_(slope.T, embeddings[block])
-        # the inputs that need a gradient, for `_FirstOrder`
+        # the inputs that need a gradient, for `_FirstOrder`, which refuses second derivatives
         inputs = (
             tensor
             for tensor, needed in zip((embeddings, references), needs_grad, strict=True)

@@ -84,8 +84,9 @@ def pack(
     """Write keys (Q, N) that sort items by descending score, then by ascending level, then by
     ascending column. A key has 32 bits of the score, 8 of the level, and 24 of the column.
 
-    `bits` (Q, N): the bits of float32 scores. `levels` (Q, N): of the items. Also adds the number
-    of items of each level to `counts` (Q, L + 2).
+    `bits` (Q, N): the bits of float32 scores, where N is less than 2²⁴. `levels` (Q, N): of the
+    items, 0 … L, or L + 1 outside of the list. Also adds the number of items of each level to
+    `counts` (Q, L + 2).
     """
     sign = np.uint32(0x80000000)
     zero = np.uint32(0)
@@ -122,8 +123,8 @@ def list_positives(
 
 @compiled
 def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
-    """Write sums[place] = Σ_{j before k} weight for each positive k, where `place` is the number of
-    k among the positives of all lists, sorted by list and then by rank.
+    """Write sums[place] = Σ_{j before k} weight for each positive k. The positives of all lists,
+    sorted by list and then by rank, are numbered from 0, and `place` is the number of k.
 
     The weight of an item j for k depends only on the two levels: `rows.weights` (Q, L + 1, L + 2),
     by level of k and level of j. So the sum is taken by level, as the number of items of each level
@@ -134,6 +135,7 @@ def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
         before = np.zeros(depth + 1)  # (L+2,): how many items of each level come before this item
         place = rows.places[row]  # of the next positive, among those of all lists
         for item in range(rows.levels.shape[1]):
+            # unsigned, so that numba adds no code for negative indices
             level = np.uint64(rows.levels[row, item])
             if level < depth and rows.relevance[row, level] > 0:
                 total = 0.0
@@ -162,8 +164,8 @@ def step_slopes(
     """Write the gradient of Σ_place factors[0, place] · sum[place] by the scores to `to` (Q, N), by
     column. `sum[place]` is the sum of steps of the positive number `place` of all lists.
 
-    `factors` (2, P): the gradient of each positive's sum, and the finished contribution of that sum
-    to the gradient of the positive's own score s_k.
+    `factors` (2, P), for each positive: the gradient by its sum, and what this sum adds to the
+    gradient by the positive's own score s_k.
     """
     buffers = make_buffers(rows)
     gradient = np.empty(rows.scores.shape[1])  # of one list, by rank
@@ -203,6 +205,7 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
             weights = rows.weights[row, level]
             weight = buffers.weight[level]
             for item in range(len(levels)):
+                # unsigned, so that numba adds no code for negative indices
                 weight[item] = weights[np.uint64(levels[item])]
     parts = rows.scores[row], levels, rows.places[row], relevance
     return OneList(*parts, buffers.exponential, buffers.weight, buffers.work)
@@ -259,7 +262,7 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         line = shape.beyond * beyond[level] + shape.rho * (
             moment[level] - beyond[level] * (score + shape.delta)
         )
-        # `start` for each item not below k, except for those on the line, which includes it
+        # `start` for each item not below k, except for those on the line: `shape.beyond` has it
         jump = shape.start * (above[level] - beyond[level])
         # the window includes k itself, whose step, at a difference of 0, is ½ + start
         itself = one.weight[level, item] * (0.5 + shape.start)
@@ -285,8 +288,8 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
     number = len(one.scores)
     place = one.place  # of the next positive, among those of all lists
     centre = one.scores[0] - SPAN * shape.tau  # the score around which exponentials were computed
-    first = 0  # the start of the window, and its end
-    last = 0
+    first = 0  # the start of the window
+    last = 0  # the end of the window
     # (L+1, N+1): by level of k, the share that is added to all items before a place
     lines = np.zeros((len(one.relevance), number + 1))
     one.work[:] = 0  # by level of k and item: the slopes of sigmoids
@@ -325,8 +328,8 @@ def first_within(scores: Floats, score: float, start: int, beyond: float) -> int
 
 @compiled_part
 def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
-    """Return the centre of the exponentials. If a positive is so far below it that its own
-    exponential would be nearly 0, all exponentials are computed anew around the positive.
+    """Return the centre of the exponentials. The exponential of a positive more than SPAN τ below
+    the centre would be nearly 0; all exponentials are then computed anew around the positive.
 
     `score`: of the positive; `tau`: of the step; `centre`: the score around which the exponentials
     have been computed.
@@ -346,12 +349,13 @@ def window_sums(
     """Compute Σ w σ and Σ w (σ − σ²) of a window. Four quarters of the window are summed in
     parallel, since in a single running sum each addition would wait for the one before.
 
-    `exponential`, `weight` (n,), where n is a multiple of LANES = 4: e^((s − c)/τ) of the window's
-    scores s around a centre c, and their weights. `itself`: the exponential of the positive, so
-    that σ = e/(e + itself). `work` (2, n/4 or more): a buffer.
+    `exponential`, `weight` (n,), where n is a multiple of LANES = 4: e^((score − centre)/τ) of the
+    window's scores, for any centre, and the weights of its items. `itself`: the exponential of the
+    positive, so that σ = e/(e + itself). `work` (2, n/4 or more): a buffer.
     """
     size = len(weight) // LANES
-    # e to h: the quarters of the exponentials; q to t: those of the weights; a to d: sigmoids
+    # e to h: views from the start of each quarter of the exponentials; q to t: the same of the
+    # weights; only the first `size` places of each are used. a to d: sigmoids
     e = exponential[:size]
     f = exponential[size:]
     g = exponential[2 * size :]

@@ -70,6 +70,7 @@ class CompiledLists(Lists):
         keys &= np.uint64((1 << 24) - 1)
         by_rank = torch.from_numpy(keys.view(np.int64))
         self.sorted_scores = scores.gather(1, by_rank).double().numpy()
+        # without the last column, the items outside of the list
         return torch.from_numpy(counts[:, :-1]), by_rank
 
     def find_positives(self, table: Tensor) -> Positives:
@@ -90,8 +91,9 @@ class CompiledLists(Lists):
 
     def step_sums(self, positives: Positives, table: Tensor, step: Step) -> Tensor:
         """Compute Σ_{j ≠ k} table[q, level of k, level of j] · step(s_j − s_k) for each positive k
-        of query q: (P,), differentiable. The two steps that are sigmoids around 0 have a compiled
-        kernel; others take the general code of `Lists`. `table` (Q, L + 1, L + 1): weights."""
+        of query q: (P,), differentiable. Sigmoid and SupRank, which are sigmoids around 0, have a
+        compiled kernel; other steps take the general code of `Lists`. `table` (Q, L + 1, L + 1):
+        the weight of an item j for a positive k, by level of each."""
         if not isinstance(step, Sigmoid | SupRank):  # the general code, tile by tile
             return super().step_sums(positives, table, step)
         rows = self._rows(positives, table)
@@ -175,6 +177,7 @@ def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
     if isinstance(step, Sigmoid):
         # a sigmoid has no straight part; the constant 1 is used where it is practically 1
         return StepShape(tau=step.tau, delta=reach, rho=0.0, beyond=1.0, start=0.0, reach=reach)
+    # `beyond`: the value of the step just above δ
     sigmoid_at_delta = 1 / (1 + math.exp(-step.delta / step.tau))
     beyond = sigmoid_at_delta + step.start + step.jump
     return StepShape(step.tau, step.delta, step.rho, beyond, step.start, reach)
@@ -195,4 +198,4 @@ def _by_threads(work: Callable[..., None], rows: SortedLists, *more: NDArray[Any
         part_of_rows = SortedLists._make(array[start:end] for array in rows)
         parts.append((part_of_rows, *(array[start:end] for array in more)))
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda part: work(*part), parts))
+        list(pool.map(lambda part: work(*part), parts))  # `list` raises the errors of threads

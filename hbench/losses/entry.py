@@ -56,6 +56,7 @@ class LossEntry:
             p for p, default in self.parameters.items() if default is REQUIRED and p not in params
         ]
         if missing:
+            # the fix tells how to set them in a recipe, and in Python
             raise ConfigError(
                 f"loss {name!r} needs {' and '.join(missing)}",
                 expected=f"a value of {' and '.join(missing)}",
@@ -106,8 +107,9 @@ def _listing(known: Mapping[str, Any]) -> str:
 
 
 def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
-    """Raise ConfigError if the default of a parameter is a bool or a number and its value is not,
-    or is too large. Parameters with other defaults are checked by the loss itself."""
+    """Raise ConfigError if a `value` does not fit the `default` of its parameter: no bool where the
+    default is one, or, where the default is a number, no number between −LARGEST and LARGEST.
+    Parameters with other defaults are checked by the loss. `name`: of the loss, for the error."""
     if isinstance(default, bool):  # checked before numbers, since a bool is an int in Python
         fits = isinstance(value, bool)
         kind = "true or false"

@@ -42,8 +42,8 @@ def unknown_as_minus_one(labels: Labels, tree: LabelTree) -> Labels:
 def leave_unknown_out(loss: nn.Module) -> nn.Module:
     """Make a loss leave out the pairs of unknown level, and return the loss.
 
-    Raises ConfigError for a loss that cannot do so, because its proxies or mixed items need classes
-    of the finest level.
+    Raises ConfigError for a loss that cannot do so: a loss with proxies or with mixed items needs
+    the finest class of every item.
     """
     for part in _losses_in(loss):
         if not (isinstance(part, BatchLoss) and part.takes_partial):

@@ -58,9 +58,11 @@ class RankLoss(BatchLoss):
             score: computes the score of each query from ranks.
             steps: the surrogates, or None for the exact step, in the sums of rank and H-rank.
             relevance: computes the relevance of each level.
-            split: tells which items are less and which are more relevant than a positive.
-            own_level: from the depth L to the level of a query in its own list; L + 1 is outside.
-            extra: adds columns to the lists, None for none.
+            split: maps the relevance of each level, (Q, L+1), to which levels are less and which
+                are more relevant than that of a positive.
+            own_level: maps the depth L to the level of a query in its own list; L + 1 is outside.
+            extra: maps scores (Q, N), levels (Q, N) and L to scores and levels with columns added;
+                None for no added columns.
         """
         super().__init__()
         self.score = score
@@ -95,8 +97,8 @@ class RankLoss(BatchLoss):
         levels = shared_levels(batch.labels[block], batch.ref_labels)
         if listed is not None:  # with mined pairs or partial labels, lists lack some references
             levels = levels.masked_fill_(~listed, depth + 1)
-        # the query itself is mostly outside of its list, too; in the papers' released code it may
-        # be a positive
+        # by default the query itself is outside of its list, too; in the papers' released code it
+        # is a positive or a distractor
         return levels.masked_fill_(batch.is_self(block), self.own_level(depth))
 
     def per_list(self, scores: Tensor, levels: Tensor, depth: int) -> tuple[Tensor, Tensor]:
@@ -108,13 +110,12 @@ class RankLoss(BatchLoss):
         lists = cpu_lists.make_lists(scores, levels, depth)
         table = rank_sums.relevance_table(lists.counts, self.relevance)  # (Q, L+1)
         positives = lists.find_positives(table)
-        split = self.split(
-            table
-        )  # which levels are less, and which more relevant than a positive's
-        ranked = lists, positives, split, self.steps
+        # which levels are less, and which are more relevant than that of a positive
+        split = self.split(table)
+        arguments = lists, positives, split, self.steps
         # computing H-rank takes as long as computing the rank, and only H-AP needs it
-        h_rank = rank_sums.h_ranks(*ranked) if self.score is rank_scores.h_ap else None
-        score = self.score(RankEstimates(lists, positives, rank_sums.ranks(*ranked), h_rank))
+        h_rank = rank_sums.h_ranks(*arguments) if self.score is rank_scores.h_ap else None
+        score = self.score(RankEstimates(lists, positives, rank_sums.ranks(*arguments), h_rank))
         return score, (lists.counts * table).sum(1) > 0
 
 
@@ -145,8 +146,8 @@ def suprank(
     offset: float | None = None,
     start: float = 0.5,
 ) -> RankSteps:
-    """The steps of SupRank: the surrogate S for less relevant items, and the exact step for other
-    items and in H-rank. `steps.SupRank` explains the parameters.
+    """The steps of SupRank: the surrogate S for less relevant items, and the exact step (None) for
+    other items and in H-rank. `steps.SupRank` explains the parameters.
     """
     surrogate = SupRank(tau, rho, delta, offset, start)
     return RankSteps(less=surrogate, others=None, above=None, within=None)
@@ -164,9 +165,9 @@ def suprank_with_h_rank(
     gamma: float = 0.5,
     leak: float = 10.0,
 ) -> RankSteps:
-    """The steps of `suprank`, to which the first five parameters are passed. With h_rank="linear",
-    the step for more relevant items in H-rank is a piece-wise linear lower bound of the exact step:
-    `leak`·t for t ≤ 0, and min(`beta`·t + `gamma`, 1) for t > 0."""
+    """The steps of `suprank`, which gets the first five parameters, with another step for more
+    relevant items in H-rank: the exact step, or, for h_rank="linear", a piece-wise linear lower
+    bound of the exact step: `leak`·t for t ≤ 0, and min(`beta`·t + `gamma`, 1) for t > 0."""
     # the step for more relevant items in H-rank; None is the exact step
     above: dict[str, Step | None] = {"exact": None, "linear": LowerBound(beta, gamma, leak)}
     if h_rank not in above:
@@ -254,8 +255,8 @@ def recall_at_k(
 ) -> nn.Module:
     """Make the loss recall_at_k from its three parts.
 
-    `released` follows the paper's released code, in which a query stays in its own list, as a
-    distractor. `simix` also mixes embeddings of the same class.
+    `released` follows the paper's released code, in which a query is a distractor of its own list.
+    `simix` also mixes embeddings of the same class.
     """
     # the level that a query has in its own list: 0 makes it a distractor, L + 1 leaves it out
     own_level = (lambda depth: 0) if released else (lambda depth: depth + 1)
@@ -304,7 +305,8 @@ RANK_LOSSES: dict[str, RankRow] = {
 
 
 def rank_entry(row: RankRow) -> LossEntry:
-    """Make the entry of a row. Its parameters are those of its three parts and of its module."""
+    """Make the entry of a row of RANK_LOSSES. The parameters of the loss are those of the row's
+    three parts, each a function, and of `row.module`, the function that joins the parts."""
     parts = (row.score, row.steps, row.relevance)
     # the module's first three parameters are the parts; the others, {name: default}, are parameters
     # of the loss

@@ -43,14 +43,14 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
     """Σ_r rel/log2(1 + r) of each list, if it were sorted by relevance, best first: (Q,). Computed
     from the level counts. `table` (Q, L+1): the relevance of each level."""
     place = torch.arange(1, lists.scores.shape[1] + 1, device=table.device)
-    # the sum of the discounts of the first n places, for n = 0 …
+    # discount[n]: the sum of the discounts of the first n places, for n = 0 … N
     discount = torch.cat(
         [table.new_zeros(1), torch.log2(1 + place.to(table)).reciprocal().cumsum(0)]
     )
     gains, best_first = table.sort(dim=1, descending=True)  # (Q, L+1): relevances, and their levels
     # in the ideal list, the items of each level take neighbouring places
     until = lists.counts.gather(1, best_first).cumsum(1).long()  # (Q, L+1): where each level ends
-    reached = discount[until]
+    reached = discount[until]  # the discounts of all places up to the end of each level
     before = torch.cat([torch.zeros_like(reached[:, :1]), reached[:, :-1]], dim=1)
     return (gains * (reached - before)).sum(1)
 
@@ -86,8 +86,7 @@ def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
             reached = sum_by_query(
                 torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists
             )
-            # clamp: divided by min(k, number), but by 1 for a query without positives, whose sum
-            # is 0
+            # number.clamp(1, k): min(k, number), or 1 for a query without positives: its sum is 0
             total = total + (reached.clamp(max=k) if clip else reached) / number.clamp(1, k)
         return total / len(at)
 

@@ -63,7 +63,7 @@ class Lists:
         counts = torch.stack(
             [(self.levels == level).sum(1) for level in range(self.depth + 1)], dim=1
         ).to(self.scores)
-        by_level = sort_levels(self.levels, self.depth)
+        by_level = sort_levels(self.levels, self.depth)  # (Q, N): columns, lowest level first
         by_score = (
             self.scores.detach().gather(1, by_level).argsort(dim=1, descending=True, stable=True)
         )
@@ -85,7 +85,7 @@ class Lists:
         (P,), without a gradient. `table` (Q, L+1, L+1): the weight of an item j for a positive k.
         """
         column = torch.arange(self.by_rank.shape[1], device=table.device).expand_as(self.by_rank)
-        # (P,): the place of each positive in its list, from 0
+        # (P,): the place of each positive in its list, from 0; scatter inverts `by_rank`
         place = torch.empty_like(column).scatter(1, self.by_rank, column)[
             positives.query, positives.item
         ]
@@ -120,8 +120,8 @@ class Lists:
 
 
 def shared_levels(labels: Tensor, ref_labels: Tensor) -> Tensor:
-    """The level of each pair of labels (Q, L) and ref_labels (N, L), coarse to fine, that is, how
-    many leading columns are equal: uint8 (Q, N).
+    """The level of each pair of `labels` (Q, L) and `ref_labels` (N, L), coarse to fine: uint8
+    (Q, N). The level is the number of leading columns that are equal.
     """
     level = torch.zeros(
         labels.shape[0], ref_labels.shape[0], dtype=torch.uint8, device=labels.device
@@ -171,7 +171,8 @@ def split_by_relevance(table: Tensor) -> RelevanceSplit:
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
     """Compare items by level, as in the released code, even if a finer level has a smaller
-    relevance. `table` (Q, L+1): relevances, of which only shape and device are used."""
+    relevance. Returns two bool (Q, L+1, L+1), by query, level of k and level of j.
+    `table` (Q, L+1): relevances, of which only shape and device are used."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
@@ -223,8 +224,8 @@ def _sum_terms(
 ) -> Tensor:
     """Add to `start` (P,), for each term, the sum of its step over items, weighted by its table.
 
-    `terms`: pairs of a step, None for the exact one, and a table (Q, L+1, L+1). The tables of equal
-    steps are added first, so that the sum, which takes most of the time, is computed once.
+    `terms`: pairs of a step, None for the exact one, and a table (Q, L+1, L+1). Tables of equal
+    steps are added first, so that the sum over items, the slow part, is computed once for them.
     """
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:
@@ -259,7 +260,7 @@ def sort_levels(levels: Tensor, depth: int) -> Tensor:
         place = torch.where(at_level, at_level.cumsum(1) - 1 + before, place)
         before = before + at_level.sum(1, keepdim=True)
     column = torch.arange(place.shape[1], device=place.device).expand_as(place)
-    return torch.empty_like(place).scatter(1, place, column)
+    return torch.empty_like(place).scatter(1, place, column)  # the inverse of `place`
 
 
 class _Pairs(NamedTuple):
@@ -281,9 +282,9 @@ class _StepSums(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
-        """The sums (P,), one for each positive k, over all other items of its list. The tiles
-        include the term of k itself, which is subtracted at the end. A tile has q queries with k
-        positives (scores `own`, numbers `place` among all P) and n items (`scores`, `weight`) each.
+        """The sums (P,), one for each positive, over all other items of its list. The tiles include
+        the term of the positive itself, which is subtracted at the end. A tile has q queries, with
+        k positives each (`own`: scores, `place`: numbers among all P) and n items each.
         """
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout = pairs, _layout(pairs)
@@ -312,6 +313,7 @@ class _StepSums(torch.autograd.Function):
             of_tile = upstream[tile.place]
             to_items = torch.einsum("qkj,qk->qj", slope, of_tile) * tile.weight
             to_positives = torch.einsum("qkj,qj->qk", slope, tile.weight) * -of_tile
+            # a positive may be among the items, and padding adds 0 to item 0, hence scatter_add
             rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(
                 1, tile.column, to_items
             )
@@ -361,13 +363,14 @@ def _layout(pairs: _Pairs) -> _Layout:
     )
     sorted_levels = levels.gather(1, by_level)
     column = torch.arange(1, items + 1, device=levels.device)
-    # for positives of each level, the items that have a weight in any list; the last of them ends
-    # the reach
+    # for positives of each level, which columns have a weight in any list; the reach of a level
+    # ends behind the last such column
     weighs = [
         (table[:, level].gather(1, sorted_levels) != 0).any(dim=0) for level in range(1, depth + 1)
     ]
     reach = torch.stack([torch.where(has_weight, column, 0).amax() for has_weight in weighs])
-    known = torch.cat([reach, number]).tolist()  # joined, so that the host waits only once
+    # L reaches, then Q numbers of each level; joined, so that the host waits only once
+    known = torch.cat([reach, number]).tolist()
     sizes = [known[depth + level * queries :][:queries] for level in range(depth)]
 
     return _Layout(
@@ -387,7 +390,7 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     sorted_scores = scores.gather(1, pairs.by_level)
     most = CPU_TILE if scores.device.type == "cpu" else GPU_TILE
 
-    first = 0  # of the places of this level's positives
+    first = 0  # where the places of this level's positives begin
     for level, (reach, sizes) in enumerate(zip(layout.reach, layout.sizes, strict=True), start=1):
         places = layout.places[first : first + sum(sizes)]
         first += len(places)
@@ -437,7 +440,7 @@ def _padded(
         query = larger[start : min(end, len(wide))]
         # more than one round only for a single query with more positives than a tile holds
         for begin in range(0, wide[start], most):
-            # (k,): the numbers, within each query, of the positives in this tile
+            # (k,): numbers of positives within a query; `absent` stands at len(places) in `padded`
             k = torch.arange(begin, min(begin + most, wide[start]), device=places.device)
             yield (
                 query,

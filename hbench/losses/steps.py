@@ -116,8 +116,8 @@ class LowerBound:
     leak: float = 10.0
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for constants with which the function decreases somewhere, or exceeds
-        the exact step."""
+        """Raise ConfigError for a negative slope, with which a piece would decrease, or for γ above
+        1, the value of the exact step for t > 0."""
         if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
             raise ConfigError(
                 "the piece-wise linear step is not a lower bound",

@@ -55,7 +55,10 @@ class CrossBatchMemory(nn.Module):
         memory_weight: float = 1.0,
     ) -> None:
         """Begin with an empty queue. The first batch determines the widths D and L, and the device,
-        of `embeddings` (size, D) and `labels` (size, L)."""
+        of `embeddings` (size, D) and `labels` (size, L).
+
+        `size`: of the queue, in embeddings. `warm_up`: the batches before the queue is used.
+        `batch_weight`, `memory_weight`: of the losses over the batch and over the queue."""
         super().__init__()
         if (
             size < 1
@@ -90,7 +93,7 @@ class CrossBatchMemory(nn.Module):
         # (B,): the place of each query in the memory, so that it does not rank itself there
         place = self._enqueue(embeddings.detach(), wide)
         within: Tensor = self.loss(embeddings, wide)
-        if int(self.batches) <= self.warm_up:
+        if int(self.batches) <= self.warm_up:  # `batches` counts this batch
             return within
         filled = min(int(self.stored), self.size)  # the rows behind are not filled yet
         across: Tensor = self.loss(
@@ -116,7 +119,8 @@ class CrossBatchMemory(nn.Module):
                     found=f"{self.size:,} embeddings of {embeddings.shape[1]} numbers",
                 ) from None
 
-        # (K,): the finite rows; only the last ones, if the batch is larger than the queue
+        # (K,): the finite rows, since others would spoil all losses while they are in the queue;
+        # only the last ones, if the batch is larger than the queue
         kept = embeddings.isfinite().all(1).nonzero()[:, 0][-self.size :]
         # the queue is a ring: behind its end, storing goes on at its start, over the oldest entries
         place = (int(self.stored) + torch.arange(len(kept), device=labels.device)) % self.size
@@ -156,7 +160,8 @@ class PerLevel(BatchLoss):
         self.losses = nn.ModuleList([] if isinstance(losses, nn.Module) else losses)
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum of the losses of all levels. The loss of a level gets the labels down to it."""
+        """The sum of the losses of all levels. The loss of level l gets the first l columns of the
+        labels."""
         depth = batch.labels.shape[1]
         # `every`: one loss for all levels, None if each level has its own loss
         losses = list(self.losses) if self.every is None else [self.every] * depth
@@ -218,7 +223,8 @@ class SiMix(BatchLoss):
     def compute(self, batch: LossBatch) -> Tensor:
         """The loss of the batch with a random mixture of each pair of items of one finest class.
         Mixtures are queries, and also items if the batch ranks itself."""
-        (embeddings,), labels = full_precision(batch.embeddings), batch.labels
+        (embeddings,) = full_precision(batch.embeddings)
+        labels = batch.labels
         # triu(1): each pair once, and no item with itself; a mixture is a virtual item of the class
         first, second = (labels[:, None, -1] == labels[None, :, -1]).triu(1).nonzero(as_tuple=True)
         share = self.draw(len(first)).to(embeddings)[:, None]
@@ -226,6 +232,7 @@ class SiMix(BatchLoss):
         # the place of each query among the references, −1 for mixtures, which are not among them
         index = torch.cat([batch.self_index, batch.self_index.new_full((len(first),), -1)])
         every = torch.cat([embeddings, virtual])
+        # both items of a mixture have the same finest class, and so the same labels
         classes = torch.cat([labels, labels[first]])
         among_themselves = batch.ref_embeddings is batch.embeddings
         references = () if among_themselves else (batch.ref_embeddings, batch.ref_labels, index)

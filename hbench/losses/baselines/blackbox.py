@@ -29,10 +29,12 @@ from hbench.losses.batch_loss import FLOATS
 
 @checked
 def blackbox_rank(scores: Tensor, lam: float) -> Tensor:
-    """Compute the ranks rk(y) along the last dimension, with the black-box gradient of strength λ.
+    """Compute the ranks rk(y) along the last dimension, from 1 for the highest score, with the
+    black-box gradient of strength λ: the change of the ranks, divided by λ, when the scores are
+    moved by λ times the incoming gradient.
 
     Args:
-        scores: (…, n).
+        scores: (…, n). Equal scores are ranked in order of column.
         lam: λ, more than 0.
 
     Returns:

@@ -35,13 +35,14 @@ class Calibration(BatchLoss):
         self.beta = negative_margin
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The mean over the queries of how far the cosines of positives are below α, and those of
-        negatives above β; 0 for an empty batch."""
+        """The mean over the queries of two terms: how far the cosines of positives are below α
+        (`alpha`), and how far the cosines of negatives are above β (`beta`), each a mean over the
+        items. 0 for an empty batch."""
 
         def excess(scores: Tensor, block: slice) -> Tensor:
             """The sum of both terms over the queries of a block. `scores` (b, N): the cosines of
             the queries to all references."""
-            positive, negative = batch.split_pairs(block)
+            positive, negative = batch.split_pairs(block)  # bool (b, N)
             below = (self.alpha - scores).clamp(min=0)
             above = (scores - self.beta).clamp(min=0)
             return (_mean_where(positive, below) + _mean_where(negative, above)).sum()
@@ -74,10 +75,10 @@ def decomposability_gap(
     """Compute the mean of a metric over batches minus its value on all items, for one query.
 
     Args:
-        metric: of scores (n,) and levels (n,).
-        scores: (N,).
-        levels: (N,).
-        batches: index arrays (n,).
+        metric: the metric of one query, such as its AP, from scores (n,) and levels (n,).
+        scores: (N,), of all items.
+        levels: (N,), of all items.
+        batches: for each batch, an array (n,) of the positions of its items.
 
     Returns:
         mean of metric(scores[batch], levels[batch]) over batches − metric(scores, levels).
@@ -88,6 +89,7 @@ def decomposability_gap(
     Source:
         ROADMAP (NeurIPS 2021) and rank losses, Eq. 6.
     """
+    # an array (batches, n) is allowed, too
     if not isinstance(batches, Sequence | np.ndarray) or not len(batches):
         raise ConfigError(
             "the gap needs at least one batch",
@@ -132,7 +134,8 @@ class WeightedSum(BatchLoss):
     takes_partial = True
 
     def __init__(self, losses: Sequence[nn.Module], weights: Sequence[float]) -> None:
-        """`weights`: one for each loss. Raises ConfigError if the numbers differ, or are 0."""
+        """`weights`: one for each loss. Raises ConfigError if there are no losses, or more or fewer
+        weights than losses."""
         super().__init__()
         if not losses or len(losses) != len(weights):
             raise ConfigError(
@@ -180,8 +183,10 @@ COMBINATIONS = {
 
 def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> LossEntry:
     """Make the entry of a combination: (1 − λ) times a rank loss plus λ times a decomposability
-    loss. Its parameters are λ (`lam`) and those of its two losses. `row` names both losses, and has
-    the defaults of the combination; `entries`: the entries of all losses, by name."""
+    loss. The parameters of the combination are λ (`lam`) and those of the two losses.
+
+    `row`: the names of the two losses, the default of λ, and defaults that replace those of the
+    rank loss. `entries`: the entries of all losses, by name."""
     first = entries[row.rank]
     second = entries[row.decomposability]
 
@@ -197,6 +202,6 @@ def combination_entry(row: Combination, entries: Mapping[str, LossEntry]) -> Los
             parts.append(entry.build(own))
         return WeightedSum(parts, [1 - lam, lam])
 
-    # the row's own defaults replace those of the first loss
+    # a later value replaces an earlier one: the row's defaults replace those of the rank loss
     parameters = {"lam": row.lam, **first.parameters, **row.defaults, **second.parameters}
     return LossEntry(build, f"(1 − λ)·{row.rank} + λ·{row.decomposability}", row.paper, parameters)

@@ -45,8 +45,9 @@ class ChosenPairs(BatchLoss):
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
         fine = batch.labels[:, -1]
         ref_fine = batch.ref_labels[:, -1]
+        # autocast would return to half precision
         with torch.autocast(query.device.type, enabled=False):
-            chosen = batch.pairs
+            chosen = batch.pairs  # tensors of indices: 4 for pairs, 3 for triplets
             if chosen is None:  # no mined pairs; selecting pairs needs no gradient
                 cosines = (functional.normalize(query) @ functional.normalize(others).T).detach()
                 positive, negative = batch.split_pairs()  # bool (Q, N)
@@ -61,10 +62,10 @@ def all_pairs(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
 
 
 def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
-    """Choose one triplet per query: the query, its nearest positive, and the nearest of the
-    negatives that are farther away than that positive.
+    """Choose one triplet per query: the query, its nearest positive, and the nearest negative among
+    those that are farther away than this positive.
 
-    A query without such a negative, or without positives, has no triplet. `cosines` (Q, N);
+    A query without positives, or without a negative farther away, has no triplet. `cosines` (Q, N);
     `positive`, `negative` bool (Q, N): which items are positives and negatives of each query.
     Returns the queries, positives and negatives of T triplets, (T,) each.
     """
@@ -72,7 +73,7 @@ def semi_hard(cosines: Tensor, positive: Tensor, negative: Tensor) -> Indices:
     nearest, which = cosines.masked_fill(~positive, -torch.inf).max(dim=1)
     farther = negative & (cosines < nearest[:, None])
     query = (positive.any(1) & farther.any(1)).nonzero().squeeze(1)
-    # (Q,): the column of the nearest of these negatives
+    # (Q,): the column of the nearest negative among the farther ones
     hardest = cosines.masked_fill(~farther, -torch.inf).argmax(dim=1)
     return query, which[query], hardest[query]
 
@@ -83,6 +84,7 @@ def triplet(margin: float = 0.05, semi_hard_only: bool = True) -> nn.Module:
     """
     from pytorch_metric_learning import distances, losses
 
+    # DotProductSimilarity normalises the vectors, so these are cosines
     loss = losses.TripletMarginLoss(margin=margin, distance=distances.DotProductSimilarity())
     return ChosenPairs(loss, semi_hard if semi_hard_only else all_pairs)
 
@@ -92,7 +94,7 @@ def contrastive(positive_margin: float = 1.0, negative_margin: float = 0.5) -> n
     for which it is above 0. `positive_margin`, `negative_margin`: m⁺ and m⁻, cosines."""
     from pytorch_metric_learning import distances, losses, reducers
 
-    distance = distances.DotProductSimilarity()
+    distance = distances.DotProductSimilarity()  # normalises the vectors, so these are cosines
     reducer = reducers.AvgNonZeroReducer()
     return ChosenPairs(
         losses.ContrastiveLoss(
@@ -127,10 +129,12 @@ class MemoryPairs(BatchLoss):
         self.margin = margin
 
     def compute(self, batch: LossBatch) -> Tensor:
-        """The sum of both terms over all pairs, divided by the number of queries."""
+        """The sum over all pairs, divided by the number of queries: 1 − s of each positive, and s
+        of each negative above the `margin`. s is the inner product; embeddings are expected to be
+        normalised already."""
 
         def pull_and_push(scores: Tensor, block: slice) -> Tensor:
-            """The sum of both terms over a block of queries, from their scores (b, N)."""
+            """The sum over the pairs of a block of queries, from their scores (b, N)."""
             positive, negative = batch.split_pairs(block)
             # a positive with nearly the same vector is regarded as a copy of the query
             pulled = positive & (scores < 1 - 1e-5)

@@ -32,6 +32,7 @@ def random_proxies(classes: int, dim: int) -> Tensor:
     """Draw proxies (C, D) from a normal distribution, for C `classes` and vectors of dimension D,
     `dim`. Raises ConfigError if they do not fit in memory."""
     try:
+        # RuntimeError if memory is too small, TypeError for a number beyond 64 bits
         return torch.randn(classes, dim)
     except (RuntimeError, TypeError, OverflowError):
         raise ConfigError(
@@ -88,26 +89,30 @@ class ProxySoftmax(BatchLoss):
             return embeddings.sum() * 0  # a 0 with a gradient, so that backward works
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
+        # autocast would return to half precision
         with torch.autocast(embeddings.device.type, enabled=False):
             return functional.cross_entropy(self.logits(embeddings, proxies, fine), fine)
 
 
 def normalised_softmax(classes: int, dim: int, temperature: float = 0.05) -> nn.Module:
-    """Make −log softmax_y(x·p̂ / σ), where p̂ = p/‖p‖, σ is the temperature, and x is not scaled
-    (HAPPIER, Eq. 6; NSM, Zhai & Wu 2019). `classes`: C, of the finest level; `dim`: D. Initial
-    proxies have a length of about 1."""
+    """Make −log softmax_y(x·p̂ / σ) for an embedding x of class y (HAPPIER, Eq. 6; NSM, Zhai & Wu
+    2019). p̂ = p/‖p‖ are the normalised proxies, and x is not normalised here.
+
+    `classes`: C, of the finest level; `dim`: D; `temperature`: σ."""
     require_positive(temperature=temperature, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
         """The logits (B, C), which do not depend on the finest classes, `target` (B,)."""
         return embeddings @ functional.normalize(proxies).T / temperature
 
+    # the initial proxies have a length of about 1
     return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
 
 
 def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
-    """Make −log softmax_y(−‖s x̂ − s p̂‖²), where x̂ and p̂ are normalised here (ProxyNCA++, Teh et
-    al. 2020). `classes`: C, of the finest level; `dim`: D; `scale`: s."""
+    """Make −log softmax_y(−‖s x̂ − s p̂‖²) for an embedding of class y (ProxyNCA++, Teh et al.
+    2020). x̂ and p̂ are the embedding and the proxies, normalised here. `classes`: C, of the finest
+    level; `dim`: D; `scale`: s."""
     require_positive(scale=scale)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
@@ -117,23 +122,24 @@ def proxy_nca_pp(classes: int, dim: int, scale: float = 3.0) -> nn.Module:
             2 * scale**2 * (functional.normalize(embeddings) @ functional.normalize(proxies).T - 1)
         )
 
-    # the spread of the proxies in the code that the authors released
+    # the standard deviation of initial proxies in the code that the authors released
     return ProxySoftmax(classes, dim, logits, spread=1 / 8)
 
 
 def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) -> nn.Module:
-    """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), where vectors are normalised here, and m is
-    in radians (Deng et al. 2019).
+    """Make −log softmax_y(s cos(θ_y + m), s cos θ_z), where θ_y is the angle between an embedding
+    and the proxy of its class y, and θ_z the angles to all other proxies (Deng et al. 2019).
 
-    If θ_y + m exceeds π, cos θ_y − m sin m is used, which continues to decrease. `classes`: C, of
-    the finest level; `dim`: D; `margin`, `scale`: m and s.
+    Vectors are normalised here, and m is in radians. If θ_y + m exceeds π, cos θ_y − m sin m is
+    used, which continues to decrease. `classes`: C, of the finest level; `dim`: D; `margin`,
+    `scale`: m and s.
     """
     require_positive(scale=scale, dim=dim)
 
     def logits(embeddings: Tensor, proxies: Tensor, target: Tensor) -> Tensor:
         """The logits (B, C). Those of the items' own classes, `target` (B,), have the margin."""
         cosine = functional.normalize(embeddings) @ functional.normalize(proxies).T
-        to_class = cosine.gather(1, target[:, None])
+        to_class = cosine.gather(1, target[:, None])  # (B, 1): cos θ_y
         # cos(θ + m) = cos θ cos m − sin θ sin m, where sin θ ≥ 0; clamp, because the slope of √ is
         # infinite at 0
         sine = (1 - to_class**2).clamp(min=torch.finfo(cosine.dtype).eps).sqrt()
@@ -143,6 +149,7 @@ def arcface(classes: int, dim: int, margin: float = 0.5, scale: float = 64.0) ->
         turned = torch.where(to_class > math.cos(math.pi - margin), within, beyond)
         return scale * cosine.scatter(1, target[:, None], turned)
 
+    # the initial proxies have a length of about 1
     return ProxySoftmax(classes, dim, logits, spread=1 / math.sqrt(dim))
 
 
@@ -170,6 +177,7 @@ class CompositeSoftTriplet(BatchLoss):
         super().__init__()
         require_positive(dim=dim, scale=scale)
         table = class_paths(paths)  # int64 (C, L)
+        # int64 (L, C): the group of each class, by level; not stored, since `paths` gives it again
         self.register_buffer("groups", _groups(table), persistent=False)
         self.margins = csl_margins(margins, table.shape[1])
         self.scale = scale
@@ -187,10 +195,12 @@ class CompositeSoftTriplet(BatchLoss):
             return embeddings.sum() * 0  # a 0 with a gradient, so that backward works
         fine = batch.labels[:, -1]
         require_classes(fine, len(proxies))
+        # autocast would return to half precision
         with torch.autocast(embeddings.device.type, enabled=False):
             logits = self.scale * (embeddings @ functional.normalize(proxies).T)
             assert isinstance(self.groups, Tensor)  # (L, C): the group of each class, by level
             pairs = zip(self.groups, self.margins, strict=True)
+            # groups[fine, None] == groups, (B, C): the classes in the group of an item's class
             terms = [
                 self._level(logits, groups[fine, None] == groups, fine, margin)
                 for groups, margin in pairs

@@ -43,14 +43,16 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
     without such rows.
 
     rk is the rank of an item, differentiable by black-box interpolation with strength `lam`. rk⁺ is
-    its rank among the positives, without a gradient. `scores`, `positive` (Q, n). `smoothing`: is
-    added to |P|; it is 10⁻⁵ in the released code, whose AP therefore never reaches 1.
+    its rank among the positives, without a gradient. `scores` (Q, n); `positive` bool (Q, n).
+    `smoothing` is added to |P|; it is 10⁻⁵ in the released code, whose AP never reaches 1.
     """
-    # `lam` is for ranks divided by n, hence the factor n
+    # `lam` is for ranks divided by n, so that it means the same for every n; hence the factor n.
+    # rank and within (P,): rk and rk⁺ of the P positives; number (Q,): the positives of each row
     rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
-    rows = number.repeat_interleave(number).to(rank) + smoothing  # (P,): |P| of each one's row
+    # (P,): for each positive, the number of positives in its row
+    row_positives = number.repeat_interleave(number).to(rank) + smoothing
     defined = (number > 0).sum()
-    return (defined - (within / rank / rows).sum()) / defined.clamp(min=1)
+    return (defined - (within / rank / row_positives).sum()) / defined.clamp(min=1)
 
 
 def recall_loss(
@@ -59,9 +61,11 @@ def recall_loss(
     """Compute the mean of weight(r) over all positives, where r = rk − rk⁺ is the number of
     irrelevant items before a positive (RaMBO, Eq. 17, 20); 0 without positives.
 
-    `scores`, `positive` (Q, n). `lam`: the strength of the black-box gradient. `unit`: r is
-    multiplied by it; in the released code it is the number of rows divided by n."""
-    # `lam` is for ranks divided by n, hence the factor n
+    `scores` (Q, n); `positive` bool (Q, n). `lam`: the strength of the black-box gradient.
+    `weight`: maps each r to a loss, such as log(1 + r). `unit`: a factor of r; in the released code
+    the number of rows divided by n."""
+    # `lam` is for ranks divided by n, so that it means the same for every n; hence the factor n.
+    # rank and within (P,): rk and rk⁺ of the P positives
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
 
@@ -92,6 +96,7 @@ class ScoreMemory(nn.Module):
             raise ConfigError(
                 "the memory is negative", expected="memory ≥ 0 batches", found=str(batches)
             )
+        # scores and flags of positives of each batch, oldest first
         self.past: deque[tuple[Tensor, Tensor]] = deque(maxlen=batches)
         self.dim = dim
 
@@ -106,13 +111,17 @@ class ScoreMemory(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores and flags (Q, n) of this batch, with those of past batches before them
-        along `dim`, and add this batch to the memory. Only its own scores have a gradient."""
+        """Join this batch to the past batches along `dim`, past ones first, and add it to the
+        memory. Only the scores of this batch have a gradient.
+
+        `scores` (Q, n); `positive` bool (Q, n). Returns the joined scores and flags of positives.
+        """
         # oldest batch first; after resuming, the memory may be on another device than the scores
         past = [(part.to(scores.device), flag.to(scores.device)) for part, flag in self.past]
         every = [*past, (scores, positive)]
-        # the rows (or columns) without NaN and ∞; −∞ is allowed, as it marks items outside of a
-        # list. 1 − dim is the other dimension.
+        # Rows (or columns) with NaN or ∞ are not kept: these rank first, and would spoil the ranks
+        # of later batches. −∞ is allowed, as it marks items outside of a list. 1 − dim is the other
+        # dimension.
         usable = (~(scores.isnan() | scores.isposinf())).all(1 - self.dim).nonzero()[:, 0]
         self.past.append(
             (
@@ -146,8 +155,9 @@ class Rambo(BatchLoss):
     def __init__(
         self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False
     ) -> None:
-        """`loss`: of rows of scores; `shift`: applies the margin; `memory`: how many past batches
-        are kept; `keep_self`: whether a query stays in its own list."""
+        """`loss`: maps scores (Q, n) and positives, bool (Q, n), to a scalar; `shift`: maps scores
+        and positives to scores with the margin; `memory`: how many past batches are kept;
+        `keep_self`: whether a query stays in its own list."""
         super().__init__()
         self.loss = loss
         self.shift = shift
@@ -158,9 +168,10 @@ class Rambo(BatchLoss):
         """The loss of the batch's lists, joined to those in the memory. Items outside of a query's
         list, such as the query itself, get a score of −∞, which ranks them last."""
         query, others = full_precision(batch.embeddings, batch.ref_embeddings)
+        # autocast would return to half precision
         with torch.autocast(query.device.type, enabled=False):
             scores = query @ others.T
-            positive = batch.same_class()
+            positive = batch.same_class()  # bool (B, N), by the finest class
             # bool (B, N): the items outside of a query's list, None if there are none
             outside = None if self.keep_self else batch.is_self()
             listed = batch.listed()  # None: neither mined pairs nor partial labels
@@ -194,12 +205,13 @@ class RamboClasses(nn.Module):
         """Set the constants of the loss.
 
         Args:
-            lam: as in `ap_loss`.
+            lam: the strength of the black-box gradient, for ranks divided by n.
             margin: between positives and others.
             memory: how many past batches are kept, whose examples count, too.
             joint: c, the weight of the AP of all classes in one list.
-            shift: applies the margin; None for `score_margin(margin)`.
-            smoothing: as in `ap_loss`.
+            shift: maps scores and positives to scores with the margin; None for
+                `score_margin(margin)`.
+            smoothing: is added to the number of positives in the AP.
         """
         super().__init__()
         if not 0 <= joint <= 1:
@@ -213,11 +225,13 @@ class RamboClasses(nn.Module):
 
     @uncompiled
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """The AP loss of scores and targets (examples, classes): the mean over the classes, and,
-        with the weight `joint`, that of all classes in one list."""
+        """The AP loss of `scores` (examples, classes), where `targets` mark the classes of each
+        example: (1 − `joint`) times the mean over the classes plus `joint` times the AP loss of all
+        classes in one list."""
         (exact,) = full_precision(scores)
         # (C, n): a row for each class, with the examples of this batch and of past ones
         rows, positive = self.memory(exact.T, targets.T.bool())
+        # autocast would return to half precision
         with torch.autocast(exact.device.type, enabled=False):
             by_class = ap_loss(
                 self.shift(rows, positive), positive, self.lam, smoothing=self.smoothing
@@ -263,7 +277,7 @@ def rambo_recall(
         weight: "log" for w_K ≈ 1/K, or "loglog" for w_K ≈ 1/(K log K).
         memory: how many past batches are kept, whose lists count, too.
         released: whether to follow the released code, which multiplies the number of irrelevant
-            items before a positive by the number of lists, including those in memory, over n.
+            items before a positive by (number of lists, including those in memory) / n.
     """
     weights = {"log": log_weight, "loglog": log_log_weight}
     if weight not in weights:

@@ -79,7 +79,7 @@ class SoftBinAP(BatchLoss):
     def _ap(self, scores: Tensor, present: Tensor, positive: Tensor) -> Tensor:
         """The AP over bins, (Q,), of scores (Q, N). `present`, `positive` bool (Q, N): which items
         are in a query's list, and which of them are positives."""
-        # (Q,) for each bin: the sum of the shares of all items in the bin, and of the positives
+        # (Q,) for each bin: the sum of the shares of a query's items, and of its positives
         items = []
         hits = []
         for share in self._shares(scores):
@@ -99,9 +99,10 @@ class SoftBinAP(BatchLoss):
         The share is a triangle function of the score around the middle of the bin, so that it has
         a gradient."""
         # The triangle is the minimum of two lines, so that the subgradient at a score of exactly 1
-        # is that of the released code. Both lines are 1 at the middle of the bin, and each is 0 at
-        # the middle of one neighbour. The first bin has all scores above its middle, and the last
-        # bin all scores below, so these two have only one of the lines.
+        # is that of the released code. For a score s, the distance Δ = 1/slope between bins, and
+        # the middle b = upper − bin_·Δ, `falling` is 1 − (s − b)/Δ, and `rising` 1 + (s − b)/Δ.
+        # The first bin has all scores above its middle, and the last bin all scores below, so these
+        # two have only one of the lines.
         slope = (self.bins - 1) / (self.upper - self.lower)
         one = torch.ones_like(scores)
         for bin_ in range(self.bins):
