@@ -71,6 +71,8 @@ def meant_by(text: str) -> str | None:
         found := re.fullmatch(r"(?P<base>\D+?)(?:at)?(?P<k>[1-9]\d*|k)(?P<rest>\D*)", plain)
     ):
         k = "1" if found["k"] == "k" else found["k"]
+        # such as "R@{k}". The letters after the cut belong to the name in "top5accuracy"; they are
+        # ignored where no metric has such a name
         spelled = WITH_CUT.get(found["base"] + found["rest"]) or WITH_CUT.get(found["base"])
 
     if spelled is None:
@@ -79,7 +81,8 @@ def meant_by(text: str) -> str | None:
     # metrics of all levels take no level
     at_level = "" if spelled.startswith(OF_ALL_LEVELS) else mark + level
     meant = f"'{spelled.format(k=k)}{at_level}'"
-    # "recall" means R@k in metric learning, but TR@k in information retrieval
+    # "recall" means R@k in metric learning, but TR@k in information retrieval: mention TR@k
+    # as well. So for "cmc", cumulative matching, another word for R@k; "rec" begins MRR's name, too
     if plain.startswith(("rec", "cmc")) and "reciprocal" not in plain:
         return meant + ALL_RIGHT.format(k=k)
     return meant

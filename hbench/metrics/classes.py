@@ -91,7 +91,9 @@ def _as_classes(given: ArrayLike, name: str) -> NDArray[Any]:
     """Convert classes that a user gave to an array (N,) of numbers or texts. `name`: the argument,
     for messages. Raises UsageError for other types and for missing values (NaN, None)."""
     array = as_array(given, name)
-    if array.dtype == object:  # such as a pandas column of texts: let numpy infer the type
+    # Such as a pandas column of texts: let numpy infer the type. A mixture is left of type object,
+    # which is refused below: numpy would turn numbers among texts into texts
+    if array.dtype == object:
         kinds = {type(each).__name__ for each in array.ravel().tolist()}
         array = np.array(array.tolist()) if len(kinds) == 1 else array
         found = ", ".join(sorted(kinds))

@@ -52,11 +52,11 @@ def metric(
     """Return a decorator that registers a function of one query's level sequence as the metric
     `name`. Raises ValueError for a name that --metrics could not spell.
 
-    A name ends in @, # or / only where another metric has the same letters: "NDCG@" has a cut,
-    "NDCG" has none.
+    A name ends in @, @R, # or / only where another metric has the same letters: "NDCG@" has a
+    cut, "NDCG" has none.
 
     Args:
-        name: of the metric, letters first, then digits and hyphens.
+        name: of the metric, letters first, then digits and hyphens, and such an end or none.
         takes: the keyword arguments of the function: some of level, cut, relevance, weights, norm.
         full: whether the metric needs the whole ranking, and not only its first items.
         lower_is_better: whether it is a distance or a rank.
@@ -160,13 +160,14 @@ def h_pr_curve(
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
     """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)) over the items at ranks j up to k, the `cut`
-    (rank losses, Eq. 31). If the k-th item has relevance 0, the formula has no value; then it is
-    the share of positives (level ≥ 1, even of relevance 0) among the first k, as in the limit where
-    all relevances are at least rel(k). NaN for a query without positives."""
+    (rank losses, Eq. 31). If the k-th item has relevance 0, the formula is 0/0; H-P@k is then the
+    share of positives (level ≥ 1, even of relevance 0) among the first k. As rel(k) falls to 0,
+    min(rel(k), rel(j))/rel(k) is 1 for every positive j. NaN for a query without positives."""
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
-    rel = relevance(sequence.counts)[sequence.levels[first]]  # of the positives up to rank k
+    # relevance(counts) is the relevance of each level, (L+1,); rel that of the positives up to k
+    rel = relevance(sequence.counts)[sequence.levels[first]]
     # the item at rank k is a positive with a relevance above 0
     if len(rel) and sequence.ranks[first][-1] == cut and rel[-1]:
         return float(np.minimum(rel, rel[-1]).sum() / (cut * rel[-1]))
@@ -197,7 +198,7 @@ def weighted(values: Sequence[float], weights: Sequence[float] | None) -> float:
     left out, and the weights of the others renormalised; NaN if all are undefined. `weights` None:
     equal weights.
     """
-    of_level = level_weights(weights, len(values))
+    of_level = level_weights(weights, len(values))  # (L,), with sum 1
     terms = [(w, value) for w, value in zip(of_level, values, strict=True) if not np.isnan(value)]
     total = sum(w for w, _ in terms)
     return sum(w * value for w, value in terms) / total if total else NAN
@@ -364,9 +365,10 @@ def _precision_sum(ranks: NDArray[np.int64], cut: int) -> float:
 
 @metric("HD", "cut", lower_is_better=True)
 def hierarchical_distance_at_k(sequence: LevelSequence, *, cut: int) -> float:
-    """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L: the mean height of the lowest common ancestor of
-    the query and each of the first k items, divided by the height of the tree (Bertinetto et al.
-    2020, average hierarchical distance of top-k). Distractors have level 0 and add 1."""
+    """HD@k = 1/min(k, |Ω|) Σ_{i≤k} (L − l_i)/L, l_i the level of the i-th item, |Ω| the number of
+    items: the mean height of the lowest common ancestor of the query and each of the first k items,
+    divided by the height of the tree (Bertinetto et al. 2020, average hierarchical distance of
+    top-k). Distractors have level 0 and add 1."""
     # without an item of the query's fine class no ranking could reach distance 0: undefined
     if not sequence.counts[-1]:
         return NAN
@@ -402,8 +404,9 @@ def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
     # undefined without an item of the query's class, as HD@k is, or without an item of another one
     if not sequence.counts[-1] or not sequence.counts[:-1].sum():
         return NAN
-    right = positives(sequence, depth)
-    # count the right items before the first wrong one: they have the ranks 1, 2, …, n − 1
+    right = positives(sequence, depth)  # the ranks of the right items, ascending
+    # Count the right items before the first wrong one: they have the ranks 1, 2, …, n − 1. After a
+    # wrong item the m-th right one has a rank above m
     n = int((right == np.arange(1, len(right) + 1)).sum()) + 1
     # a sequence has the ranks of positives only: if n is not among them its item is a distractor,
     # and the empty sum is its level, 0

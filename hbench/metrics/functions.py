@@ -93,7 +93,7 @@ def evaluate(
     names = [str(level) for level in range(1, (depth or highest) + 1)]
     graded = named_relevance(relevance, alpha)
     chosen = parse_metrics(metrics, names)
-    functions = {str(name): name.bind(names, graded) for name in chosen}
+    functions = {str(name): name.bind(names, graded) for name in chosen}  # of one sequence
     sequences = list(sequences_of(rows, of_items, len(names), ties))
     return {name: _of_each(function, sequences) for name, function in functions.items()}
 
@@ -144,7 +144,7 @@ def ap(
     ties: str = "pessimistic",
     depth: Level = None,
 ) -> Values:
-    """AP = 1/|P_l| Σ_m m/r_m, average precision of the binary labels at a level (HAPPIER, Eq. 1).
+    """AP = 1/|P_l| Σ_m m/r_m, r_m the rank of the m-th of the positives P_l (HAPPIER, Eq. 1).
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
@@ -213,7 +213,7 @@ def asi(
             itself. (G,) for one query.
         levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
             class.
-        level: of the binary labels at this level. Default: of all levels.
+        level: items of this level or finer are all alike, others distractors. Default: all levels.
         ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
             "optimistic".
         depth: the number of levels L. Default: the highest level that occurs.
@@ -363,7 +363,7 @@ def r_precision(
     ties: str = "pessimistic",
     depth: Level = None,
 ) -> Values:
-    """P@R: the share of positives among the first R items, R = |P_l| (Musgrave et al. 2020).
+    """P@R: the share of positives in the first R, R the number of positives (Musgrave et al. 2020).
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
@@ -393,7 +393,7 @@ def map_at_r(
     ties: str = "pessimistic",
     depth: Level = None,
 ) -> Values:
-    """mAP@R = 1/R Σ_{i≤R} Prec(i)·[item i is a positive], R = |P_l| (Musgrave et al. 2020).
+    """mAP@R = 1/R Σ_{i≤R} P@i·[i-th is positive], R the number of positives (Musgrave et al. 2020).
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
@@ -424,8 +424,8 @@ def map_at_k(
     ties: str = "pessimistic",
     depth: Level = None,
 ) -> Values:
-    """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} Prec(i)·[item i is a positive] (Google Landmarks v2 with k =
-    100).
+    """mAP@k = 1/min(k, |P_l|) Σ_{i≤k} P@i·[item i is a positive], P_l the positives (Google
+    Landmarks v2 with k = 100).
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
@@ -494,7 +494,7 @@ def hierarchical_distance_at_k(
         depth: the number of levels L. Default: the highest level that occurs.
 
     Returns:
-        float64 (Q,), a fraction in [0, 1] for each query, NaN for those without a positive.
+        float64 (Q,), a fraction in [0, 1] for each query, NaN without an item of level L.
 
     Raises:
         UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.
@@ -539,7 +539,7 @@ def sequences_of(
 
 def _arrays(scores: ArrayLike, levels: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
     """Convert scores and levels that a user gave to floats (Q, G) and integers (Q, G). One query,
-    (G,), becomes (1, G). Raises UsageError for invalid or different arrays."""
+    (G,), becomes (1, G). Raises UsageError for invalid arrays, or different shapes."""
     rows, of_items = np.atleast_2d(as_array(scores, "scores"), as_array(levels, "levels"))
     if rows.shape != of_items.shape or rows.ndim != 2:
         raise UsageError(

@@ -62,7 +62,7 @@ def level_sequence(
     counts: NDArray[np.int64],
     tie_key: NDArray[np.uint8],
 ) -> LevelSequence:
-    """Rank the items of one query's list.
+    """Rank the items of one query's list. Returns the ranks and levels of its positives.
 
     `scores`, `levels` (G,): of the items. `counts` (L+1,): how many items of each level are in the
     query's gallery. `tie_key` (L+1,): among equal scores the level with the smaller key comes
@@ -105,14 +105,16 @@ def canonical_order(labels: Labels, keys: NDArray[np.uint64]) -> NDArray[np.int6
 def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """For every query and level l, find the range of gallery items whose level is l or higher.
 
-    `queries` (Q, L), `gallery` (G, L): labels, those of the gallery in canonical order. Returns the
-    starts and ends of the ranges, two arrays (Q, L).
+    `queries` (Q, L), `gallery` (G, L): labels, those of the gallery in canonical order, which sorts
+    items by their labels, coarse to fine. Returns two arrays (Q, L): the first place of each range
+    and the place after its last; 0 and 0 if it is empty.
     """
     starts = np.zeros(queries.shape, np.int64)
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):
         labels = gallery[:, level]
-        # the start of each run of equal labels. The labels of successive runs need not be rising.
+        # the start of each run of equal labels. The labels of successive runs need not rise,
+        # since coarser labels are sorted first.
         # A value other than the first label is prepended, so that index 0 is a start
         first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
         # sort the runs by label, and look up the label of each query among them
@@ -140,8 +142,8 @@ def unknown_ranges(
     that share level l with the query and may, or may not, share a finer one.
 
     If the label of the query ends at level l, these are all items of its node at l. If it goes on,
-    these are the items whose labels end at that node; they are adjacent in canonical order, since
-    their unknown levels have a node of their own.
+    these are the items whose labels end at that node. They are adjacent in canonical order, which
+    sorts items by their labels, since all of them have the same labels at the unknown levels.
 
     Args:
         queries: labels (Q, L).
@@ -152,7 +154,8 @@ def unknown_ranges(
         known_of_gallery: (G,), likewise.
 
     Returns:
-        The starts and ends of the ranges, (Q, L − 1) each.
+        The first place of each range and the place after its last, (Q, L − 1) each; 0 and 0 if it
+        is empty.
     """
     ranges = np.zeros((2, len(queries), queries.shape[1] - 1), np.int64)
     for level in range(1, queries.shape[1]):
@@ -162,8 +165,8 @@ def unknown_ranges(
         nodes, first, count = np.unique(
             gallery[here, column], return_index=True, return_counts=True
         )
-        # look up the node of each query among them. A node greater than all of them is looked up at
-        # the last one, and found to be unequal below
+        # look up the node of each query among these nodes. A node greater than all of them is
+        # looked up at the last one, and found to be unequal below
         place = np.searchsorted(nodes, queries[:, column]).clip(max=max(len(nodes) - 1, 0))
         meets_ending = known_of_queries > level
 

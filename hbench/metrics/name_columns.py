@@ -41,10 +41,13 @@ def equal_columns(labels: Labels, others: Labels) -> NDArray[np.uint8]:
 def named_sequences(
     scores: NDArray[np.floating], equal: NDArray[np.bool_], gallery: NDArray[np.bool_], ties: Ties
 ) -> NamedSequences:
-    """Make the level sequences of one query's list, for all columns of names and for each alone.
+    """Make the level sequences of one query's list, for all columns of names and for each alone. A
+    column holds the names of one level; in a sequence an item's level is its number of names that
+    equal the query's.
 
     `scores` (n,): of the listed items. `equal` (n, L): in which columns their names equal those of
-    the query. `gallery` (G, L): the same for all items of the query's gallery, for the counts.
+    the query. `gallery` (G, L): the same for all items of the query's gallery, to count the items
+    of each level. `ties`: returns the sort keys of equal scores for a number of levels.
     """
 
     def sequence(first: int, last: int) -> LevelSequence:
@@ -79,8 +82,9 @@ class NameColumns:
     ) -> NamedSequences:
         """Make the level sequences by name of one query.
 
-        `query`: its index in canonical order. `scores` (G,): of the gallery for it. `left_out`
-        (n,): the indices of gallery items that are not in its list.
+        `query`: its row in `self.queries` (Q, L), the names as numbers, as in `self.gallery`
+        (G, L). `scores` (G,): of the gallery for this query. `left_out` (n,): the indices of
+        gallery items that are not in its list.
         """
         # all items that remain are in the list, so they are also the gallery that is counted
         equal = np.delete(self.gallery == self.queries[query], left_out, axis=0)

@@ -66,15 +66,16 @@ class MetricName:
         if match is None:
             raise _unknown(text)
 
-        # Where two metrics have the same letters, the registered name of one ends in a mark: NDCG@
-        # has a cut, AP# is for exactly one level, ASI/ is for one level.
         level = match["level"]
+        # a number of more digits may not fit into 64 bits
         if match["cut"] and len(match["cut"]) > MOST_DIGITS:
             raise UnknownName("metric", text, spellings(), meant="a cut that a list may have")
 
         # "@R" is part of the name rather than a cut: R is each query's number of positives
         cut = None if match["cut"] == "R" else match["cut"]
         base = match["base"] + ("@R" if match["cut"] == "R" else "")
+        # Where two metrics have the same letters, the registered name of one ends in a mark: NDCG@
+        # has a cut, AP# is for exactly one level, ASI/ is for one level.
         if match["mark"] == "#":
             base += "#"
         if base + "@" in metrics and cut:
@@ -155,6 +156,7 @@ class MetricName:
         def metric(sequence: LevelSequence) -> float:
             """Compute the metric of one query. Raises UsageError if a user passes lists in place of
             arrays: the formulas would compute wrong values from them."""
+            # the fourth part, `tied`, is no array
             if not all(isinstance(part, np.ndarray) for part in sequence[:3]):
                 raise UsageError(
                     "a level sequence is not one of arrays",
@@ -171,7 +173,7 @@ class MetricName:
     def _refuse_other_than_number(self, value: object) -> None:
         """Raise ConfigError if a metric of another package returned a value that is no number."""
         found = np.asarray(value)
-        if found.shape == () and found.dtype.kind in "fiub":
+        if found.shape == () and found.dtype.kind in "fiub":  # one float, integer or boolean
             return
         package = metrics.package_of(self.base) or self.definition.function.__module__
         raise ConfigError(
@@ -192,12 +194,14 @@ class MetricName:
         """
         at = self.at(levels)
         given = dict(self.parameters)
+        # (L,) floats, from a text such as "0.2:0.8"
         weights = _numbers(str(self), given["weights"]) if "weights" in given else None
         arguments: dict[str, Any] = {
             "level": levels.index(at.level) + 1 if at.level else len(levels),
             "cut": self.cut,
             "weights": weights,
             "norm": NORMS[given.get("norm", "all")],
+            # that of the name's parameters, if they state one
             "relevance": _relevance(str(self), given, weights) or relevance or alpha(),
         }
         # keep only the arguments that this metric's function takes
@@ -241,8 +245,8 @@ def goodness(metric: str, values: T) -> T:
 def parse_metrics(
     metrics: str | Iterable[str | MetricName], levels: Sequence[str]
 ) -> tuple[MetricName, ...]:
-    """The metrics, each once, their levels and parameters checked; a text names several, with
-    commas between them.
+    """Parse the names of metrics, a list or a text with commas, and check their levels and
+    parameters. Each metric is returned once. `levels`: the names of the levels, coarse to fine.
 
     Raises UsageError, with every name that cannot be computed.
 
@@ -258,7 +262,7 @@ def parse_metrics(
     # bracket closes before another one opens
     texts = re.split(r",(?![^(]*\))", metrics) if isinstance(metrics, str) else metrics
     parsed: dict[MetricName, None] = {}  # in order, each once
-    problems: dict[str, UsageError] = {}  # by their text, each once
+    problems: dict[str, UsageError] = {}  # {message: error}, each message once
     for text in filter(None, texts):
         try:
             name = (text if isinstance(text, MetricName) else MetricName.parse(text)).at(levels)
@@ -321,14 +325,16 @@ def _parameters(
         if key in ("alpha", "weights"):
             _numbers(text, value)  # raises UsageError for texts that are no numbers
 
-    keys = dict(pairs)
+    by_name = dict(pairs)
     # {parameter: the relevance that it implies}; all that are given must imply the same one
     implied = {
         "alpha": "alpha",
         "weights": "sum_wap",
-        "relevance": keys.get("relevance"),
+        "relevance": by_name.get("relevance"),
     }
-    if len(keys) < len(pairs) or len({implied[key] for key in keys if key in implied}) > 1:
+    implying = {implied[key] for key in by_name if key in implied}
+    # fewer names than pairs: a parameter is given twice
+    if len(by_name) < len(pairs) or len(implying) > 1:
         raise UsageError(
             f"the parameters of {text!r} contradict each other",
             expected="each once; alpha goes with relevance=alpha, weights with relevance=sum_wap",
@@ -341,7 +347,7 @@ def _relevance(text: str, given: dict[str, str], weights: list[float] | None) ->
     """Return the relevance that a metric's parameters state, or None if they state none.
 
     `text`: the metric's name, for errors. `given`: {parameter: value}. `weights`: the parsed
-    weights, if given: they state the relevance under which H-AP equals wAP with these weights.
+    weights, if given; they imply sum_wap, with which H-AP equals wAP with these weights.
     """
     if "alpha" in given:
         return alpha(_numbers(text, given["alpha"])[0])
@@ -367,7 +373,7 @@ def _unknown(text: str) -> UnknownName:
     """Make the error for a text that spells no metric. The listed metrics have the cut of the text,
     so that they can be copied.
     """
-    if re.search(r"@0+(?!\d)", text):
+    if re.search(r"@0+(?!\d)", text):  # a cut of 0
         return UnknownName(
             "metric", text, spellings(), meant=f"{text.partition('@')[0]}@1, for k is 1 or more"
         )

@@ -57,11 +57,12 @@ def _of_level(name: MetricName, setting: Setting) -> Scorer:
     or finer have level 1, and all others level 0.
     """
     depth = len(setting.levels)
-    scorer = _by_paper(name, setting)
-    level = scorer.arguments["level"]
+    scorer = _by_paper(name, setting)  # a Scorer, whose parts for partial labels are replaced below
+    level = scorer.arguments["level"]  # 1 … L
     if name.base == "AP#":
         return replace(scorer, reading=known(depth), level_required=level)
 
+    # the kernels use `arguments` and not `function`, so both get the level
     arguments = {**scorer.arguments, "level": 1}
     function: Callable[..., float] = name.definition.function
     return replace(

@@ -128,7 +128,7 @@ def official_revisited(name: MetricName, setting: Setting) -> ScoreQuery:
     it: AP by the trapezoid rule, P@k up to the last positive.
     """
     functions: dict[str, Callable[..., float]] = {"AP": trapezoid_ap, "P": p_at_last}
-    if name.base not in functions:  # it has only these two metrics; others follow the equations
+    if name.base not in functions:  # the evaluator has no other metrics: they follow the equations
         return paper(name, setting)
     arguments = name.arguments(setting.levels)  # level, and the cut of P@k
     return lambda query, sequence: functions[name.base](sequence, **arguments)
@@ -159,7 +159,8 @@ def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
 
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
     """Make the scorer of a metric as the released evaluators compute it: without the last result if
-    the gallery is separate from the queries, and, for H-AP, with levels found by relevance.
+    the gallery is separate from the queries. For H-AP they find the items of a level by comparing
+    relevances, so that items of two levels with equal relevance count in both.
 
     `own_counts` (Q, L+1): |Ω^(l)| as counted in the set of queries; None: count in each list.
     """
@@ -222,7 +223,7 @@ def _by_name(
     def of_whole(query: int, named: NamedSequences) -> float:
         """Compute the value with the number of equal names as the level of an item. The released
         H-AP counts the items of each level in the set of queries if `names` is given."""
-        if exponent is None:
+        if exponent is None:  # not the released H-AP
             return function(listed(named.whole), **arguments)
         whole = listed(named.whole)
         if names is None:
@@ -235,9 +236,9 @@ def _by_name(
         evaluator does."""
         return sequence if setting.all_pairs else without_last(sequence)
 
-    # AP# has a level, too, but takes it as a number of equal columns
     if name.base == "wAP":
         return of_columns
+    # AP# has a level, too, but takes it as a number of equal columns
     return of_column if "level" in arguments and name.base != "AP#" else of_whole
 
 

@@ -45,7 +45,8 @@ def alpha(exponent: float = 1.0) -> Relevance:
         of numpy or torch."""
         depth = counts.shape[-1] - 1
         weights = [0.0] + [(level / depth) ** exponent for level in range(1, depth + 1)]
-        # clip avoids a division by 0; the relevance of a level without items is never used
+        # _like makes an array of the kind of `counts`, numpy's or torch's. clip avoids a division
+        # by 0; the relevance of a level without items is never used
         return _like(counts, weights) / counts.clip(1)
 
     return relevance
@@ -65,6 +66,7 @@ def sum_wap(weights: Sequence[float] | None = None) -> Relevance:
         """Compute the relevance (…, L+1) of an item of each level from the level counts (…, L+1),
         of numpy or torch."""
         depth = counts.shape[-1] - 1
+        # (L+1,), an array of the kind of `counts`, numpy's or torch's
         per_level = _like(counts, [0.0, *level_weights(weights, depth)])
         at_least = counts.sum(-1)[..., None] - counts.cumsum(-1) + counts  # items of level ≥ p
         # clip avoids a division by 0, for levels without items, whose term is 0
@@ -92,7 +94,7 @@ def table(values: Sequence[float]) -> Relevance:
 
     def relevance(counts: Any) -> Any:
         """Compute the relevance (…, L+1) of an item of each level from the level counts (…, L+1),
-        of numpy or torch."""
+        of numpy or torch. `values` (L,): the relevance of the levels 1 … L."""
         if len(values) != counts.shape[-1] - 1:
             raise UsageError(
                 "the relevance table does not fit the label tree",
@@ -157,6 +159,7 @@ def relevance_of_pairs(
     # labels of shape (N,) belong to a tree of one level
     depth = 1 if np.ndim(queries) == 1 else np.shape(queries)[-1]
     counts = np.stack([(levels == level).sum(axis=1) for level in range(depth + 1)], axis=1)
+    # (Q, L+1): for each query the relevance of each level
     table: NDArray[np.float64] = (relevance or alpha())(counts)
     if np.shape(table) != counts.shape:
         raise UsageError(

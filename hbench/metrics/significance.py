@@ -61,13 +61,14 @@ class UnitSums(NamedTuple):
 
     @classmethod
     def of(cls, values: Values, units: Units, tests: Units | None = None) -> UnitSums:
-        """Sum the values of queries by units. The mean is taken over the queries of each test, and
-        then over the tests; it is NaN if a test has no defined value.
+        """Sum the values of queries by units, groups of queries such as a class. A dataset may have
+        several tests, sets of queries with their galleries. The mean is taken over the queries of
+        each test, and then over the tests; it is NaN if a test has no defined value.
 
         Args:
             values: (M, Q), NaN where undefined.
             units: (Q,), the unit of each query, 0 … G − 1.
-            tests: (Q,), the test of each query, from 0; None: they all belong to one test.
+            tests: (Q,), the test of each query, from 0; None: all queries are of one test.
         """
         of_tests = np.zeros_like(units) if tests is None else tests
         groups = int(units.max(initial=-1)) + 1  # 0 where there are no queries
@@ -115,7 +116,7 @@ class UnitSums(NamedTuple):
             if has.sum() > 1:  # a single unit does not show how much units vary
                 own = ones[row][has]  # also the sums of squares, since 0² = 0 and 1² = 1
                 trials[row] = trials_of(shares[row][has], of_row[has], sums=own, squares=own)
-        errors = (ones - counts * means) * weight
+        errors = (ones - counts * means) * weight  # each unit's part minus its share of the mean
         return cls(means[:, 0], parts=ones * weight, errors=errors, shares=shares, trials=trials)
 
     @property
@@ -143,14 +144,14 @@ class UnitSums(NamedTuple):
     @property
     def freedom(self) -> Values:
         """The degrees of freedom of the variance, (M,): the number of effective units minus one,
-        but at most 1.5 (Σ v_g)² / Σ v_g², where v_g is the term of unit g in the variance.
+        but at most 1.5 (Σ v_g)² / Σ v_g², and at least 1; v_g is unit g's term of the variance.
 
         Satterthwaite's (Σ v_g)² / Σ v_g² is the number of units that determine the variance: if a
         few units contribute nearly all of it, it is as uncertain as if only these existed. Observed
         v_g vary more than their expectations (for equal units with normal errors the formula gives
         a third of the number of units), hence the factor 1.5 (docs/intervals.md).
         """
-        terms = self._terms
+        terms = self._terms  # (M, G): the v_g
         with np.errstate(divide="ignore", invalid="ignore"):
             determining = terms.sum(axis=1) ** 2 / (terms**2).sum(axis=1)
         # fmin and fmax ignore NaN: with a variance of 0 the effective units alone decide
@@ -190,14 +191,15 @@ def _trials(
         # defined value of this metric.
         if has.sum() > 1 and not np.isnan(shares[row]).any():
             squares = np.bincount(units, of_queries, len(has))[has]
-            own = shares[row][has], counts[row][has]
-            found[row] = trials_of(*own, sums=sums[row][has], squares=squares)
+            own_shares, own_counts = shares[row][has], counts[row][has]
+            found[row] = trials_of(own_shares, own_counts, sums=sums[row][has], squares=squares)
     return found
 
 
 def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) -> float:
     """Return the number of independent trials (values of 0 or 1) that would determine a mean over
-    units as precisely: μ(1 − μ) divided by the variance of the mean. Infinite if that is 0.
+    units as precisely as it is known: μ(1 − μ) divided by the variance of the mean, μ the
+    mean. Infinite if the variance is 0.
 
     The variance of a mean over a few large units and many small ones depends on the few, which
     hardly show how much units vary. All units together do, under the assumption that the mean of a
@@ -217,7 +219,7 @@ def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) 
     means = sums / counts
     # σ², the pooled variance within units; rounding must not make it negative
     within = np.maximum(squares - sums * means, 0).sum() / max(counts.sum() - len(counts), 1)
-    mean, between = _common(means, within / counts)
+    mean, between = _common(means, within / counts)  # μ, and τ²: the variance between units
     variance = float((shares**2 * (between + within / counts)).sum())
     return mean * (1 - mean) / variance if variance > SMALLEST else np.inf
 
@@ -225,8 +227,8 @@ def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) 
 def _common(means: Values, own: Values) -> tuple[float, float]:
     """Estimate μ and τ² for the means (G,) of units whose `own` variances (G,) are known: by the
     method of moments, with weights 1 / (τ² + own variance), iterated (DerSimonian and Kacker
-    2007)."""
-    weights = np.ones(len(means))
+    2007). Returns (μ, τ²)."""
+    weights = np.ones(len(means))  # τ² is unknown at first, so all units weigh the same
     for _ in range(ROUNDS):
         weights = weights / weights.sum()
         # Σ w (m − μ)² is Σ w(1 − w)(τ² + own variance) in expectation: solved for τ², at least 0
@@ -248,8 +250,9 @@ def mean_intervals(sums: UnitSums) -> Values:
     effective units. In the middle of [0, 1] this is close to the t interval; near 0 and 1 it does
     not collapse. Values outside of [0, 1] have the t interval.
 
-    That n depends on the large units, and is far too large if these happen to be right. So the
-    interval is widened to contain the one with n = `trials`, which all units determine.
+    The effective number n depends on the large units, and is far too large if these happen to be
+    right. So the interval is widened to contain the interval with n = `sums.trials`, which all
+    units determine.
     """
     return _intervals(sums, NORMAL)
 
@@ -272,6 +275,7 @@ def bound_without_errors(units: float) -> float:
     """
     if units < 2:
         return 1.0
+    # [1]: the upper end of the interval of so many trials, all of value 0
     return _of_trials(0.0, units, _t_quantile(units - 1, ONE_SIDED))[1]
 
 
@@ -290,7 +294,7 @@ def _intervals(sums: UnitSums, normal: float) -> Values:
         all_alike = variance <= SMALLEST and abs(inside) < 1e-9
         # values in [0, 1] with this mean have at most the variance `inside`, and their mean less:
         # a variance above twice that shows that there are values outside of [0, 1]
-        if not (all_alike or variance <= 2 * inside):
+        if not all_alike and variance > 2 * inside:
             low_high[row] = mean - t * math.sqrt(variance), mean + t * math.sqrt(variance)
             continue
         n = units if all_alike else inside / max(variance, SMALLEST)
@@ -326,7 +330,7 @@ def difference_intervals(sums: UnitSums) -> Values:
     nothing shows how much units vary.
     """
     t = np.array([_t_quantile(units - 1) for units in sums.effective_units])
-    # a mean difference of 0 without variance is no such case: its interval is 0 … 0
+    # if the mean difference is 0, too, nothing differs: the interval is 0 … 0
     all_alike = (sums.variance <= SMALLEST) & (np.abs(sums.means) > ROUNDED)
     half = np.where((sums.units > 1) & ~all_alike, t * np.sqrt(sums.variance), np.nan)
     return np.stack([sums.means - half, sums.means + half], axis=1)
@@ -340,7 +344,7 @@ def sign_flip_p(sums: UnitSums, *, seed: int = SEED) -> Values:
     where b of n = 10,000 random patterns are as far from 0, and so at least .0001 (Phipson and
     Smyth 2010). `seed`: of the random patterns, which all metrics share.
     """
-    # (units, M), without units that do not differ in any metric: the sign of 0 has no effect
+    # (units, M), without the units whose parts are 0 in every metric: the sign of 0 has no effect
     parts = sums.parts[:, (np.nan_to_num(sums.parts) != 0).any(axis=0)].T
     # slightly reduced, so that sums that are smaller by rounding only count as equal
     observed = np.abs(parts.sum(axis=0)) * (1 - 1e-12)
@@ -377,7 +381,8 @@ def _sign_patterns(units: int, seed: int) -> Iterator[Values]:
 
 def holm(p: Sequence[float]) -> Values:
     """Correct p-values for multiple tests by Holm's method: the k-th smallest of m is multiplied by
-    m − k + 1. The results are at most 1, and never fall in that order (Holm 1979).
+    m − k + 1. The results are at most 1, and a larger p-value never has a smaller result (Holm
+    1979).
     """
     values = np.asarray(p, np.float64)
     order = np.argsort(values)
@@ -432,6 +437,7 @@ def _small_t_quantile(nu: float, probability: float) -> float:
     high = math.pi / 2
     for _ in range(60):
         theta = (low + high) / 2
+        # theta/2 (nodes + 1) are the nodes in (0, θ), and the weights are scaled by θ/2
         within = scale * theta / 2 * float(weights @ np.cos(theta / 2 * (nodes + 1)) ** (nu - 1))
         low, high = (theta, high) if within < probability else (low, theta)
     return math.sqrt(nu) * math.tan(low)

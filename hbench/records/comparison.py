@@ -84,9 +84,10 @@ class Comparison:
 
     @property
     def shown(self) -> list[Difference]:
-        """The differences that a printed table shows. If several R@k are 100 in both reports, only
-        that with the smallest k is shown.
+        """The differences that a printed table shows. If several R@k of one level are 100 % in both
+        reports, only the one with the smallest k is shown.
         """
+        # {metric: mean} of each report
         both = [
             {each.metric: each.first for each in self},
             {each.metric: each.second for each in self},
@@ -94,7 +95,8 @@ class Comparison:
         return [self[name] for name in worth_showing(list(both[0]), both)]
 
     def __repr__(self) -> str:
-        """The differences as an aligned table, for notebooks and terminals."""
+        """The differences as an aligned table, for notebooks and terminals. Its title names the
+        reports and the unit of the intervals."""
         rows = [
             ("metric", *self.methods, *HEADER),
             *(difference.cells for difference in self.shown),
@@ -115,6 +117,7 @@ class Comparison:
         have full precision; a value that no query defines is an empty cell."""
         rows = [
             [
+                # a name that begins with "=" or the like is marked as text for spreadsheets
                 *map(without_formula, self.methods),
                 *difference.record().values(),
                 self.unit,
