@@ -157,21 +157,22 @@ def compare(
     Args:
         first: a Report, or the path of its file (JSON).
         second: likewise.
-        metrics: those to compare, as a list or a text with commas. Default: all that both have.
+        metrics: the metrics to compare, as a list or a text with commas. Default: all metrics that
+            both reports have.
         unit: the unit of intervals and test: a level, whose classes are the units, or "query".
             Default: the unit of the first report.
-        by_query: the files of both reports' values by query. Default: FILE.by-query.parquet next to
-            each report.
+        by_query: the files of the first and of the second report's values by query. Default:
+            FILE.by-query.parquet next to each report.
 
     Returns:
         A Comparison with a difference for each metric.
 
     Raises:
-        ComparisonError: reports of other conditions or queries.
+        ComparisonError: reports of different conditions or queries.
         SubmissionError: files that cannot be read.
         UnknownName: a metric or a unit that does not exist.
     """
-    one = document_of(first)
+    one = document_of(first)  # what the report states, without the values by query
     other = document_of(second)
     refuse_other_conditions(one, other)
     one_file, other_file = by_query or (None, None)
@@ -203,8 +204,9 @@ Reported = tuple[Document, Report | str | Path]
 
 
 def _names_of_both(one: Reported, other: Reported) -> tuple[str, str]:
-    """The names of two reports, each given with its document. If both have the same name, the parts
-    in which the paths of their files differ are appended in brackets."""
+    """The names of two reports. If both have the same name, the parts in which the paths of their
+    files differ are appended in brackets. `one`, `other`: a report's document, and the report or
+    the path of its file."""
     document, report = one
     other_document, other_report = other
     name = _name_of_report(document, report, "first")
@@ -216,8 +218,9 @@ def _names_of_both(one: Reported, other: Reported) -> tuple[str, str]:
 
 
 def _places(one: Report | str | Path, other: Report | str | Path) -> tuple[str, str]:
-    """The shortest ends of the paths of two reports' files that differ. "first" and "second" if a
-    report is no file, or both are the same file."""
+    """Two texts that tell two reports apart: the last parts of the paths of their files, as few as
+    make the texts differ, without the suffix. "first" and "second" if a report is no file, or the
+    paths differ in their suffix at most."""
     if isinstance(one, Report) or isinstance(other, Report):
         return "first", "second"
     files = Path(one).resolve(), Path(other).resolve()
@@ -238,8 +241,9 @@ def _name_of_report(document: Document, report: Report | str | Path, place: str)
 def _values_by_query(
     report: Report | str | Path, document: Document, file: Path | None
 ) -> pa.Table:
-    """The per-query values of a report. A report in memory has them; for the path of a report,
-    they are read from `file`, by default the file of values next to the report."""
+    """The per-query values of a report, a row per query and a column per metric. A report in memory
+    has them; for the path of a report, they are read from `file`, by default the file of values
+    next to the report. `document`: of the report."""
     if not isinstance(report, Report):
         return reports.read_by_query(file or Path(report).with_suffix(BY_QUERY), document)
     if not report.values:

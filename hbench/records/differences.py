@@ -70,6 +70,7 @@ class Difference(NamedTuple):
         ... )
         ('≤ 0.0001', '≤ 0.0003', '0.0312')
         """
+        # FLOOR, 1/10,000: the random test cannot tell smaller p-values apart
         return _in_words(self.p, self.p <= FLOOR)
 
     @property
@@ -111,7 +112,7 @@ def corrected_together(families: Sequence[Sequence[Difference]]) -> list[list[Di
     together by Holm's method. A difference whose p is NaN is returned unchanged.
     """
     p = [difference.p for family in families for difference in family if not np.isnan(difference.p)]
-    corrected = iter(holm(p).tolist())
+    corrected = iter(holm(p).tolist())  # in the order of p, in which the differences are visited
 
     def with_corrected(test: Difference) -> Difference:
         """A difference with the next corrected p-value, if it has a p-value."""
@@ -129,10 +130,11 @@ def differences_of(
     finest), or "query". Raises ComparisonError if the tables have different queries or no metric in
     common, UnknownName for an unknown unit.
     """
-    order = _row_by_query(first)
-    other = _row_by_query(second)
-    if order.keys() != other.keys():
-        lone = sorted(order.keys() ^ other.keys())
+    # {(test, query): row} of each table
+    rows_of_first = _row_by_query(first)
+    rows_of_second = _row_by_query(second)
+    if rows_of_first.keys() != rows_of_second.keys():
+        lone = sorted(rows_of_first.keys() ^ rows_of_second.keys())  # in one table only
         raise ComparisonError(
             "these reports are of different queries",
             found=f"{len(lone)} in only one of them: {examples(' '.join(q) for q in lone)}",
@@ -145,9 +147,10 @@ def differences_of(
         )
 
     # both tables in the same sorted order, so that rounding does not depend on the files' order
-    keys = sorted(order)
-    rows = [order[key] for key in keys]
-    others = [other[key] for key in keys]
+    keys = sorted(rows_of_first)
+    rows = [rows_of_first[key] for key in keys]
+    others = [rows_of_second[key] for key in keys]
+    # (Q,): the number of each query's test
     _, tests = np.unique([test for test, _ in keys], return_inverse=True)
     return _differences(
         names,
@@ -188,7 +191,8 @@ def _differences(
     units: NDArray[np.int64],
     tests: NDArray[np.int64],
 ) -> list[Difference]:
-    """The paired differences of all M metrics, over the queries that have a value in both reports.
+    """The paired differences, first − second, of all M metrics, over the queries that have a value
+    in both reports. Each has its interval and its p-value, corrected for the M metrics as well.
 
     Args:
         names: of the metrics.
@@ -199,7 +203,7 @@ def _differences(
     """
     difference = first - second
     undefined = np.isnan(difference)  # at least one of the reports has no value
-    sums = UnitSums.of(difference, units, tests)
+    sums = UnitSums.of(difference, units, tests)  # what each unit contributes to the means
 
     def means(values: NDArray[np.float64]) -> NDArray[np.float64]:
         """The mean of each metric over the queries for which both reports have a value, (M,)."""

@@ -55,7 +55,7 @@ class Score(Strict):
             value is not None
             and low is not None
             and high is not None
-            and not low - ROUNDED <= value <= high + ROUNDED
+            and not low - ROUNDED <= value <= high + ROUNDED  # outside by more than rounding
         ):
             raise ValueError(f"{value} lies outside of its interval from {low} to {high}")
         return self
@@ -171,7 +171,7 @@ def read(path: Path) -> Document:
         raise SubmissionError(
             f"{path} does not exist", fix="hbench evaluate … --json writes one"
         ) from None
-    except ValidationError as error:
+    except ValidationError as error:  # a ValueError, too, so it comes before the next handler
         raise SubmissionError(
             f"{path} is not a report",
             expected="the JSON of hbench evaluate --out",
@@ -204,7 +204,7 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
             fix="hbench evaluate … --by-query FILE.parquet writes them",
         )
 
-    # a metric may be undefined for a query; its name, test and classes may not
+    # a metric may be undefined for a query, but each query has a name, a test and classes
     nameless = [
         name for name in table.column_names if name not in metrics and table[name].null_count
     ]
@@ -227,7 +227,9 @@ def table_beside(
     evaluation, since its metadata differ from `document.marks()`.
 
     Args:
-        columns: those that the table must have; it may have more.
+        path: of the table.
+        document: of the report.
+        columns: the columns that the table must have; it may have more.
         what: the content of the table in words, for errors.
         option: the command-line option that writes such a table, for errors.
     """
@@ -242,7 +244,7 @@ def table_beside(
         ) from None
 
     metadata = table.schema.metadata or {}
-    # the marks of the report for which the table was written
+    # the marks of the report for which the table was written; "none" where the table has none
     marks = {key: metadata.get(key.encode(), b"none").decode() for key in document.marks()}
     differing = [key for key, mark in document.marks().items() if marks[key] != mark]
     if differing or not set(columns) <= set(table.column_names):

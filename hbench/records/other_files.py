@@ -39,6 +39,7 @@ def refuse_for_report(path: Path) -> None:
     """Raise SubmissionError for a folder, and for a file whose name shows that it is no report."""
     if path.is_dir():
         _refuse_folder(path)
+    # the suffix of a table that is written beside a report, such as ".top-k.parquet"
     if beside := next((suffix for suffix in BESIDE if path.name.endswith(suffix)), None):
         named = shlex.quote(str(path.with_name(path.name.removesuffix(beside) + ".json")))
         raise SubmissionError(
@@ -65,9 +66,13 @@ def _refuse_folder(path: Path) -> None:
     # the tables beside a report are parquet as well, but hold no vectors
     embeddings = [name for name in embeddings if not name.endswith(BESIDE)]
     quoted = shlex.quote(str(path))
-    fix = f"hbench evaluate-all {quoted} -d DATASET -o REPORTS, then give reports of that folder"
-    if reports or not embeddings:
-        fix = f"give files of it: {quoted}/*.json" if reports else "give the file of a report"
+    if reports:
+        fix = f"give files of it: {quoted}/*.json"
+    elif embeddings:
+        evaluate_all = f"hbench evaluate-all {quoted} -d DATASET -o REPORTS"
+        fix = f"{evaluate_all}, then give reports of that folder"
+    else:
+        fix = "give the file of a report"
     raise SubmissionError(
         f"{path} is a folder",
         expected="a report, in JSON",
@@ -102,11 +107,12 @@ def refuse_predictions(path: Path) -> None:
     recognised by the names of its columns: one of ids, and another of predictions."""
     if path.suffix.lower() not in TABLES:
         return
-    head = head_of(path)
+    head = head_of(path)  # the first lines; None if the file does not begin with text
     rows = dialect_of(head, path.suffix.lower()).rows if head is not None else []
     if not rows or len(rows[0]) > MOST_COLUMNS:  # a wider table holds vectors
         return
     header = rows[0]
+    # the names of the columns of predictions and of ids in the header, "" if there is none
     predicted = words.first_of(header, PREDICTED)
     items = words.first_of(header, words.SURE_IDS)
     if predicted and items and predicted != items:

@@ -66,7 +66,8 @@ class MetricValues(Mapping[str, Value]):
 def named_queries(
     test: str, ids: NDArray[np.object_], classes: Sequence[pa.Array], levels: Sequence[str]
 ) -> pa.Table:
-    """The table of a test's queries.
+    """The table of a test's queries, with the columns `query`, `test` and a `class:LEVEL` for each
+    level.
 
     Args:
         test: the name of the test.
@@ -112,16 +113,17 @@ def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
     """The unit of every query, as a number (Q,): its class at the level `unit` (by default the
     finest), or the query itself if `unit` is "query".
 
-    Units are numbered in the order of their names, the finest level first, so that the numbers are
-    the same under other trees of the same classes. Queries of several tests have the same unit if
-    they have the same class, or the same id. Raises UnknownName for an unknown level.
+    Units are numbered in the order of their names at the level itself; if several have the same
+    name, by their parents' names. So if other trees group the same classes, the classes keep their
+    numbers. Queries of several tests have the same unit if they have the same class, or, as their
+    own units, the same id. Raises UnknownName for an unknown level.
     """
     levels = levels_of(table)
     if unit == QUERY or (unit is None and not levels):
         return _numbers_by_name(table["query"])
     if unit is not None and unit not in levels:
         raise UnknownName("unit", unit, [QUERY, *levels])
-    # start at the finest level; each coarser level splits units with the same name, other parents
+    # start at the level itself; each coarser level splits units with one name but several parents
     units = np.zeros(len(table), np.int64)
     for level in reversed(levels[: levels.index(unit) + 1] if unit else levels):
         names = _numbers_by_name(table[CLASS + level])
@@ -139,6 +141,7 @@ def _numbers_by_name(column: pa.ChunkedArray) -> NDArray[np.int64]:
     names = np.array(encoded.dictionary.to_pylist(), dtype=object)
     position = np.empty(len(names), np.int64)  # of each text in the alphabet
     position[np.argsort(names)] = np.arange(len(names))
+    # for each row the index of its text in the dictionary, and the position of that text
     found: NDArray[np.int64] = position[numbers(encoded.indices, np.dtype(np.int32))]
     return found
 

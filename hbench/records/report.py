@@ -69,8 +69,8 @@ class Report:
             table = read_by_query(beside, document)
         metrics = metric_columns(table)
         values = {name: np.asarray(table[name].to_numpy(), np.float64) for name in metrics}
-        kept = results.read(first, document) if first.is_file() else None
-        return cls(document, values, table.drop_columns(metrics), kept)
+        top = results.read(first, document) if first.is_file() else None
+        return cls(document, values, table.drop_columns(metrics), top)
 
     @property
     def queries(self) -> NDArray[np.object_]:

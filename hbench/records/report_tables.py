@@ -42,7 +42,8 @@ def table(document: Document, names: Sequence[str] | None = None) -> PrintedTabl
         for name, score in official.items()
         if percent(score.value, 9) != percent(listed[name].value, 9)
     }
-    # left out if no listed metric depends on unknown levels
+    # {heading: {metric: score}} of "unknown wrong" and "unknown right"; left out if no listed
+    # metric depends on unknown levels
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
@@ -93,7 +94,7 @@ def tables(document: Document) -> list[PrintedTable]:
     The others have the values on each of several tests, and the scores under other trees.
     """
     levels = list(reversed(document.levels))
-    # from a metric without its level, and a level, to the score
+    # {metric without its level: {level: score}}, such as {"AP": {"genus": …, "species": …}}
     rows: dict[str, dict[str, Score]] = {}
     for name, score in document.scores.items():
         parsed = MetricName.parse(name)
@@ -103,6 +104,7 @@ def tables(document: Document) -> list[PrintedTable]:
 
     # metrics that were computed at each of several levels
     spread = {name: scores for name, scores in rows.items() if len(scores) == len(levels) > 1}
+    # names_shown leaves out R@k that are 100 % already; a line stays if it is shown at any level
     kept = {str(replace(MetricName.parse(name), level=None)) for name in names_shown(document)}
     cells = []
     for name, scores in spread.items():
@@ -127,7 +129,7 @@ def tables(document: Document) -> list[PrintedTable]:
 def by_test(document: Document) -> PrintedTable:
     """A table with a line per metric and a column per test; it has no lines if there is only one
     test."""
-    columns = document.by_test.values()
+    columns = document.by_test.values()  # {metric: mean} of each test
     names = names_shown(document) if columns else []
     cells = []
     for name in names:
@@ -142,6 +144,7 @@ def by_tree(document: Document) -> PrintedTable:
     A cell is the score and, in brackets, its paired difference from the score under the own tree,
     ± half the 95 % interval of the difference.
     """
+    # all trees have the same metrics, so those of the first one are taken
     names = next((list(tree_scores.scores) for tree_scores in document.trees.values()), [])
     if not names:
         return PrintedTable(("tree",), cells=[], notes=[])
@@ -165,6 +168,7 @@ def _difference(metric: str, paired: Mapping[str, str | float | int | None]) -> 
     value = paired["difference"]
     low = paired["low"]
     high = paired["high"]
+    # undefined values are None
     if not (isinstance(value, float) and isinstance(low, float) and isinstance(high, float)):
         return NONE
     return f"{shown_difference(metric, value)} ±{shown(metric, (high - low) / 2)}"
@@ -177,6 +181,7 @@ def as_csv(document: Document) -> str:
     the values with all unknown levels wrong, and with all right; and the unit of the intervals with
     the number of units.
     """
+    # {heading: {metric: score}}, empty for complete labels
     unknown = unknown_of(document)
     rows = []
     for name, score in document.scores.items():
@@ -200,9 +205,10 @@ def hub(document: Document) -> str:
     """A report as `.eval_results/NAME.yaml` of a model's repository on the Hugging Face hub, with
     an entry for each defined metric.
 
-    The hub shows an entry at the dataset with this id. If the dataset has another id there, the
-    user replaces it, and may add `source: {url: …}` for the embedding file. Texts are written in
-    JSON's quotes, which YAML reads, so that no name is taken for a number or a key.
+    The hub shows an entry at the dataset whose id the entry states. hbench writes its own name of
+    the dataset. If the dataset has another id on the hub, the user replaces it, and may add
+    `source: {url: …}` for the embedding file. Texts are written in JSON's quotes, which YAML reads,
+    so that no name is taken for a number or a key.
     """
     lines = [
         "# .eval_results/NAME.yaml of the model's repository; dataset.id is the dataset's "

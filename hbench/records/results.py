@@ -46,12 +46,13 @@ def table_of(
         scores: the similarities of these items, (Q, k).
     """
     # some lists are shorter than k; `offsets` (Q + 1,) are their bounds in one flat array
-    some = top.items != NO_ITEM
+    some = top.items != NO_ITEM  # (Q, k): where a list has an item
     offsets = pa.array(np.concatenate([[0], np.cumsum(some.sum(axis=1))]), pa.int32())
     items = pa.array(ranked, pa.string()).take(pa.array(top.items[some]))
     lists = (items, pa.array(scores[some].astype(np.float32)), pa.array(top.levels[some]))
     found = [pa.ListArray.from_arrays(offsets, values) for values in lists]
     columns = [pa.array(queries, pa.string()), pa.array([test] * len(queries), pa.string()), *found]
+    # COLUMNS: query, test, items, scores, levels
     return pa.table(dict(zip(COLUMNS, columns, strict=True)))
 
 

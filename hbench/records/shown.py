@@ -84,7 +84,7 @@ def _half_interval(metric: str, score: Score) -> str:
         return ""
     half = (score.high - score.low) / 2
     middle = (score.high + score.low) / 2
-    if abs(middle - score.value) > UNEVEN * half:
+    if abs(middle - score.value) > UNEVEN * half:  # the score is far from the middle
         return ""
     return f"±{shown(metric, half)}"
 
@@ -99,6 +99,7 @@ def _one_sided_bound(metric: str, score: Score) -> str:
         return ""
     if factor_of(metric) != 100:  # no fraction, such as a number of hops
         return ""
+    # an interval beyond 0 or 1 has values outside of [0, 1], of which 0 and 1 are no bounds
     if abs(value - 1) <= ROUNDED and high <= 1 + ROUNDED:
         return f"≥ {percent(low)}"
     if abs(value) <= ROUNDED and low >= -ROUNDED:
@@ -117,15 +118,15 @@ def percent_note(metrics: Iterable[str]) -> str:
 def worth_showing(
     names: Sequence[str], models: Collection[Mapping[str, float | None]]
 ) -> list[str]:
-    """The metrics, without those R@k for which R at a smaller k and the same level is 100 for all
-    models already. Each of `models` has the values of the metrics by name.
+    """The metrics `names`, without each R@k for which R at a smaller k and the same level is 100 %
+    for all models already. `models`: for each model {metric: mean}, as fractions.
 
     >>> worth_showing(
     ...     ["R@1", "R@10", "R@100", "AP"], [{"R@1": 0.5, "R@10": 1.0, "R@100": 1.0, "AP": 0.5}]
     ... )
     ['R@1', 'R@10', 'AP']
     """
-    # from R without its cut to the cuts k, with the metric's names, at which all models have 100
+    # {R without its cut, one for each level: (k, name) of every R@k that is 100 % for all models}
     by_level: dict[MetricName, list[tuple[int, str]]] = {}
     for name in names:
         parsed = MetricName.parse(name)
@@ -134,6 +135,7 @@ def worth_showing(
         )
         if parsed.base == RECALL and parsed.cut and full:
             by_level.setdefault(replace(parsed, cut=None), []).append((parsed.cut, name))
+    # [1:]: the R@k of the smallest k is shown
     idle = {name for full in by_level.values() for _, name in sorted(full)[1:]}
     return [name for name in names if name not in idle]
 

@@ -50,8 +50,10 @@ class PrintedTable(NamedTuple):
 
 
 def markdown(content: PrintedTable, *, title: str) -> str:
-    """A table in Markdown, with its title above and its notes below. Every text is escaped."""
+    """A table in Markdown, with its title above and its notes below. The texts of the cells and the
+    notes are escaped."""
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
+    # for each line the indices of its bold cells
     bold = content.bold or [()] * len(content.cells)
     cells = []
     for line, strong in zip(content.cells, bold, strict=True):
@@ -77,8 +79,8 @@ def latex(content: PrintedTable, *, title: str) -> str:
     import pandas as pd
 
     def tabular(frame: pd.DataFrame, columns: str, marked: Mapping[str, Marks]) -> str:
-        """A tabular with these column types (such as llrr). `marked` has, for each LaTeX command,
-        the columns of every line around whose cells the command is put."""
+        """A tabular with these column types (such as llrr). `marked`: for each LaTeX command (such
+        as textbf) and every line, the indices of the cells around which the command is put."""
         style = (
             frame.style.hide(axis="index")
             .format(escape="latex")
@@ -89,7 +91,7 @@ def latex(content: PrintedTable, *, title: str) -> str:
             for line, places in enumerate(marks):
                 # in pandas' notation, `--rwrap` puts \\command{…} around the cell
                 commands.iloc[line, list(places)] = f"{command}:--rwrap;"
-        style = style.apply(lambda _: commands, axis=None)
+        style = style.apply(lambda _: commands, axis=None)  # the whole table at once
 
         # LaTeX would read [ at the start of a line as an option of the \\ before it
         text = style.to_latex(hrules=True, column_format=columns)
