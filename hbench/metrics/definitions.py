@@ -111,7 +111,7 @@ def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | No
     """H-AP for given relevances `rel` (L+1,) of the levels 0 … L.
 
     `first`: sum over this number of positives only, the first in the ranking; None: all. The sum is
-    divided by the relevance of all positives in either case.
+    divided by the relevance of all positives in either case. NaN if that relevance is 0.
     """
     if not len(sequence.ranks):
         return NAN

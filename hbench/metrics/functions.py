@@ -532,7 +532,7 @@ def sequences_of(
     """
     tie_key = ties_policies[ties](depth)  # (depth + 1,): lower comes first among equal scores
     for row, of_items in zip(scores, levels.astype(np.uint8), strict=True):
-        listed = row > -np.inf
+        listed = row > -np.inf  # (G,): the items in the query's list
         counts = np.bincount(of_items[listed], minlength=depth + 1).astype(np.int64)
         yield level_sequence(row[listed], of_items[listed], counts, tie_key)
 

@@ -107,6 +107,7 @@ class MetricName:
         mark at the end of a registered base (@, # or /) moves to its place in the spelling."""
         base = self.base.rstrip("@/#")
         mark = "#" if self.base.endswith("#") else "/"
+        # the "@R" of mAP@R follows the parameters, where other metrics have their cut
         base, at_r = (base[: -len("@R")], "@R") if base.endswith("@R") else (base, "")
         parameters = (
             f"({','.join(f'{key}={value}' for key, value in self.parameters)})"

@@ -188,6 +188,7 @@ def read_by_query(path: Path, document: Document) -> pa.Table:
     each metric. Raises SubmissionError if the table is missing, has columns of other types, or
     belongs to another report.
     """
+    # KEYS: the columns `query` and `test`
     table = table_beside(path, document, KEYS, what="per-query values", option=f"--by-query {path}")
     metrics = metric_columns(table)
     wrong = []

@@ -49,6 +49,7 @@ def refuse_for_report(path: Path) -> None:
             fix=f"give {named}",
         )
     if path.suffix.lower() in (*VECTORS, *TABLES):
+        # the report that `hbench evaluate`, the command in WRITES, would write for this file
         report = shlex.quote(str(path.with_suffix(".json")))
         raise SubmissionError(
             f"{path} is not a report",
