@@ -299,8 +299,8 @@ class Transfer:
                     raise SourceError(
                         f"{url} sends more than the file", expected=f"{size:,} bytes", found="more"
                     )
-                # only a size that the source states was compared with the free space before
-                if self.source.size is None and free_bytes(self.part.parent) < RESERVE:
+                # where a size is known, a full disk is said with the bytes that are still to come
+                if size is None and free_bytes(self.part.parent) < RESERVE:
                     raise SourceError(
                         f"{url} sends a file of unknown size that nearly fills the disk",
                         found=f"{start:,} bytes so far",
