@@ -113,11 +113,10 @@ def graded_ap(sequence: LevelSequence, rel: NDArray[np.float64], first: int | No
     `first`: sum over this number of positives only, the first in the ranking; None: all. The sum is
     divided by the relevance of all positives in either case. NaN if that relevance is 0.
     """
-    if not len(sequence.ranks):
+    total = rel[sequence.levels].sum()
+    if not total:  # no positive, or none of a relevance above 0
         return NAN
-    return float(
-        (h_ranks(sequence, rel, first) / sequence.ranks[:first]).sum() / rel[sequence.levels].sum()
-    )
+    return float((h_ranks(sequence, rel, first) / sequence.ranks[:first]).sum() / total)
 
 
 def h_ranks(

@@ -10,7 +10,7 @@ and tests.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,6 @@ from hbench.records.shown import (
     shown_difference,
     shown_difference_range,
 )
-
-if TYPE_CHECKING:
-    pass
 
 FLOOR = 1 / FLIPS  # the smallest p-value that the sign-flip test can return
 HEADER = ("difference", "95 % interval", "p", "corrected", "queries", "units")

@@ -50,7 +50,7 @@ class PrintedTable(NamedTuple):
 
 
 def markdown(content: PrintedTable, *, title: str) -> str:
-    """A table in Markdown, with its title above and its notes below. The texts of the cells and the
+    """A table in Markdown, with its title above and its notes below. The texts of all cells and
     notes are escaped."""
     aligned = ["---" if name in LEFT else "---:" for name in content.header]
     # for each line the indices of its bold cells
@@ -60,7 +60,8 @@ def markdown(content: PrintedTable, *, title: str) -> str:
         texts = map(_unmarked, line)
         cells.append([f"**{text}**" if i in strong else text for i, text in enumerate(texts)])
 
-    pipes = [f"| {' | '.join(line)} |" for line in (content.header, aligned, *cells)]
+    header = map(_unmarked, content.header)
+    pipes = [f"| {' | '.join(line)} |" for line in (header, aligned, *cells)]
     notes = [f"- {_unmarked(note)}" for note in content.notes]
     return (
         "\n".join([f"**{one_line(title)}**", "", *pipes, *(["", *notes] if notes else [])]) + "\n"

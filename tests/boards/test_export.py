@@ -98,7 +98,9 @@ def test_a_markdown_table_parses_back(name):
 
 
 def test_markdown_escapes_what_it_would_read_as_markup():
-    lines = markdown(nasty_table(), title="t").splitlines()
+    content = nasty_table()._replace(header=("place", "method", f"R@1/{NASTY}", "source"))
+    lines = markdown(content, title="t").splitlines()
+    assert cells_of(lines[2])[2] == f"R@1/{NASTY}"
     assert cells_of(lines[4])[1] == f"{NASTY} [1]"
 
 

@@ -359,6 +359,20 @@ def test_unknown_metrics_of_the_tree_are_refused_with_a_suggestion(spelling, err
         value(spelling, [2, 1], 2)
 
 
+def test_only_recall_is_said_to_have_another_meaning():
+    found = {}
+    for spelling in ("recall_at_5", "recip_rank"):
+        with pytest.raises(UnknownName) as refusal:
+            value(spelling, [2, 1], 2)
+        found[spelling] = "TR@" in refusal.value.fix
+    assert found == {"recall_at_5": True, "recip_rank": False}
+
+
+@pytest.mark.filterwarnings("error")
+def test_positives_without_relevance_leave_h_ap_undefined():
+    assert math.isnan(value("H-AP(weights=0:1)", [1, 0], 2))
+
+
 def test_a_table_of_relevances_has_one_for_each_level():
     with pytest.raises(UsageError, match="relevance table"):
         table([1.0])(np.array([1, 2, 3]))
