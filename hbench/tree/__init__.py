@@ -75,7 +75,8 @@ class LabelTree:
     paths: Labels
 
     def __post_init__(self) -> None:
-        """Raise TreeError for levels, names and paths that do not form one tree."""
+        """Raise TreeError for levels, names and paths that do not form one tree. `paths` (C, L) are
+        the node ids of the C fine classes, coarse to fine."""
         refuse_depth(len(self.levels))
         refuse_misfits(self.levels, self.names, self.paths)
         check_nested(self.paths, self.levels, self.names)
@@ -145,6 +146,7 @@ class LabelTree:
             of_node = of_node[order]
             new_names.append(_names_of(old[order], names, level))
 
+        # of_node now has a row of each fine class, in the order of their paths
         renumbered = np.stack(ids, axis=1)
         return cls(levels, tuple(new_names), renumbered[of_node]), renumbered
 
@@ -157,7 +159,8 @@ class LabelTree:
         rows as node ids, int32 (N, L).
 
         Nodes are numbered in the alphabetical order of their paths. `levels` names the L levels.
-        Raises TreeError for rows of another length, and for names that do not form a tree.
+        Raises TreeError for rows that are no lists or do not have L names, and for names that do
+        not form a tree.
         """
         refuse_other_rows(rows)
         if short := [row for row in rows if len(row) != len(levels)]:
@@ -194,7 +197,7 @@ class LabelTree:
         for level, column in zip(levels, columns, strict=True):
             values = names_in(column, level)
             # numbered in alphabetical order, so that the order of the items does not matter
-            known = sorted(set(values), key=str)  # a number is sorted by its digits
+            known = sorted(set(values), key=str)  # as texts, since names may also be numbers
             place = {name: i for i, name in enumerate(known)}
             names.append([str(name) for name in known])
             ids.append(np.fromiter(map(place.__getitem__, values), np.int32, len(values)))
@@ -214,9 +217,8 @@ class LabelTree:
         return self.levels.index(name) + 1
 
     def graph(self) -> nx.DiGraph[Node]:
-        """Return the tree as a networkx graph, from "root" down; a node is (depth, id) and has a
-        `name` and a `level`.
-        """
+        """Return the tree as a networkx graph, from "root" down. A node is (depth, id), and its
+        attributes are the `name` of the node and the `level`, the name of its level."""
         import networkx as nx
 
         graph: nx.DiGraph[Node] = nx.DiGraph()
@@ -233,13 +235,13 @@ class LabelTree:
     @cached_property
     def parents(self) -> tuple[Labels, ...]:
         """The parent of each node, one array per level: `parents[l][id]` is an id in the level
-        above; 0, the root, for nodes of the coarsest level.
-        """
+        above; 0, the root, for nodes of the coarsest level. `paths` (C, L) are the node ids of the
+        fine classes."""
         # for each level, the node of each path one level higher; the root above the coarsest level
         above = [np.zeros(len(self.paths), np.int32), *self.paths.T[:-1]]
         result = []
         for ids, parent in zip(self.paths.T, above, strict=True):
-            of_node = np.zeros(int(ids.max(initial=-1)) + 1, np.int32)
+            of_node = np.zeros(int(ids.max(initial=-1)) + 1, np.int32)  # empty without paths
             of_node[ids] = parent
             result.append(of_node)
         return tuple(result)
@@ -294,6 +296,7 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
         >>> levels_of_pairs([["owl", "barn owl"]], two_paths).tolist()
         [[1]]
     """
+    # both (items, P, L), with P = 1 for labels (N, L); labels with more axes are refused below
     first = _as_several(as_array(queries, "queries"))
     second = _as_several(as_array(gallery, "gallery"))
     if first.shape[2:] != second.shape[2:] or first.ndim != 3:
@@ -304,7 +307,7 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
         )
 
     best = np.zeros((len(first), len(second)), np.uint8)
-    for of_query in first.transpose(1, 0, 2):
+    for of_query in first.transpose(1, 0, 2):  # (Q, L): the p-th path of each query
         for of_item in second.transpose(1, 0, 2):
             # (Q, G, L); its cumprod along the levels is 1 up to the first difference
             equal = of_query[:, None, :] == of_item[None, :, :]
@@ -328,7 +331,7 @@ def _names_of(
         of_level = names[level]
         found = tuple(of_level[i] for i in ids.tolist())
     except (TypeError, LookupError, ValueError):
-        found = ()
+        found = ()  # `names` is no list of lists, or has no such id
     if len(found) < len(ids) or not all(isinstance(name, str) for name in found):
         raise TreeError(
             "names do not name the labels",
@@ -352,7 +355,8 @@ def as_labels(labels: ArrayLike) -> NDArray[np.int64]:
     """
     array = np.asarray(as_array(labels, "labels"))
     if array.dtype.kind == "f":
-        # from this number on, 2^24 for float32, two integers may be rounded to the same float
+        # from this number on, 2^24 for float32 and 2^53 for float64, two integers may be rounded to
+        # the same float; the bound 2^53 keeps wider floats within int64
         whole = 2.0 ** (np.finfo(array.dtype).nmant + 1)
         if (np.abs(array) < min(whole, 2.0**53)).all() and (array == np.floor(array)).all():
             array = array.astype(np.int64)

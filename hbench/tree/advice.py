@@ -25,8 +25,9 @@ def policies_for(kind: str) -> list[Policy]:
 
 
 def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
-    """Apply the policies `names` to a table. Raises TreeError if no tree results; the error lists
-    the problems of nodes, and policies that mend them. `source` is the file, for this error.
+    """Apply the policies `names` to a table; the name "recommended" stands for those that suit it.
+    Raises TreeError if no tree results. The error lists the problems of nodes and the policies that
+    mend them. `source` names the file in the error.
     """
     names = recommended(table, names)
     mended = mend(table, names)
@@ -34,13 +35,15 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
         mended.table.tree()  # raises if problems are left
         return mended
     except TreeError:
-        # the error below lists all problems; if there are none but remarks, this error stands
+        # the error below lists all problems; a table with nothing but remarks, which do not
+        # prevent a tree, has none to list, so the error of `tree` is raised
         problems = [
             problem for problem in find_problems(mended.table) if problem.kind not in REMARKS
         ]
         if not problems:
             raise
 
+    # the level and name of each node, and the nodes that its problem is about, such as its parents
     shown = [
         f"{p.level} {p.node!r} in {' and '.join(map(repr, p.where))}"
         for p in problems[:SHOWN_NODES]
@@ -51,6 +54,7 @@ def mend_to_tree(table: NameTable, names: Sequence[str], source: str) -> Mended:
     raise TreeError(
         f"{source} is not a tree: "
         f"{', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}",
+        # the indentation continues the lines below the text after "found:" and "next:"
         found="\n            ".join(shown),
         fix="\n            ".join(
             ["mend the names in the source, or by a policy:", *advice(table, names)]
@@ -90,7 +94,9 @@ MOST_OFFERED = 4
 
 def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
     """Describe at most four combinations of policies that would turn the table into a tree, the
-    recommended one first. Each includes the policies that were `chosen` already."""
+    recommended one first, or say that a cycle needs an edit of the source. Each combination
+    includes the policies that were `chosen` already.
+    """
     if any(problem.kind == "cycle" for problem in table.broken):
         return [UNMENDED]
     offered = []
@@ -125,14 +131,15 @@ def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:
 def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[list[str], str]]:
     """Yield the combinations of policies that turn the table into a tree, each with its effect in
     words; the recommended one comes first. Each includes the policies that were `chosen` already. A
-    combination with the same effect as an earlier one is skipped.
+    combination with the same effect as an earlier one, or with two policies that are alternatives,
+    is skipped.
     """
     effects: set[str] = set()
     # If the levels have no names, as in categories of a shop or in folders, a path that ends early
     # is complete, so repeating its leaf is recommended first.
     is_unnamed = table.levels == default_levels(len(table.levels))
     first = [WHOLE_PATHS] if is_unnamed else []
-    for combination in dict.fromkeys([*first, *COMBINATIONS]):
+    for combination in dict.fromkeys([*first, *COMBINATIONS]):  # without repeats, in order
         names = list(dict.fromkeys([*chosen, *combination]))
         is_possible = not any(
             _exclude_each_other(policies[a], policies[b])
@@ -146,14 +153,16 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
 
 
 def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:
-    """Whether the policies give a tree without missing names in which some items share a class."""
+    """Whether the policies give a tree without missing names in which some items share a class.
+    `rows` of a table maps each distinct row of names to its number of items."""
     try:
         mended = mend(table, names).table
         mended.tree()
     except TreeError:
         return False
     items = sum(mended.rows.values())
-    # a tree with a class for every item is useless; only a small table may be like that
+    # a tree with a class for every item is useless; only a table of at most MAX_SMALL_TABLE items
+    # may be like that
     is_all_alone = MAX_SMALL_TABLE < items == len(mended.rows)
     return not is_all_alone and not any("" in row for row in mended.rows)
 
@@ -172,6 +181,7 @@ def effect(table: NameTable, names: Sequence[str]) -> str:
     except HBenchError as refusal:
         return refusal.problem
 
+    # from each row to its new row, which is None if the row is left out
     after = {row: mended.final[row] for row in table.rows}
     left_out = sum(items for row, items in table.rows.items() if after[row] is None)
     renamed = sum(items for row, items in table.rows.items() if after[row] not in {row, None})

@@ -58,7 +58,7 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
         UnknownName: a missing column.
         UsageError: an unknown format.
     """
-    kind = suffix_of(path)
+    kind = suffix_of(path)  # such as ".csv" or ".nwk"; PATHS is ".txt"
     if levels:
         chosen = replace(chosen, levels=tuple(levels))
     if not path.exists():
@@ -87,9 +87,9 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
 
 
 def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTable) -> Understood:
-    """How a file that holds a tree (Newick, JSON, GraphML) was understood, in words. The attributes
-    of `graph` state how many trees the file has, and how many nodes have a number as a name that
-    was left out."""
+    """How a file that holds a tree (Newick, JSON, GraphML) was understood, in words. Two attributes
+    of `graph` are used if they are set: "trees", the number of trees in the file, and "support",
+    the number of inner nodes with a support value instead of a name."""
     facts = [f"{len(table.levels)} levels"]
     if (trees := graph.graph.get("trees", 1)) > 1:
         facts.append(f"the first of {trees} trees in the file")
@@ -103,6 +103,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
     column of whole paths. `chosen`: the options of the user about the table, such as its columns of
     levels."""
     table = found.table
+    # how the file is written, if that is unusual for its suffix
     facts = [found.written] if found.written else []
     # If the user names no levels, the file's metadata may do so. Or it is a curator's mapping,
     # whose levels are columns that its format prescribes.
@@ -119,6 +120,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
             read=_understood_of_edges(found.name, table, listed, facts),
         )
 
+    # columns.levels are the columns of names; .notes and .left_out are said to the user
     columns = level_columns(table, chosen)
     rows = list(zip(*(tables.texts(table, level) for level in columns.levels), strict=True))
     names = NameTable.of(columns.levels, rows)
@@ -129,7 +131,7 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
             paths = with_unique_names([split_path(value, mark) for value in values])
             names = NameTable.of(levels_of(values, mark), paths)
             facts.append(f"the column {columns.levels[0]} holds paths, separated by {mark}")
-    sizes = _sizes(names)
+    sizes = _sizes(names)  # the number of nodes at each level
     facts += [
         levels_in_words(TableColumns(None, names.levels), sizes),
         *columns.notes,
@@ -144,9 +146,10 @@ def _understood_of_edges(
     source: str, table: pa.Table, listed: EdgeColumns, facts: Sequence[str]
 ) -> Understood:
     """How a table that lists edges was understood, in words. `listed` are its columns of parent,
-    child and name; `facts` are further sentences for the user."""
+    child and, if these hold ids, name; `facts` are further sentences for the user."""
     titles = ", ".join(filter(None, (listed.parent, listed.child, listed.name)))
     what = f"a list of edges ({titles}), {len(table):,} rows"
+    # if only the values show that these are edges, the table may as well have two levels
     hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()
     return Understood(source, what, tuple(facts), left_out(table, listed), hints)
 
@@ -167,7 +170,8 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
         line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
     ]
     mark = chosen.separator or separator_of(lines)
-    # if nothing separates names of a path, two words on each line may be a parent and a child
+    # Without a separator, two words on each line may be a parent and a child: `pairs` is a table
+    # of these two columns, or None.
     pairs = None if mark else pairs_in(lines)
     if pairs is not None:
         listed = EdgeColumns("parent", "child")
@@ -183,7 +187,8 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
             fix="--separator names what stands between the names of a path",
         )
 
-    # lines of inner nodes are dropped, since the paths of their leaves contain them
+    # lines of inner nodes are dropped, since the paths of their leaves contain them; names that
+    # several nodes of a level share get their parent's name appended
     leaves = with_unique_names(leaves_among(split_path(line, mark) for line in lines))
     levels = chosen.levels or levels_of(lines, mark)
     facts = (f"separated by {mark}", f"{len(levels)} levels")
@@ -197,6 +202,7 @@ def level_columns(table: pa.Table, chosen: Chosen) -> TableColumns:
     """The columns of names: the levels that the user chose, or else all columns without another
     meaning, such as ids or splits. Raises UnknownName for a missing column, DataError if there are
     no levels."""
+    # a row is an item if the table has a column of items, else it is a class
     columns = columns_of(table, chosen, of_items=has_items(table))
     refuse_depth(len(columns.levels))
     if not columns.levels:
@@ -227,6 +233,7 @@ def write(tree: LabelTree, kind: str) -> str:
             fix="--policy trim removes them",
         )
     text = WRITERS[kind](tree)
+    # the roles of a table's columns are guessed, so its levels could be taken for other columns
     if kind in tables.DELIMITERS and not (_reads_back(tree) and _is_in_its_dialect(text, kind)):
         raise TreeError(
             "a table of these levels would be read as something else",
@@ -249,8 +256,9 @@ def _reads_back(tree: LabelTree) -> bool:
     """Whether the tree, written as a table with a row per class, would be read as the same levels
     in the same order, and not as edges, paths, ids or a split."""
     table = pa.table(dict(zip(tree.levels, class_columns(tree), strict=True)))
-    if edge_columns(table, ()) is not None:
+    if edge_columns(table, ()) is not None:  # with () the columns of edges are guessed
         return False
+    # a single column whose names have a common separator would be read as paths
     if len(tree.levels) == 1 and separator_of(tree.names[0]):
         return False
     # with a level called item, the table would be read as a table of items
@@ -269,6 +277,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
     if not graph.is_directed():
         raise DataError("the graph is not directed", expected="edges from parent to child")
 
+    # by_node: nodes are identified by their ids, so that names may repeat
     tree: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     given = {key for _, data in graph.nodes(data=True) for key in data}
     # the same key for all nodes, so that names and labels are not mixed; a node without it gets ""
@@ -283,6 +292,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
 def _parse_json(text: str) -> ClassGraph[NodeId]:
     """The tree in a JSON text of nested objects with `name` and `children`. Raises DataError for
     any other text."""
+    # by_node: nodes are identified by their ids, so that names may repeat
     graph: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     try:
         root = parse_json(text)
@@ -320,7 +330,8 @@ def nested_objects(tree: LabelTree, items: NDArray[np.int64] | None = None) -> d
         below = [
             {**node, "items": number} for node, number in zip(below, items.tolist(), strict=True)
         ]
-    # from the second finest level up to the root, each with the parents of the level below
+    # from the second finest level up to the root: `names` are the names of the level, and `parents`
+    # has for each node of the level below the id of its parent in this level
     for names, parents in zip(
         (*reversed(tree.names[:-1]), (ROOT,)), reversed(tree.parents), strict=True
     ):

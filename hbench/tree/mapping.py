@@ -17,7 +17,8 @@ def is_mapping(table: pa.Table) -> bool:
 
 def levels_in_mapping(table: pa.Table) -> tuple[pa.Table, str]:
     """The columns kind, group and label of a curator's mapping, for the labels that have a group,
-    and a sentence that says how many these are. If all groups have the same kind, it is no level.
+    and a sentence that says how many these are. If all groups have the same kind, the column kind
+    is left out, since a level with one class adds nothing.
 
     >>> row = {"class_id": "1", "status": "group", "decided_by": "a"}
     >>> row |= {"kind": "bird", "group": "owl", "label": "barn owl"}

@@ -116,6 +116,7 @@ class NameTable:
 
         A node is identified by its name, but a placeholder by its whole path. With `one_namespace`,
         a name means the same node at all levels: the key then has EVERYWHERE in place of the level.
+        A key is (level from 0, names that identify the node).
         """
         keys: list[Key] = []
         for level, name in enumerate(row):
@@ -124,7 +125,7 @@ class NameTable:
             # in one namespace, a short path may be filled up by repeating its leaf: each repetition
             # must become a new node, or the leaf would be its own parent
             if self.one_namespace and level and row[level - 1] == name:
-                identity = (*keys[-1][1], name)
+                identity = (*keys[-1][1], name)  # the parent's names and one more
             keys.append((EVERYWHERE if self.one_namespace else level, identity))
         return keys
 
@@ -134,6 +135,7 @@ class NameTable:
         parents: dict[Key, dict[Key, int]] = defaultdict(dict)
         for row, items in self.rows.items():
             keys = self.keys(row)
+            # strict=False, since the first list has one key more, that of the leaf
             for parent, key in zip([ROOT_KEY, *keys], keys, strict=False):
                 parents[key][parent] = parents[key].get(parent, 0) + items
         return parents
@@ -144,6 +146,7 @@ class NameTable:
 
         Raises TreeError, which names the nodes, if the table does not form a tree.
         """
+        # the first problem is shown: of the source if there is one, else of a short row
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
             first = self.broken[0] if self.broken else next(_ragged(self))
@@ -160,7 +163,7 @@ class NameTable:
 
         # for each level, names are numbered in order of first appearance
         numbers: list[dict[str, int]] = [{} for _ in self.levels]
-        ids = [_numbers_of(row, numbers) for row in self.rows]
+        ids = [_numbers_of(row, numbers) for row in self.rows]  # adds new names to `numbers`
         # the reshape matters for a table without rows, whose array would have one dimension
         array = np.array(ids, dtype=np.int64).reshape(len(self.rows), len(self.levels))
         tree, labels = LabelTree.from_labels(
@@ -199,7 +202,7 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
     for row in table.rows:
         for depth in range(1, len(row) + 1):
             # If the only child of a node has the node's name, it is a leaf that is repeated to fill
-            # up its path. Only the last repetition is the node.
+            # up its path. Only the last repetition is the node, so the others are skipped here.
             if below.get(row[:depth]) != {row[depth - 1]}:
                 places[row[depth - 1]].add(row[:depth])
 
@@ -220,7 +223,7 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
                 fix="--several takes every path, --policy majority-parent one; or mend the tree "
                 "(hbench tree validate), or give the items a column per level",
             )
-        paths += places[node]
+        paths += places[node]  # the errors above leave only nodes with one path in `places`
 
     return paths
 
@@ -300,7 +303,8 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     levels: dict[Key, str] = {}
     for row in table.rows:
         keys = [ROOT_KEY, *table.keys(row)]
-        # each node of the row with its parent and its child; the child of the last one is None
+        # each node of the row with its level, its parent and its child; the child of the last node
+        # is None. strict=False, as `keys` also has the root, and the row may end above `levels`.
         for level, parent, key, child in zip(
             table.levels, keys, keys[1:], [*keys[2:], None], strict=False
         ):
@@ -313,6 +317,7 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
             # the branches share no child if their union is as large as all of them together
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
+            # a key is a level and names, the last of which is the node's; ROOT_KEY has no names
             places = tuple(names[-1] if names else "the root" for _, names in of_node)
             yield TreeProblem(kind, levels[key], key[1][-1], places, sum(of_node.values()))
 
@@ -324,6 +329,8 @@ def folded(name: str) -> str:
     >>> folded("Cafe\\u0301\\u00a0 Bar\\u200b") == folded("caf\\u00e9 bar")
     True
     """
+    # categories that begin with C are those of control, format and other invisible characters;
+    # spaces among them, such as a tab, are kept to separate words
     text = unicodedata.normalize("NFKC", name).casefold()
     return " ".join(
         "".join(m for m in text if m.isspace() or unicodedata.category(m)[0] != "C").split()
@@ -357,7 +364,8 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
     for path, spellings in look_alikes(table).items():
         if len(spellings) > 1:
             level = table.levels[len(path) - 1]
-            # names that differ only in how letters are composed look equal, so show their codes
+            # NFC gives equal letters one composition. Names that become equal by it look equal, so
+            # the names are shown by `ascii` then, with the codes of their letters.
             show = (
                 repr
                 if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings)
@@ -411,8 +419,8 @@ def class_rows(tree: LabelTree) -> list[Row]:
 
 
 def have_ambiguous_names(names: Labels, nodes: Labels) -> NDArray[np.bool_]:
-    """Whether each item has an ambiguous name, (N,): one that several nodes of a level have, so
-    that comparing names gives other levels than the tree does.
+    """Whether each item has an ambiguous name, (N,). A name is ambiguous if several nodes of a
+    level have it, so that comparing names gives other levels than the tree does.
 
     Args:
         names: the names along the paths of the items as numbers, (N, L); equal names have equal

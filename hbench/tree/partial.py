@@ -61,6 +61,8 @@ def shown(name: str, levels: Sequence[str], level: int) -> str:
     >>> shown("[unknown below order Cats] (Cats (Animals))", levels, 1)
     'unknown family of Cats'
     """
+    # a mark is "[unknown below <level> <name>]", and text in brackets may follow, which makes it
+    # unique
     if not is_unknown(name):
         return name
     below = name.removeprefix(MARK).partition("]")[0]
@@ -113,12 +115,13 @@ def known_levels(tree: LabelTree) -> Known:
     known = np.full(len(tree.paths), tree.depth, np.uint8)
     # from the finest level upwards, so that the coarsest mark of a class decides last
     for level in range(tree.depth, 0, -1):
-        unknown = ~is_class(tree, level)
+        unknown = ~is_class(tree, level)  # which nodes of the level are marks of the unknown
         if not unknown.any():
             continue
 
-        here = unknown[tree.paths[:, level - 1]]
-        # a mark is wrong above a known name, and at the coarsest level, which must be known
+        here = unknown[tree.paths[:, level - 1]]  # which fine classes have a mark at this level
+        # A mark is wrong at the coarsest level, which must be known, and above a known name. There,
+        # `known` is still larger than the level, as no mark at the next finer level lowered it.
         bad = np.flatnonzero(here & (known > level) | (level == 1) & here).tolist()
         if bad:
             raise TreeError(

@@ -130,13 +130,14 @@ def _with_rows(table: NameTable, new: NewRows, step: Policy) -> NameTable:
     for row, items in table.rows.items():
         if (after := new[row]) is not None:
             rows[after] += items
-    if table.rows and not rows:
+    if table.rows and not rows:  # a table that had no rows is no fault of the policy
         raise TreeError(
             f"the policy {step.name} leaves out every row of the table",
             fix="use another policy first",
         )
 
     broken = tuple(problem for problem in table.broken if problem.kind not in step.mends)
+    # policies may make rows longer or shorter, so levels are added or cut
     levels = levels_for(table.levels, rows)
     return dataclasses.replace(table, levels=levels, rows=dict(rows), broken=broken)
 
@@ -161,6 +162,7 @@ def trim(table: NameTable) -> NewRows:
         """A name without control characters, with single spaces between its words."""
         return " ".join(CONTROL.sub(" ", name).split())
 
+    # a finest name that is empty by now is dropped, so that the row ends early
     return {row: stripped(map(trimmed, row)) for row in table.rows}
 
 
@@ -169,7 +171,9 @@ def normalise(table: NameTable) -> NewRows:
     """Names under one parent that differ only in case, blanks, encoding or invisible marks become
     the most frequent.
     """
+    # from the path of folded names of each node to the counts of items of its spellings
     found = look_alikes(table).items()
+    # the most frequent spelling, the alphabetically first of equally frequent ones
     chosen = {path: min(counts, key=lambda name: (-counts[name], name)) for path, counts in found}
 
     def as_most_write_it(row: Row) -> Row:
@@ -192,6 +196,7 @@ def fill_from_same_name(table: NameTable) -> NewRows:
     stand under several parents are told apart by what else the row knows, and stay as they are
     where that leaves a choice."""
     known = {row for row in table.rows if not any(map(table.is_placeholder, row))}
+    # from the index of a level and a name, to the rows that have this name there
     by_name: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in table.rows:
         for level, name in enumerate(row):
@@ -218,6 +223,7 @@ def _filled_from(row: Row, by_name: Mapping[tuple[int, str], list[Row]], table: 
             below = next(
                 i for i in range(level + 1, finest + 1) if not table.is_placeholder(names[i])
             )
+            # rows with the same name there, which agree with the names known so far
             alike = [other for other in by_name[below, names[below]] if _agree(names, other, table)]
             choices = {other[level] for other in alike if not table.is_placeholder(other[level])}
             if len(choices) == 1:
@@ -278,6 +284,7 @@ def leave_unknown_open(table: NameTable) -> NewRows:
             names.pop()
         return tuple(names)
 
+    # the row gets a mark of the unknown at each level that it lacks
     return {row: ended_early(known(row), table.levels) for row in table.rows}
 
 
@@ -286,7 +293,8 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
     """A node is its whole path: the same name under another parent is another node, shown as "name
     (parent)".
     """
-    # the paths that lead to each node; a node with several paths must be split
+    # The paths that lead to each node. A key has the level of a node and its names; the level is
+    # EVERYWHERE if a name means the same node at all levels. A node of several paths must be split.
     paths: dict[Key, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth, key in enumerate(table.keys(row), start=1):
@@ -294,14 +302,14 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
 
     # names that stay as they are, each with its level or EVERYWHERE
     taken = {(key[0], key[1][-1]) for key, places in paths.items() if len(places) == 1}
-    # paths whose name needs its parent's name added
+    # paths whose name needs its parent's name added, each with the key of its node
     shared = {path: key for key, places in paths.items() if len(places) > 1 for path in places}
     shown: dict[Row, str] = {(): ROOT}
     # parents before children, since the name of a child may contain that of its parent
     for path in sorted(set().union(*paths.values()), key=lambda path: (len(path), path)):
         # in one namespace, a leaf may be repeated below itself to fill up its path: it keeps its
         # name
-        repeated = table.one_namespace and path[-2:-1] == path[-1:]
+        repeated = table.one_namespace and path[-2:-1] == path[-1:]  # the last two names are equal
         shown[path] = shown[path[:-1]] if repeated else path[-1]
         if path in shared and not repeated:
             namespace = shared[path][0]
@@ -318,6 +326,8 @@ def majority_parent(table: NameTable) -> NewRows:
     """A node stays with the parent that most items put it under; the first by name where two are
     equal.
     """
+    # from the key of each node to {key of a parent: items below both}; `chosen` has the parent with
+    # the most items, and of equal ones the first by key
     parents = table.parents().items()
     chosen = {
         key: min(of_node, key=lambda parent: (-of_node[parent], parent)) for key, of_node in parents
@@ -325,7 +335,8 @@ def majority_parent(table: NameTable) -> NewRows:
 
     def path(key: Key) -> Row:
         """The names on the path from the root to a node, along the chosen parents. Raises TreeError
-        if the chosen parents form a cycle."""
+        if the chosen parents form a cycle. A key is a level and names, the node's own name last;
+        `chosen` has the key of the chosen parent of each key."""
         upwards: list[Key] = []
         while key != ROOT_KEY:
             if key in upwards:
@@ -342,7 +353,8 @@ def majority_parent(table: NameTable) -> NewRows:
     if not table.one_namespace:
         return {row: path(table.keys(row)[-1]) if row else row for row in table.rows}
     # In one namespace, short paths were filled up by repeating their leaf. Under its new parent, a
-    # leaf may end at another depth, so its repetitions are removed and made anew.
+    # leaf may end at another depth, so its repetitions are removed (`_unrepeated`), and new ones
+    # (`after[-1:]`) fill all rows up to the depth of the longest.
     new = {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows}
     if any(len(row) < len(table.levels) for row in table.rows):  # then leaves are not repeated
         return new

@@ -27,7 +27,7 @@ def write_mended(
     out: Path, source: Path, mended: Mended, *, levels: Sequence[str], policies: Sequence[str]
 ) -> Path:
     """Write the mended table to `out` and a record of the changes next to it. Return the path of
-    the record.
+    the record. `mended` has the table and the changes.
 
     A table of items keeps its other columns and loses the rows that the policies left out; any
     other source is written as a table with a row per leaf. Raises UsageError if `out` is no table,
@@ -71,13 +71,15 @@ def mended_sheet(table: pa.Table, columns: Sequence[str], mended: Mended) -> pa.
     last.
     """
     before = zip(*(tables.texts(table, column) for column in columns), strict=True)
-    # the mended names of each row; None for a row that is left out
+    # The mended names of each row; None for a row that is left out. The keys of `final` are the
+    # original rows without empty names at the fine end.
     after = [mended.final[stripped(row)] for row in before]
     names = _table_of_rows(mended.table.levels, [row for row in after if row is not None])
     kept = table.filter(pa.array([row is not None for row in after]))
 
     by_name = {name: kept[name] for name in kept.column_names if name not in columns}
     by_name |= {name: names[name] for name in names.column_names}
+    # the positions of the columns; levels that the policies removed are not in by_name
     order = dict.fromkeys([*kept.column_names, *names.column_names])
     return pa.table({name: by_name[name] for name in order if name in by_name})
 
@@ -91,7 +93,7 @@ def mend_sheet(
     Raises UnknownName for an unknown column or policy, TreeError if problems remain.
     """
     columns = level_columns(table, Chosen(levels=tuple(levels))).levels
-    rows = zip(*(tables.texts(table, column) for column in columns), strict=True)
+    rows = zip(*(tables.texts(table, column) for column in columns), strict=True)  # of names
     mended = mend_to_tree(NameTable.of(columns, rows), policies, "the table")
     return mended_sheet(table, columns, mended), mended
 
@@ -103,11 +105,13 @@ def _table_after_policies(source: Path, mended: Mended, levels: Sequence[str]) -
     if source.is_file() and is_table(source):
         table = read_table(source)
         is_edges = not levels and edge_columns(table, ()) is not None
-        # a tree that hbench wrote, or a list of edges, has no rows of items
+        # a tree that hbench wrote (LEVELS_KEY is in its metadata), or a list of edges, has no rows
+        # of items
         if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges:
             columns = level_columns(table, Chosen(levels=tuple(levels))).levels
             rows = {stripped(row) for row in tables.text_rows(table, columns)}
-            if rows <= mended.final.keys():  # false if the cells hold whole paths
+            # false if the cells hold whole paths, since the keys are the rows of their split names
+            if rows <= mended.final.keys():
                 return mended_sheet(table, columns, mended)
     return _table_of_rows(mended.table.levels, list(mended.table.rows))
 

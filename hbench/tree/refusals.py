@@ -21,6 +21,7 @@ def refuse_misfits(
     not fit each other."""
     if not isinstance(names, Sequence):
         raise TreeError("names are no lists of names", found=type(names).__name__)
+    # strict=False, since a wrong number of levels is reported below
     for level, of_level in zip(levels, names, strict=False):
         try:  # join fails for a number, and encode for half of a surrogate pair
             "".join(of_level).encode()
@@ -28,6 +29,8 @@ def refuse_misfits(
             raise TreeError(
                 f"some names of level {level} are no texts that files can hold", found=str(error)
             ) from None
+    # the ids in each column of paths must be below the number of names of its level; `initial` is
+    # the result where there are no paths
     if (
         paths.ndim != 2
         or paths.dtype.kind not in "iu"
@@ -51,6 +54,7 @@ def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
     missing names, and for names of any other type."""
     values = column.tolist() if hasattr(column, "tolist") else column
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    # `foreign`: the types of values that are no names, or the column itself if it is no list
     if foreign := _no_names_in(values) if is_list else [f"{values!r:.60}"]:
         raise TreeError(
             f"the names of level {level} are no list of texts or numbers",
@@ -93,6 +97,7 @@ def refuse_missing(labels: NDArray[np.generic]) -> None:
     such labels would give wrong levels."""
     # other types than objects and floats have no value for a missing label
     may_miss = labels.dtype == object or labels.dtype.kind == "f"
+    # the types of the labels that are neither texts nor numbers, or "NaN"
     missing = _no_names_in(labels.ravel().tolist()) if may_miss else []
     if missing:
         raise TreeError(

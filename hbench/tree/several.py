@@ -38,7 +38,8 @@ class MorePaths(NamedTuple):
 
     def of(self, chosen: Positions) -> MorePaths:
         """The further paths of some items, given by their positions `chosen` (n,). In the result,
-        an item's position is its index in `chosen`.
+        an item's position is its index in `chosen`. `known`, the number of known levels of each
+        path, is taken along if there is any.
 
         For example, if `items` is [0, 2, 2, 5], then `of([2, 5])` has the paths 1, 2 and 3, and its
         `items` are [0, 0, 1].
@@ -50,6 +51,7 @@ class MorePaths(NamedTuple):
         numbers = ends - starts
         # for each path, the index of its item in `chosen`, and its index among the item's paths
         owners = np.repeat(np.arange(len(chosen)), numbers)
+        # (cumsum − numbers is the number of paths of the items before)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
         rows = starts[owners] + within
         known = None if self.known is None else self.known[rows]
@@ -87,8 +89,8 @@ class Paths(NamedTuple):
         return np.concatenate([first, self.more.labels[start:end]])
 
     def all_labels(self) -> tuple[Labels, Positions]:
-        """All paths, (N + E, L), and the positions of their items, (N + E,): the first path of each
-        item, then the further ones."""
+        """All paths, (N + E, L), and the positions of their items, (N + E,). The first path of each
+        of the N items comes first, then their E further paths."""
         items = np.arange(len(self.labels))
         if self.more is None:
             return self.labels, items
@@ -113,7 +115,7 @@ class Paths(NamedTuple):
 
     def levels(self, first: Positions, second: Positions) -> NDArray[np.uint8]:
         """The level of each pair of items, (n,). `first` and `second` (n,) are their positions."""
-        # the pair of their paths that shares most levels counts
+        # the pair of paths that shares most levels counts; an item has at most `most` paths
         best = np.zeros(len(first), np.uint8)
         for one in range(self.most):
             of_first = self.nth(first, one)
@@ -130,7 +132,7 @@ class Paths(NamedTuple):
     def shared(self, first: int, second: int) -> Labels:
         """The path of the item `second` that shares most levels with some path of the item `first`,
         (L,)."""
-        paths = self.of_item(second)
+        paths = self.of_item(second)  # (p, L), each path of the item
         # the largest level of each of these paths with any path of `first`
         levels = [
             np.cumprod(path == self.of_item(first), axis=1).sum(axis=1).max() for path in paths

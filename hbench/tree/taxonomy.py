@@ -45,7 +45,7 @@ class Taxonomy:
         parent is not in the taxonomy.
         """
         taxon = self._accepted(taxon)
-        if self.rows:  # the table has a column per rank
+        if self.rows:  # the table has a column per rank; rows[taxon] are the names by rank
             return self.rows[taxon]
 
         found: dict[str, str] = {}
@@ -57,7 +57,7 @@ class Taxonomy:
                     fix="mend its parents in the source",
                 )
             seen.add(taxon)
-            # setdefault: if two taxa have the same rank, the lower one counts
+            # setdefault: if two taxa have the same rank, the lower one counts; "" is no rank
             found.setdefault(self.ranks.get(taxon, ""), self.names[taxon])
             parent = self.parents.get(taxon)
             if parent is None:
@@ -122,10 +122,13 @@ def read(path: Path) -> Taxonomy:
     ids = [plain_id(text) for text in texts(table, columns.taxon)]
 
     def of_column(title: str) -> dict[str, str]:
-        """The cells of a column by taxon, without empty cells; {} if the table lacks the column."""
+        """The cells of a column by taxon, without empty cells. If the table lacks the column, its
+        title is "" and the result {}."""
         values = texts(table, title) if title else []
+        # strict=False, since there are no values without the column
         return {taxon: value for taxon, value in zip(ids, values, strict=False) if value}
 
+    # from each synonym to its accepted taxon, without taxa that name themselves
     accepted = _taxa_named(of_column(columns.accepted))
     # two rows with the same id are accepted if they agree, which is compared in words
     if columns.has_parents:
@@ -146,6 +149,7 @@ def _columns_of(path: Path, titles: Sequence[str]) -> TaxonColumns:
     """Find the columns of a table of taxa by their titles. Raises DataError, which names the file,
     if the table is none of taxa."""
     by_word = {words.folded(title): title for title in titles}
+    # first_of gives "" for a column that the table lacks
     found = TaxonColumns(
         taxon=words.first_of(titles, words.TAXA),
         accepted=words.first_of(titles, words.ACCEPTED),
@@ -176,7 +180,7 @@ def _refuse_repeated(source: str, ids: Sequence[str], facts: Sequence[str]) -> N
         return
     lines: dict[str, int] = {}
     for number, taxon in enumerate(ids):
-        first = lines.setdefault(taxon, number)
+        first = lines.setdefault(taxon, number)  # the first row of the taxon
         if facts[first] != facts[number]:
             raise DataError(
                 f"the taxon {taxon} of {source} stands in two rows that differ",
@@ -229,7 +233,7 @@ def rows_of(
         )
 
     lineages = {taxon: taxonomy.lineage(taxon) for taxon in different}
-    # the ranks at which some taxon has a name
+    # the ranks, in lower case, at which some taxon has a name
     there = {rank for lineage in lineages.values() for rank, name in lineage.items() if name}
     chosen = tuple(levels) or tuple(rank for rank in words.MAIN_RANKS if rank in there)
     if not chosen:

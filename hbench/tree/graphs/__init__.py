@@ -68,10 +68,11 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     roots = [node for node, parents in graph.in_degree() if parents == 0]
     # the coarsest level has the children of a single root, or else the roots themselves
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
-    # a path has one node more than edges, but a single root is no level
+    # the number of levels: a path has one node more than edges, but a single root is no level
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
     rows = Counter(stripped(map(names.__getitem__, path)) for path in _paths(acyclic, tops))
     at_top = tuple(names[root] for root in roots)
+    # its kind, level, node, all nodes concerned, and number of items, which is unknown here
     several = (
         [TreeProblem("several roots", "the root", at_top[0], at_top, 0)] if len(roots) > 1 else []
     )
@@ -85,7 +86,8 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
         )
 
     levels = tuple(graph.graph.get("levels") or ())
-    # if a node has several parents, its name must mean the same node at all levels
+    # if a node has several parents, its name must mean the same node at all levels: the table's
+    # `one_namespace`
     shared = any(parents > 1 for _, parents in graph.in_degree())
     return NameTable(
         levels if len(levels) == depth else default_levels(depth), dict(rows), shared, tuple(broken)
@@ -93,15 +95,17 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
 
 
 def _names_of_nodes(graph: ClassGraph[NodeId]) -> dict[NodeId, str]:
-    """Return a name for every node, and make repeated names unique: by adding the node's id if some
-    node has several parents, else by the node's place (`_names_by_place`)."""
+    """Return a name for every node, and make repeated names unique. If some node has several
+    parents, repeated names get the node's id appended, else names of the nodes above or below
+    (`_names_by_place`)."""
     names = {node: str(data["name"]) for node, data in graph.nodes(data=True)}
     if any(parents > 1 for _, parents in graph.in_degree()):
         times = Counter(names.values())
         return {
             node: name if times[name] == 1 else f"{name} [{node}]" for node, name in names.items()
         }
-    # without the attribute "by_node", nodes are identified by their names, which do not repeat then
+    # Without the attribute "by_node", nodes are identified by their names, so none repeats.
+    # With a cycle, there is no order from the root downwards to make names unique in.
     if not graph.graph.get("by_node") or not nx.is_directed_acyclic_graph(graph):
         return names
     return _names_by_place(graph, names)
@@ -134,7 +138,8 @@ def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict
         if not names[node] and graph.out_degree(node):
             first, last = ends[node]
             names[node] = first if first == last else f"{first} … {last}"
-    # a name that occurs several times at a depth gets its parent's name, which is unique by then
+    # A name that occurs several times at a depth gets its parent's name appended. The parent comes
+    # earlier in `order`, so its own name has been made unique by then.
     names = _siblings_apart(graph, names, ends)
     times = Counter((depth[node], name) for node, name in names.items() if name)
     shown: dict[NodeId, str] = {}
@@ -199,6 +204,7 @@ def _without_cycles(
         around = [names[parent] for parent, _ in nx.find_cycle(cyclic)]
         on_the_way = set(around)
         others = [names[node] for node in cyclic if names[node] not in on_the_way]
+        # its kind, level (none), node, all nodes concerned, and number of items, unknown here
         problems.append(TreeProblem("cycle", "", around[0], (*around, around[0], *others), 0))
 
     return acyclic, problems

@@ -49,7 +49,7 @@ def edge_columns(table: pa.Table, chosen: Sequence[str]) -> EdgeColumns | None:
     if chosen:
         return _edge_columns_named(table.column_names, chosen)
     by_title = {words.folded(name): name for name in table.column_names}
-    for parent, child in words.EDGES:
+    for parent, child in words.EDGES:  # usual titles in lower case, such as "source", "target"
         if parent in by_title and child in by_title:
             return EdgeColumns(by_title[parent], by_title[child])
     return _edge_columns_by_ids(table, by_title) or _edge_columns_by_values(table)
@@ -74,6 +74,7 @@ def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColum
     The ids must be unique, and at least half of the parents must be among them; not all, since a
     root may have a parent that is not listed. `by_title` has the columns by their folded names.
     """
+    # TITLES are usual titles of a column of names, NODES those of a column of ids
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
     # columns with ids of parents are tried first
@@ -121,8 +122,10 @@ def pairs_in(lines: Sequence[str]) -> pa.Table | None:
     """The edges in a text with two words on each line, a parent and a child, as in the file `is_a`
     of WordNet and ImageNet. None for any other text.
 
-    The parents are in the column with fewer names that the other column lacks: these names are the
-    roots, and the other column's are the leaves, which are more.
+    Some names must occur in both columns, since inner nodes are children and parents. The names
+    that occur in one column only are the roots (in the column of parents) or the leaves (in the
+    column of children). As a tree has more leaves than roots, the column with fewer such names is
+    that of the parents.
 
     >>> pairs_in(["n1 n2", "n1 n3", "n2 n4"]).to_pydict()
     {'parent': ['n1', 'n1', 'n2'], 'child': ['n2', 'n3', 'n4']}
@@ -144,6 +147,7 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
     """The graph of a list of edges. A node is identified by its id if the rows have ids, else by
     its name. A node that is its own parent becomes a root.
     """
+    # plain_id removes the ".0" that pandas may have added to an id, so that both columns match
     parents = [plain_id(text) for text in texts(table, columns.parent)]
     children = [plain_id(text) for text in texts(table, columns.child)]
     pairs = [
@@ -155,7 +159,7 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
     graph: ClassGraph[NodeId] = nx.DiGraph()
     for child, name in zip(children, texts(table, columns.name), strict=True):
         graph.add_node(child, name=name or child)
-    # an edge from a parent without a row is dropped, so that its children become roots
+    # an edge from a parent without a row, such as "", is dropped, so that its children become roots
     graph.add_edges_from((parent, child) for parent, child in pairs if parent in graph)
     graph.graph["by_node"] = True
     return graph

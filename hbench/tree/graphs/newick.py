@@ -43,8 +43,9 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
     node: NodeId = 0
     tokens = _tokens(text)
     for place, kind, value in tokens:
-        # a bracket of children may only open before anything else of the node was read
+        # children come before the name: "(" is an error if the node has a name or children already
         fresh = not graph.nodes[node]["name"] and not any(graph.successors(node))
+        # the first text of a node is its name
         if kind in {"plain", "quoted"} and not graph.nodes[node]["name"]:
             graph.nodes[node]["name"] = value
         elif value == "(" and fresh:
@@ -72,7 +73,9 @@ def format_newick(tree: LabelTree) -> str:
     """Write a tree as one line of Newick. Names are quoted if the grammar would change them, and
     the names of the levels are written as a comment.
     """
-    # built from the leaves upwards: the texts of a level go into the brackets of their parents
+    # Built from the leaves upwards: the texts of a level (`below`) go into the brackets of their
+    # parents. `names` are those of a level, and `parents` has for each node of the level below the
+    # id of its parent in this level.
     below = [label(name) for name in tree.names[-1]]
     for names, parents in zip(
         (*reversed(tree.names[:-1]), ("root",)), reversed(tree.parents), strict=True
@@ -104,6 +107,7 @@ def _tokens(text: str) -> Iterator[tuple[int, str, str]]:
         token = TOKEN.match(text, place)
         if token is None:
             raise _error(text, place)
+        # lastgroup, the name of the group that matched, is the kind of the token; None for spaces
         value = token[token.lastgroup] if token.lastgroup else ""
         if token.lastgroup == "quoted":
             yield place, "quoted", value.replace("''", "'")
@@ -130,5 +134,6 @@ def _error(text: str, place: int) -> DataError:
     expected = (
         "(children)name; with single quotes around names that hold brackets, commas or spaces"
     )
+    # rfind is the place of the last line break, or -1 on the first line, so characters count from 1
     found = f"{excerpt} at line {line}, character {place - text.rfind(chr(10), 0, place)}"
     return DataError("this is not a Newick tree", expected=expected, found=found)
