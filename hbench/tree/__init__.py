@@ -77,8 +77,8 @@ class LabelTree:
     def __post_init__(self) -> None:
         """Raise TreeError for levels, names and paths that do not form one tree. `paths` (C, L) are
         the node ids of the C fine classes, coarse to fine."""
-        refuse_depth(len(self.levels))
-        refuse_misfits(self.levels, self.names, self.paths)
+        refuse_depth(len(self.levels))  # too many levels
+        refuse_misfits(self.levels, self.names, self.paths)  # other types, shapes or ids
         check_nested(self.paths, self.levels, self.names)
         check_unique(self.levels, "level names")
         by_path = "name the nodes by their paths: hbench tree validate --policy by-path"

@@ -97,6 +97,7 @@ def advice(table: NameTable, chosen: Sequence[str] = ()) -> list[str]:
     recommended one first, or say that a cycle needs an edit of the source. Each combination
     includes the policies that were `chosen` already.
     """
+    # `broken` has the problems of the source that rows cannot show
     if any(problem.kind == "cycle" for problem in table.broken):
         return [UNMENDED]
     offered = []

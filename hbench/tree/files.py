@@ -285,6 +285,7 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
     for node, data in graph.nodes(data=True):
         tree.add_node(node, name=str(data.get(key, "")) if key else str(node))
     tree.add_edges_from(graph.edges())
+    # the level names, which are one text with commas, as GraphML has no lists; () if there are none
     tree.graph["levels"] = unpacked(str(graph.graph.get("levels", "")))
     return tree
 

@@ -140,7 +140,7 @@ def read(path: Path) -> Taxonomy:
 
     of_rows = text_rows(table, list(columns.by_rank.values()))
     _refuse_repeated(path.name, ids, [", ".join(row) for row in of_rows])
-    # the lineages replace names, ranks and parents; `names` has the ids only
+    # the lineages replace names, ranks and parents, which are empty: `names` has the ids only
     lineages = _lineages(table, ids, columns.by_rank)
     return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, lineages)
 
