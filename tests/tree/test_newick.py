@@ -56,12 +56,18 @@ def test_the_usual_forms_of_newick_are_read(text, rows):
         ("(A)(B);", "'(B);' at line 1, character 4"),
         ("A,B;", "',B;' at line 1, character 2"),
         ("(A]);", "']);' at line 1, character 3"),
+        ("(a','b)r;", "\"','b)r;\" at line 1, character 3"),
+        ("(a,b)r';';", "\"';';\" at line 1, character 7"),
     ],
 )
 def test_text_that_is_not_newick_is_refused_at_its_place(text, found):
     with pytest.raises(DataError, match="not a Newick tree") as refusal:
         parse_newick(text)
     assert refusal.value.found == found
+
+
+def test_a_comment_of_one_mark_is_no_mark():
+    assert rows_of("(a[(],b[)])r[;];") == rows_of("(a,b)r;")
 
 
 def test_a_tree_ten_thousand_levels_deep_is_read_and_refused():

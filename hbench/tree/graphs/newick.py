@@ -43,20 +43,22 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
     node: NodeId = 0
     tokens = _tokens(text)
     for place, kind, value in tokens:
+        # a quoted name or a comment may hold one of these characters, too, and is no mark
+        mark = value if kind == "mark" else ""
         # children come before the name: "(" is an error if the node has a name or children already
         fresh = not graph.nodes[node]["name"] and not any(graph.successors(node))
         # the first text of a node is its name
         if kind in {"plain", "quoted"} and not graph.nodes[node]["name"]:
             graph.nodes[node]["name"] = value
-        elif value == "(" and fresh:
+        elif mark == "(" and fresh:
             above.append(node)
             node = _add_child(graph, above[-1])
-        elif value == "," and above:
+        elif mark == "," and above:
             node = _add_child(graph, above[-1])
-        elif value == ")" and above:
+        elif mark == ")" and above:
             node = above.pop()
-        elif value == ";" and not above:
-            # the tokens after this tree: a semicolon in a quoted name or a comment ends no tree
+        elif mark == ";" and not above:
+            # the tokens after this tree
             later = sum(kind == "mark" and value == ";" for _, kind, value in tokens)
             graph.graph["trees"] = 1 + later
             graph.graph["by_node"] = True
