@@ -24,8 +24,12 @@ REST = re.compile(r"(?:^[ \t]*(?:#.*)?\n)*\Z", re.MULTILINE)
 
 
 def _without(text: str, numbers: Collection[int]) -> str:
-    """Cut the rows with these indices, from 0, out of the text of a leaderboard's file. HEAD finds
-    the lines `[[row]]`, each of which begins a row."""
+    """Return the text of a leaderboard's file without the rows with these indices, from 0.
+
+    HEAD finds the lines `[[row]]`: each begins a row, which ends at the next such line, at another
+    table (OTHER_TABLE finds its head), or at the end of the text. The comments and blank lines at
+    the end of a row (REST finds them) are kept, since they belong to what follows.
+    """
     starts = [found.start() for found in HEAD.finditer(text)]
     # the last row first, so that the positions of earlier rows stay valid
     for number in sorted(numbers, reverse=True):
@@ -33,21 +37,22 @@ def _without(text: str, numbers: Collection[int]) -> str:
         end = starts[number + 1] if number + 1 < len(starts) else len(text)
         if other := OTHER_TABLE.search(text, start, end):  # such as [citations] after the rows
             end = other.start()
-        # a comment at the end belongs to the next row and is kept
         kept = REST.search(text[start:end])
-        rest = kept[0].lstrip("\n") if kept else ""
+        rest = kept[0].lstrip("\n") if kept else ""  # blank lines just after the row go with it
         text = text[:start] + rest + text[end:]
     return text
 
 
 def without_rows(path: Path, text: str, numbers: Collection[int]) -> str:
-    """Cut the rows with these indices, from 0, out of a file's text. The result is parsed and
-    compared with the expected rows. Raises ConfigError, which names the `path`, if hbench cannot
-    tell the rows apart in the text."""
+    """Return the text of a leaderboard's file without the rows with these indices, from 0.
+
+    `path` is the file, for errors. Raises ConfigError if the rows of the shorter text are not those
+    that should be left, so that hbench cannot tell the rows apart in the text.
+    """
     before = parse_board(text, str(path)).rows
     shorter = text
-    # HEAD finds `[[row]]`. If rows are written in another form, such as a list, nothing is cut, and
-    # an error follows.
+    # HEAD finds the lines `[[row]]`, one for each row that hbench writes. If rows are written in
+    # another form, such as a list, nothing is cut, so that the comparison below fails.
     if len(HEAD.findall(text)) == len(before):
         shorter = _without(text, numbers)
     expected = tuple(row for number, row in enumerate(before) if number not in numbers)
@@ -65,8 +70,8 @@ def remove(path: Path, method: str, run: str | None = None) -> Row:
     """Remove the row of a run from a leaderboard's file, and return the row. If several rows have
     this method, `run` chooses one by the beginning of its digest.
 
-    Raises UnknownName for an unknown method, UsageError if several rows fit, or the row is one of a
-    paper.
+    Raises UnknownName for an unknown method, and UsageError if there is no such file, if no row or
+    several rows fit, or if the rows of this method are from papers.
     """
     if not path.is_file():
         raise UsageError(
@@ -81,14 +86,17 @@ def remove(path: Path, method: str, run: str | None = None) -> Row:
 
 
 def _only(rows: Sequence[Row], method: str, run: str | None, path: Path) -> int:
-    """Find the index of the only row of a run with this method, whose digest begins with `run` if
-    that is given. Raises UnknownName for an unknown method; UsageError if no row or several fit, or
-    the row is one of a paper. `path` is the file, for errors."""
+    """Return the index of the only row that is of a run and has this method, and whose digest
+    begins with `run` if `run` is given.
+
+    Raises UnknownName for an unknown method, and UsageError if no row or several rows fit, or if
+    all rows of this method are from papers. `path` is the file, for errors.
+    """
     named = [number for number, row in enumerate(rows) if row.method == method]
     if not named:
-        raise UnknownName(
-            f"method of {path}", method, dict.fromkeys(row.method for row in rows if row.run)
-        )
+        # only the rows of runs can be removed, so only their methods are suggested
+        methods = dict.fromkeys(row.method for row in rows if row.run)
+        raise UnknownName(f"method of {path}", method, methods)
 
     of_runs = {number: made for number in named if (made := rows[number].run)}
     if not of_runs:

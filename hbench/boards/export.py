@@ -36,18 +36,27 @@ def table(
     citations: Mapping[str, Citation],
     levels: Sequence[str] = (),
 ) -> PrintedTable:
-    """A leaderboard as a table for people. Remarks and full sources are the notes below the table.
+    """Return a leaderboard as a table for people, with a line for each standing (the rows of
+    several papers that print one result, or a single row).
 
-    The columns are place, method, year, backbone, dimension, the scores of `metrics` and the
-    sources; empty columns are left out. The training set is a column only if all rows state it: an
-    empty cell would look like the dataset's own training set. `levels` are those that are scored on
-    one test, so that `identities` can compare their scores.
+    The columns are place, method, year, backbone, dimension, training set, the scores of `metrics`
+    and the sources; empty columns are left out. The training set is a column only if all lines
+    state it: an empty cell would look like the dataset's own training set. The notes below the
+    table are the remarks and the full sources.
+
+    Args:
+        standings: the results, in the order of the lines.
+        metrics: the names of the metrics that become columns.
+        citations: by key, the leaderboard's citations, for the full sources.
+        levels: the names of the levels, coarse to fine, if all are scored on one test, so that
+            their scores can contradict each other; else empty.
     """
     header = ("place", "method", "year", "backbone", "dim", "trained on", *metrics, "source")
     marks: dict[str, int] = {}  # the number of each remark; `_line` adds to it
-    all_say_so = all(as_one(standing.rows).setup.trained_on for standing in standings)
+    # as_one merges the rows of a standing
+    all_state_it = all(as_one(standing.rows).setup.trained_on for standing in standings)
     lines = [
-        _line(standing, metrics, marks, levels=levels, trained_on=all_say_so)
+        _line(standing, metrics, marks, levels=levels, trained_on=all_state_it)
         for standing in standings
     ]
 
@@ -72,10 +81,11 @@ def table(
 def with_best(
     content: PrintedTable, board: Leaderboard, standings: Sequence[Standing]
 ) -> PrintedTable:
-    """Return the table `content` of the standings with the best cells of each metric in bold and
-    the second best underlined. Scores that are not comparable with the others are not considered.
+    """Return the table `content`, which has a line for each of `standings`, with the best cells of
+    each metric marked as bold and the second best as underlined. Scores that are not comparable
+    with the others are not considered.
     """
-    # for each line, the indices of the columns
+    # for each line, the indices of the columns whose cells are marked
     bold: list[list[int]] = [[] for _ in standings]
     underlined: list[list[int]] = [[] for _ in standings]
     for column, metric in enumerate(content.header):
@@ -90,11 +100,13 @@ def with_best(
 
 
 def two_best(scores: Sequence[Decimal | None], metric: str) -> tuple[Places, Places]:
-    """Return the lines with the best score and those with the second best. `scores` has the score
-    of each line, None if unknown. Both results are empty if all known scores are equal."""
+    """Return the indices of the lines with the best score, and of those with the second best.
+    `scores` has each line's score by `metric`, None if unknown. Both results are empty if all known
+    scores are equal, since no line is then better than another.
+    """
     known = sorted(
         {score for score in scores if score is not None},
-        key=lambda score: goodness(metric, score),
+        key=lambda score: goodness(metric, score),  # higher is better, also for distances
         reverse=True,
     )
     if len(known) < 2:
@@ -111,10 +123,11 @@ def _where(scores: Sequence[Decimal | None], score: Decimal) -> Places:
 def _comparable(
     board: Leaderboard, standings: Sequence[Standing], metric: str
 ) -> list[Decimal | None]:
-    """The score of every standing by a metric; None if it has none that is comparable with the
-    others."""
-    rows = [as_one(standing.rows) for standing in standings]
-    # the queries are items in all rows of a table, or names in all of them
+    """Return for each standing its score by a metric, or None if it has no score that is comparable
+    with the others: its row says so, or was made under other conditions than the leaderboard's."""
+    rows = [as_one(standing.rows) for standing in standings]  # the rows of a result, merged
+    # The queries are items in all rows of a table (`setup.queries` is None), or names of the label
+    # tree in all of them, so that the first row tells.
     by_name = bool(rows) and rows[0].setup.queries is not None
     return [
         row.scores.get(metric)
@@ -132,25 +145,27 @@ def _line(
     levels: Sequence[str],
     trained_on: bool,
 ) -> tuple[str, ...]:
-    """Write a standing as the cells of a line. Its remarks become numbers in brackets after the
-    method.
+    """Return the cells of a standing's line, one for each column of `table`. The standing's remarks
+    become numbers in brackets after the method.
 
     Args:
-        marks: the number of each remark of earlier lines; new remarks are added to it.
+        metrics: the names of the metrics that are columns.
+        marks: the number of each remark of earlier lines, from 1; new remarks are added here.
         levels: as for `table`.
         trained_on: whether the column of training sets is filled.
     """
-    first = as_one(standing.rows)  # a result that several papers print has one line
+    # a result that several papers print has one line, with the merged values of their rows
+    merged = as_one(standing.rows)
     texts = [text for row in standing.rows for text in remarks(row, levels)]
     numbers = [marks.setdefault(text, len(marks) + 1) for text in texts]
     values = [
         standing.place,
-        " ".join([first.method, *(f"[{number}]" for number in dict.fromkeys(numbers))]),
-        first.year,
-        first.backbone,
-        first.dim,
-        first.setup.trained_on if trained_on else None,
-        *map(first.scores.get, metrics),
+        " ".join([merged.method, *(f"[{number}]" for number in dict.fromkeys(numbers))]),
+        merged.year,
+        merged.backbone,
+        merged.dim,
+        merged.setup.trained_on if trained_on else None,
+        *map(merged.scores.get, metrics),
     ]
     texts = [NONE if value is None else str(value) for value in values]
     sources = dict.fromkeys(map(short_source, standing.rows))
@@ -159,11 +174,11 @@ def _line(
 
 def remarks(row: Row, levels: Sequence[str]) -> list[str]:
     """Return the remarks on a row: its doubt, the scores that are not comparable, with the reason,
-    and the scores that contradict each other.
+    and the scores that contradict each other (`impossible` yields a sentence for these).
 
     A remark on a paper's row begins with the paper's table, since several papers may print one
-    result. A remark on a run does not, so that several runs can share it. `levels` is as for
-    `table`.
+    result. A remark on a run has no such beginning, so that several runs can share it. `levels` are
+    as for `table`.
     """
     source = row.paper or row.run
     doubt = [source.doubt] if source and source.doubt else []
@@ -211,26 +226,28 @@ def bibtex(citations: Mapping[str, Citation]) -> str:
 
 
 def as_json(board: Leaderboard, standings: Iterable[Standing]) -> dict[str, Any]:
-    """Return the description of the leaderboard and a record for each row, with its place. Scores
-    are in percent. Fields that a row lacks, or that have their default, are left out.
+    """Return what describes the leaderboard (dataset, metrics, citations …) and, under "rows", a
+    record for each row, with the place of its standing. Scores are in percent. Fields that a row
+    lacks, or that have their default, are left out.
     """
     about = board.model_dump(mode="json", exclude={"rows"}, exclude_defaults=True)
     rows = []
     for place, row in _rows(standings):
         known = row.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-        # as JSON numbers; the model would dump a Decimal as a text
+        # floats become JSON numbers; the model would dump a Decimal as a text
         scores = {metric: float(score) for metric, score in row.scores.items()}
         rows.append({"place": place} | known | {"scores": scores})
     return {**about, "unit": "percent", "rows": rows}
 
 
 def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
-    """A leaderboard as CSV with one line per row: its description, a column per metric, then setup
-    and provenance. Cells are empty where a row has no value.
+    """Return a leaderboard as CSV with one line per row: its description, a column per metric, the
+    scores that are not ranked, then setup and provenance. Cells are empty where a row has no value.
 
     The columns of setup, paper and run are named "setup.FIELD" and so on. A text that a spreadsheet
     would take for a formula gets an apostrophe in front.
     """
+    # the tables inside of a row, by the name of the row's field
     inner: dict[str, type[BaseModel]] = {"setup": Setup, "paper": Paper, "run": RunProvenance}
     header = ["dataset", "version", "protocol", "place", "method", "year", "backbone", "dim"]
     header += [*board.metrics, "unranked"]
@@ -249,7 +266,7 @@ def as_csv(board: Leaderboard, standings: Iterable[Standing]) -> str:
             row.backbone,
             row.dim,
         ]
-        # a row has no paper or no run, which is None here and gives empty cells
+        # a row has either no paper or no run: the table is None then, and its cells are empty
         tables = [(getattr(row, name), model) for name, model in inner.items()]
         details = [
             getattr(values, field, None) for values, model in tables for field in model.model_fields

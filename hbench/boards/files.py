@@ -24,7 +24,8 @@ FOLDER = "leaderboards"
 
 
 def board_names() -> list[str]:
-    """The names of the datasets that have a shipped leaderboard or one of the user."""
+    """Return the sorted names of the datasets that have a leaderboard: a published one, or one of
+    the user's own rows."""
     folders = [*_base_folders(), user_folder()]
     return sorted(
         {
@@ -32,7 +33,7 @@ def board_names() -> list[str]:
             for folder in folders
             if folder.is_dir()
             for path in folder.glob("*.toml")
-            if path.stem.isprintable()  # as names of datasets are; others would garble a terminal
+            if path.stem.isprintable()  # another name is no dataset's and would garble a terminal
         }
     )
 
@@ -44,15 +45,16 @@ def user_folder() -> Path:
 
 
 def board_files(name: str) -> list[Path]:
-    """The files from which a leaderboard is read: the published rows and, if it exists, the user's
-    file. If `name` is a path, it is the only file.
+    """Return the files from which a leaderboard is read: at most one file of published rows,
+    followed by the file of the user's own rows if it exists.
 
-    Raises UnknownName if there is no file.
+    `name` is a dataset's name, or a path (it ends with .toml or has a slash), which is returned
+    alone, unchecked. Raises UnknownName if no file has the name.
     """
     if name.endswith(".toml") or "/" in name:
         return [Path(name)]
     published = [folder / f"{name}.toml" for folder in _base_folders()]
-    found = [path for path in published if path.is_file()][:1]  # the first hides the others
+    found = [path for path in published if path.is_file()][:1]  # the first folder hides the others
     own = user_folder() / f"{name}.toml"
     if own.is_file():
         found.append(own)
@@ -79,6 +81,7 @@ def read_board(name: str | Path) -> Leaderboard:
     boards = [(path, read_board_file(path)) for path in board_files(str(name))]
     (base, board), *others = boards
     for path, user_board in others:  # at most one, the user's file
+        # scores of other versions, protocols, ties or relevances cannot be ranked together
         if _conditions(user_board) != _conditions(board):
             raise ConfigError(
                 f"{path} cannot be read together with {base}",
@@ -91,6 +94,7 @@ def read_board(name: str | Path) -> Leaderboard:
             "citations": board.citations | user_board.citations,
             "rows": board.rows + user_board.rows,
         }
+        # validated once more, since a row of one file may repeat a row of the other
         board = schema.build(Leaderboard, merged, source=f"{base} with {path}")
 
     return board
@@ -110,13 +114,13 @@ def read_board_file(path: Path) -> Leaderboard:
 
 
 def parse_board(text: str, source: str) -> Leaderboard:
-    """The leaderboard in a TOML text. Raises ConfigError, which names the `source`, for invalid
-    text, and for scores that are no plain decimals.
-    """
+    """Return the leaderboard that a TOML text describes. `source` names the text in errors. Raises
+    ConfigError for an invalid text, and for scores that are no plain decimals."""
 
     def refuse(values: Mapping[str, Any]) -> None:
-        """Refuse scores such as 25 or 0x19: without digits after the point, they would be compared
-        to half a point only."""
+        """Raise ConfigError for scores such as 25 or 0x19. Scores are compared at the precision
+        with which they are printed, and without digits after the point, every score within half a
+        point would count as equal. `values` are the file's content, not validated yet."""
         if whole := list(_whole_scores(values)):
             raise ConfigError(
                 f"{source} has scores without a point",

@@ -29,13 +29,16 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     `levels` are those of the leaderboard, coarse to fine, if all levels are scored on one test. If
     they are not, `levels` is empty, and only relations at the finest level are checked.
     """
-    # the endings of metrics' names by level, coarse to fine; the finest level has none
+    # the endings of metrics' names by level, coarse to fine, such as /genus; the finest level has
+    # none
     endings = [*(f"/{level}" for level in levels[:-1]), ""]
+    # each helper yields a sentence if the scores break its relation, and nothing if one is missing
     for level in endings:
         yield from _falling_recalls(row, level)
+        # mAP@R sums a part of the terms of AP
         yield from _below(row, f"AP{level}", f"mAP@R{level}")
-    # FIRST are metrics that only depend on the first item, so they are equal: neither may be below
-    # the other
+    # FIRST are the metrics that only depend on the first item of a ranking. Their scores are equal,
+    # so neither of two may be below the other.
     for one, other in pairwise(metric for metric in FIRST if metric in row.scores):
         yield from _below(row, one, other)
         yield from _below(row, other, one)
@@ -43,6 +46,7 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     for coarse, fine in pairwise(endings):
         for metric in [metric for metric in row.scores if _is_recall(metric, fine)]:
             yield from _below(row, metric.removesuffix(fine) + coarse, metric)
+    # wAP is a weighted mean of the APs
     yield from _between(row, [f"AP{level}" for level in endings])
 
 
@@ -67,7 +71,8 @@ def _between(row: Row, aps: Sequence[str]) -> Iterator[str]:
 
 def _below(row: Row, higher: str, lower: str) -> Iterator[str]:
     """Yield a sentence if the score of the metric `higher` is below that of `lower`, which no
-    ranking gives. Differences that rounding can explain are allowed."""
+    ranking gives. Yield nothing if the row lacks one of the two metrics, or if rounding can explain
+    the difference: each score may be off by half a unit of its last printed digit."""
     scores = row.scores
     if higher not in scores or lower not in scores:
         return

@@ -8,9 +8,12 @@ from hbench.records.shown import shown
 
 
 def placing(document: Document, board: Leaderboard) -> str | None:
-    """A sentence on the place that a report would have by the leaderboard's own metric and under
-    its protocol, and on the rows above and below; or on the reason why it has none. None for a
-    report without that score."""
+    """Return a sentence on the place that a report would have on a leaderboard, and on the results
+    above and below. The place is by the leaderboard's own metric and under its protocol.
+
+    If the report cannot be ranked there, the sentence says why. Returns None for a report without
+    a score by that metric. `document` is the report as it is stored.
+    """
     if board.metric not in document.scores:
         return None
 
@@ -22,10 +25,12 @@ def placing(document: Document, board: Leaderboard) -> str | None:
     if score.value is None:  # no query has a positive
         return None
 
-    # if the file is on the board already, it is not compared with its own rows
+    # If the scored file is on the leaderboard already, the report is not compared with the file's
+    # own rows.
     same = [row for row in board.rows if row.run and _is_of(row.run, document)]
     others = tuple(row for row in board.rows if row not in same)
     standing = place(board.model_copy(update={"rows": others}), board.metric, score.value)
+    # "below" the result that is better, as in the printed table
     above = (
         f", below {standing.better.rows[0].method} ({standing.better.score})"
         if standing.better
@@ -38,6 +43,7 @@ def placing(document: Document, board: Leaderboard) -> str | None:
     )
 
     methods = examples(row.method for row in same)
+    # `standing.of` counts the other results, so the report itself is added below
     is_place = f"is, as the row {methods}," if same else "would be"
     return (
         f"{board.metric} {shown(board.metric, score.value)} ({board.protocol} protocol) {is_place} "

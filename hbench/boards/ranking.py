@@ -111,8 +111,8 @@ class Leaderboard(BoardHead):
         return repr(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per method, best first: place, method, year, backbone, dim, every metric in
-        percent, and the source.
+        """Return a data frame with the rows of the leaderboard, best first: place, method, year,
+        backbone, dim, every metric in percent, and the source.
         """
         import pandas as pd
 
@@ -120,9 +120,9 @@ class Leaderboard(BoardHead):
         rows = []
         for standing in rank(self, self.metric):
             for row in standing.rows:
-                known = {name: getattr(row, name) for name in about}
-                known = {"place": standing.place} | known | row.scores | {"source": row.source}
-                rows.append(known)
+                described = {name: getattr(row, name) for name in about}
+                placed = {"place": standing.place} | described
+                rows.append(placed | row.scores | {"source": row.source})
         return pd.DataFrame(rows, columns=["place", *about, *self.metrics, "source"]).astype(
             dict.fromkeys(self.metrics, float)
         )
@@ -151,10 +151,10 @@ class Leaderboard(BoardHead):
         """
         if (row.setup.queries is not None) != by_name:
             return False
-        if row.run is None:
+        if row.run is None:  # a paper's row: `unranked` names the scores that do not compare
             return True
 
-        found = row.run.conditions
+        found = row.run.conditions  # None if no evaluation of hbench wrote the signature
         # a row of another program, such as object detection, may only have metrics that hbench does
         # not compute, so that its scores are not ranked among hbench's own
         if found is None:
@@ -163,6 +163,7 @@ class Leaderboard(BoardHead):
         words = found.words
         # any protocol that is not the paper's is a name of the official one
         same_protocol = (words.protocol == "paper") == (self.protocol == "paper")
+        # the row's relevance has its canonical spelling already
         scale = (self.ties, canonical_relevance(self.relevance))
         same_scale = (words.ties, words.relevance) == scale
         of_this = (
@@ -176,10 +177,12 @@ class Leaderboard(BoardHead):
 
     @checked
     def computes(self, metric: str) -> bool:
-        """Whether hbench computes a metric, with any case and dashes in its name. The leaderboard's
-        `foreign_metrics` are not considered.
+        """Whether hbench computes a metric, with any case and dashes in its name, at one of the
+        leaderboard's levels. The leaderboard's `foreign_metrics` are not considered.
         """
-        # "h-ap" is a spelling of H-AP, but "recall", an alias of R@1, may be a paper's own metric
+        # `meant_by` gives hbench's name of a metric that others spell or call in another way. Only
+        # another spelling counts: "h-ap" is H-AP, but "recall", which it takes for R@1, may be a
+        # paper's own metric.
         meant = meant_by(metric)
         if meant is not None and _letters(meant) == _letters(metric):
             return True
@@ -228,15 +231,17 @@ class BoardPlace(NamedTuple):
 def rank(
     board: Leaderboard, metric: str, rows: Iterable[Row] | None = None, *, by_name: bool = False
 ) -> list[Standing]:
-    """Rank rows, by default all, by a metric, best first. Equal scores share a place.
+    """Rank rows, by default all, by a metric, best first. Equal scores share a place, and the next
+    score comes after all of them, as in 1, 1, 3.
 
-    Results without a comparable score come last and have no place: their row lacks the metric,
-    calls it not comparable, or was made under other conditions than the leaderboard's. Rows whose
-    queries are names have a place only if `by_name`, and the other rows only if not. Rows that
-    print the same result are one standing (`joined`). Raises UnknownName for the metric.
+    Rows of papers that print the same result (`joined`) are one standing. Results without a
+    comparable score come last and have no place: their row lacks the metric, calls it not
+    comparable, or was made under other conditions than the leaderboard's. Rows whose queries are
+    names have a place only if `by_name`, and the other rows only if not. Raises UnknownName for an
+    unknown metric.
     """
     key = board.key(metric)
-    ranked: dict[Decimal, list[Standing]] = {}
+    ranked: dict[Decimal, list[Standing]] = {}  # by score, without a place
     unranked = []
     for result in joined(board.rows if rows is None else rows):
         row = as_one(result)
@@ -246,8 +251,6 @@ def rank(
         else:
             unranked.append(Standing(None, row.scores.get(key), result))
     standings: list[Standing] = []
-    # Standings have been made without a place. Equal scores share the first of their places; the
-    # next score comes after all of them.
     for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
         shared = len(standings) + 1
         standings += [standing._replace(place=shared) for standing in ranked[score]]
@@ -268,9 +271,9 @@ def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
 
 
 def as_one(result: Sequence[Row]) -> Row:
-    """Merge the rows of one result: the first row, with the scores of all rows and the earliest
-    year. Rows from `joined` agree in their common scores, so it does not matter from which row a
-    score is taken."""
+    """Merge the rows that print one result into a row: the first of them, with the scores of all
+    and the earliest year. Such rows (from `joined`) have equal scores of their common metrics, so
+    it does not matter from which row a score is taken."""
     if len(result) == 1:
         return result[0]
     years = [row.year for row in result if row.year is not None]
@@ -293,7 +296,7 @@ def place(board: Leaderboard, metric: str, score: float, *, by_name: bool = Fals
         by_name: whether to compare with the rows whose queries are names.
     """
     printed = Decimal(factor_of(board.key(metric)) * score)  # in the unit of rows, usually percent
-    ranked = [
+    ranked = [  # best first
         standing
         for standing in rank(board, metric, by_name=by_name)
         if standing.score is not None and standing.place
@@ -303,6 +306,7 @@ def place(board: Leaderboard, metric: str, score: float, *, by_name: bool = Fals
     worse: list[Standing] = []
     for standing in ranked:
         assert standing.score is not None
+        # positive if the row is better than the new score, rounded to as many digits
         ahead = goodness(board.key(metric), standing.score - printed.quantize(standing.score))
         if ahead > 0:
             better.append(standing)
@@ -342,7 +346,8 @@ def _reprints(row: Row, result: list[Row]) -> bool:
 
 def _problems(board: Leaderboard) -> Iterator[str]:
     """Yield a sentence for each problem of a leaderboard that types cannot express: names of
-    metrics, missing citations, duplicate rows."""
+    metrics, missing citations, duplicate rows. `_spelling` yields one if a metric's name is unknown
+    or not spelled as hbench does."""
     yield from _spelling(board, board.metric, "metric")
     if len(set(board.levels)) < len(board.levels):
         yield f"levels: {', '.join(board.levels)} are not different"
@@ -371,13 +376,14 @@ def _problems(board: Leaderboard) -> Iterator[str]:
 
 
 def _is_known(metric: str) -> bool:
-    """Whether hbench, or an installed package, has a metric of this name, at any level."""
+    """Whether hbench, or an installed package, has a metric of this name, at any level and with any
+    parameters."""
     try:
         MetricName.parse(metric)
     except UnknownName:
         return False
     except HBenchError:
-        return True  # known but misspelt, which `_spelling` reports
+        return True  # a known metric with wrong parameters, which `_spelling` reports
     return True
 
 

@@ -30,13 +30,14 @@ class BoardHead(BaseModel):
 
 
 def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """The report's scores under the leaderboard's protocol. Raises SubmissionError if it has none,
-    or is of another dataset.
+    """Return the scores of a report under the leaderboard's protocol, by metric. Raises
+    SubmissionError if the report has none, or if it is of another dataset or version.
     """
     expected = f"{board.dataset}@{board.version}"
     reported = f"{document.dataset}@{document.dataset_version}"
     if expected != reported:
         raise SubmissionError("the report is of another dataset", expected=expected, found=reported)
+    # any protocol that is not the paper's is a name of the official one
     if (document.protocol == PAPER) == (board.protocol == PAPER):
         return document.scores
     # a report under the paper's protocol may also have official scores, but not the other way round
@@ -51,11 +52,11 @@ def scores_under(board: BoardHead, document: Document) -> Mapping[str, Score]:
 
 
 def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """Return the scores of a report, under the leaderboard's protocol, that may be ranked among its
-    rows.
+    """Return the scores of a report, under the leaderboard's protocol and by metric, that may be
+    ranked among the rows.
 
-    Raises SubmissionError if the queries are names, if the images of the dataset were never
-    counted, and for all that `recordable_scores` refuses.
+    Raises SubmissionError if the queries are names, if no published counts or digests show that the
+    tests have the right images, and for all that `recordable_scores` refuses.
     """
     signature = Signature.parse(document.signature)
     if signature.asks_by_name:
@@ -66,7 +67,8 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
             fix="hbench leaderboard add takes its row, which --by-name shows",
         )
     scores = recordable_scores(board, document)
-    # a dataset that hbench does not ship is defined by the user, whose rows are compared anyway
+    # `is_compared`: a build compares the tests with published counts or digests. A dataset that
+    # hbench does not ship is the user's own, and its reports are ranked without this.
     if board.dataset in specs and not specs[board.dataset].is_compared:
         raise SubmissionError(
             f"no counts of the tests of {board.dataset} are at hand, so that nothing says whether "
@@ -77,8 +79,8 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
 
 
 def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """Return the scores of a report that may become a row of the leaderboard. A report whose
-    queries are names is accepted, too, since such rows are ranked separately.
+    """Return the scores of a report, by metric, that may become a row of the leaderboard. A report
+    whose queries are names is accepted, too, since such rows are ranked separately.
 
     Raises SubmissionError if items are left out, or if the ties policy or the relevance differs
     from that of the rows.

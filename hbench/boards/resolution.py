@@ -34,24 +34,28 @@ SIZES = {"glyphs": TestSize(queries=11_164, effective_classes=846.6)}
 
 
 def typical_difference(metric: str, *, classes: float, queries: int) -> float | None:
-    """Return half the width, in points, of the 95 % interval of the difference of two methods, on a
-    test with this number of effective classes and queries. None for a metric whose variation is not
-    known."""
+    """Return half the width, in points, of the 95 % interval of the difference of two methods.
+    None for a metric whose variation is not known.
+
+    `classes` is the effective number of the test's classes, in which uneven classes count as fewer.
+    `queries` is the number of queries.
+    """
     if metric not in VARIATION:
         return None
-    # the variance between classes falls with their number, that within classes with the queries
+    # the standard deviations of the difference, as fractions: between classes, and within a class
     tau, sigma = VARIATION[metric]
+    # a mean over many classes or queries varies less; QUANTILE is 1.96, of the normal distribution
     return 100 * QUANTILE * math.sqrt(tau**2 / classes + sigma**2 / queries)
 
 
 def resolution(board: Leaderboard, metric: str) -> float | None:
-    """Return the typical difference, in points, on a leaderboard's dataset. If the scores of two
-    methods differ by less, the methods cannot be told apart.
+    """Return the difference, in points, by which two methods may differ by chance on a
+    leaderboard's dataset. If the scores of two methods differ by less, they cannot be told apart.
 
-    None if the variation of the metric is not known, or the size of the test: the dataset may not
-    be built on this machine, or may have several tests.
+    None if the variation of the metric is unknown, or if the size of the test is unknown, since the
+    dataset is not built on this machine or has several tests.
     """
-    # the number of queries, and the effective number of classes
+    # SIZES are those of datasets that need no build
     size = SIZES.get(board.dataset) or _built_size(board.dataset)
     if size is None or not size.effective_classes:
         return None

@@ -57,8 +57,8 @@ def decimal_of(text: str) -> Decimal:
 
 def _exact(value: Any) -> Any:
     """Return a number as a Decimal with exactly the digits that were written. Raises ValueError if
-    it is no plain decimal of at most PLACES places. pydantic calls this first, and itself refuses
-    values that are no numbers."""
+    the number is no plain decimal of at most PLACES decimal places. A value that is no number, such
+    as True, is returned unchanged: pydantic, which calls this first, refuses it afterwards."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
     exact = Decimal(str(value))  # str, since Decimal(59.4) would be the float nearest to 59.4
@@ -217,9 +217,9 @@ class RunProvenance(BaseModel):
 
     @cached_property
     def conditions(self) -> Signature | None:
-        """The conditions in the signature, in a canonical form without hbench's version, so that
-        signatures of the same conditions become equal. None if no evaluation writes such a
-        signature."""
+        """The conditions in the signature, in a canonical form, so that signatures of the same
+        conditions become equal: without hbench's version, blanks and the order of the tests. None
+        if no evaluation writes such a signature."""
         try:
             found = Signature.parse(self.signature)
         except UsageError:
@@ -275,11 +275,11 @@ class Row(BaseModel):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The values that no two rows of a leaderboard may share. For a run, these are its files
-        and the conditions of its scores.
+        """The values that no two rows of a leaderboard may share. For a run, these are the digest
+        of its file, that of the vectors of names, and the conditions of its scores.
         """
         if self.run:
-            files = (self.run.digest, self.run.names)
+            files = (self.run.digest, self.run.names)  # None where the queries are items
             found = self.run.conditions
             if found is None:  # the signature of another program, which cannot be parsed
                 return (*files, self.run.signature)

@@ -23,8 +23,9 @@ from hbench.records.document import Document, SubmittedFile
 
 
 def recorded(row: Row, board: Leaderboard) -> Settings:
-    """The settings with which to score a row again: those in the signature of a run, or, for a
-    published row, the defaults under the leaderboard's protocol.
+    """Return the settings with which to score a row again: for a run those in its signature, and
+    for a published row the defaults, under the leaderboard's protocol. Raises SubmissionError for a
+    signature that no evaluation of embeddings writes.
 
     >>> sop = read_board("sop")
     >>> recorded(sop.rows[0], sop).protocol
@@ -86,15 +87,15 @@ NO_DETAILS = RowDetails()
 
 
 def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETAILS) -> Row:
-    """Make a row from a report: every score, usually in percent, and its provenance. `details` take
-    precedence over the report. Raises SubmissionError for a report without a method or a file, or
-    one that `recordable_scores` refuses.
+    """Make a row from a report: every score, usually in percent, and its provenance. What the user
+    gives in `details` takes precedence over the report. Raises SubmissionError for a report without
+    a method or a file, or one that `recordable_scores` refuses.
     """
     scores = recordable_scores(board, document)
     if not (details.method or document.method):
         raise SubmissionError("the report names no method", fix="name it by --method")
 
-    source = _file_scored(document, dim=details.dim)
+    source = _file_scored(document, dim=details.dim)  # the scored file's name, digests, dim …
     if details.url:
         refuse_several_files(source.file)
     # each metric counts the queries with a positive at its level; the largest count is stored
@@ -104,7 +105,7 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
     addresses = {"url": details.url, "made": details.made or source.made}
     run |= {key: value for key, value in addresses.items() if value}
 
-    printed = {
+    printed = {  # in the unit of rows: factor_of is 100 for a fraction
         metric: round(Decimal(factor_of(board.key(metric)) * score.value), PLACES)
         for metric, score in scores.items()
         if score.value is not None
@@ -112,14 +113,16 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
     found = {"method": document.method, "year": int(document.date[:4]), "dim": source.dim}
     known: dict[str, Any] = found | details.given  # details replace what the report says
     if Signature.parse(document.signature).asks_by_name:
+        # "nodes" marks rows whose queries are names of the label tree, which are ranked separately
         known["setup"] = {**known.get("setup", {}), "queries": "nodes"}
 
     return schema.build(Row, {**known, "scores": printed, "run": run}, source="the report's row")
 
 
 def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
-    """The file that a report scored. Raises SubmissionError if the vectors, or those of names, were
-    arrays instead of a file; UsageError if `dim`, given by the user, is not that of the file."""
+    """Return what a report says of the file that it scored. Raises SubmissionError if the vectors
+    of items, or those of names, were arrays instead of a file; UsageError if `dim`, given by the
+    user, is not the file's. `dim` is None if the user does not give it."""
     source = document.embedding
     if source is None:
         raise SubmissionError(
@@ -131,7 +134,8 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
             "the names of the report are arrays, not a file: its row could not be scored again",
             fix="hbench evaluate FILE --nodes NODES … of the written vectors",
         )
-    if dim and dim != source.dim:  # a ranking has no dimension, so that any `dim` is refused
+    # the file of a ranking has the dim None, so that any `dim` is refused
+    if dim and dim != source.dim:
         said = "a ranking, whose dimension nobody can verify"
         if source.dim:
             said = f"{source.dim} dimensions"
@@ -140,10 +144,11 @@ def _file_scored(document: Document, *, dim: int | None) -> SubmittedFile:
 
 
 def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> dict[str, Any]:
-    """Collect the fields of the RunProvenance of a report. `source` is the file that was scored.
+    """Return by name the fields of a RunProvenance that a report gives, except the number of
+    queries and the command. `source` is the file that was scored.
 
     A report under the paper's protocol may also have official scores. The row has the scores under
-    the leaderboard's protocol, so its signature states that protocol.
+    the leaderboard's protocol, so its signature states the leaderboard's protocol.
     """
     # a report of an old version has no content, but the checksum of the file
     identity = {"content": source.content} if source.content else {"sha256": source.sha256}
@@ -167,12 +172,13 @@ def _run_of(document: Document, source: SubmittedFile, board: Leaderboard) -> di
 def carried_row(
     path: Path, name: str, details: RowDetails = NO_DETAILS
 ) -> tuple[Leaderboard, Row] | None:
-    """The row that a report of another program contains, such as `hbench detect`, and the
-    leaderboard `name`. None for a report of `hbench evaluate`, which contains no row.
+    """Return the leaderboard `name`, and the row that the report in the file at `path` contains.
 
-    `details` replace fields of the row. Raises SubmissionError for a row of another dataset,
-    ConfigError for a damaged row, UsageError for a setup, url or command in `details`, since the
-    report states these itself.
+    Reports of other commands, such as `hbench detect`, contain a row. The result is None for a
+    report of `hbench evaluate`, which contains none. `details` replace fields of the row.
+
+    Raises SubmissionError for a row of another dataset, ConfigError for a damaged row, UsageError
+    for a setup, url or command in `details`, since the report states these itself.
     """
     try:
         content = read_json(path)
@@ -197,7 +203,7 @@ def carried_row(
 
 
 def empty_board(document: Document) -> Leaderboard:
-    """A leaderboard without rows, for the dataset and the conditions of a report."""
+    """Return a leaderboard without rows, for the dataset and the conditions of a report."""
     signature = Signature.parse(document.signature)
     return Leaderboard(
         dataset=document.dataset,
@@ -206,7 +212,7 @@ def empty_board(document: Document) -> Leaderboard:
         ties=signature.words.ties,
         relevance=signature.words.relevance,
         levels=document.levels,
-        averaged=document.tests if len(document.tests) > 1 else (),
+        averaged=document.tests if len(document.tests) > 1 else (),  # one test is not averaged
         # H-AP is the main metric of the papers
         metric="H-AP" if "H-AP" in document.scores else next(iter(document.scores)),
         row=(),
@@ -224,17 +230,18 @@ def target(name: str) -> Path:
 
 
 def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> list[Row]:
-    """Append a row to a leaderboard's file, and return the rows that were replaced. The other text
-    stays unchanged; the file is written completely or not at all.
+    """Append a row to a leaderboard's file, and return the rows that were removed to replace them.
+    The other text stays unchanged; the file is written completely or not at all.
 
-    Raises ConfigError for a run that is there already, or a metric that the leaderboard does not
-    know.
+    Raises ConfigError for a run that is on the leaderboard already, or for a metric that the
+    leaderboard does not know.
 
     Args:
         board: the leaderboard, which may have rows of other files as well. The run must not be in
             any of them.
         path: the file. A new one begins with the leaderboard's head.
-        replace: whether to remove the file's rows of runs of the same method, or of the same run.
+        replace: whether to remove the rows of runs, in the file, of the same method or the same
+            run.
     """
     if path.is_file():
         read_board_file(path)  # raises for a file that is no leaderboard, before writing to it
@@ -243,12 +250,14 @@ def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> l
         rows = read_board_file(path).rows if path.is_file() else ()
         old = [n for n, each in enumerate(rows) if replace and each.run and _is_of(each, row)]
         gone = [rows[number] for number in old]
+        # `board` may have been read before another process wrote the file, so both count
         kept = [each for each in (*board.rows, *rows) if each not in gone]
         same = [each for each in kept if each.identity == row.identity]
         if same:
             _refuse_again(row, same[0], path, is_in_file=same[0] in rows)
         source = f"the leaderboard {board.dataset} with the new row"
         others = tuple(each for each in board.rows if each not in gone)
+        # raises if the new row does not fit to the rows of all files; the result is not needed
         schema.build(Leaderboard, dict(board) | {"rows": (*others, row)}, source=source)
         text = without_rows(path, text, old).rstrip("\n") + "\n\n" + block(row)
         parse_board(text, f"{path} with the new row")  # raises if the text could not be read again
@@ -266,7 +275,7 @@ def _refuse_again(row: Row, same: Row, path: Path, *, is_in_file: bool) -> None:
     """Raise ConfigError for a new row whose run is already on the leaderboard.
 
     Args:
-        row: the new row. Without a run, nothing is raised here.
+        row: the new row. Nothing is raised for a paper's row, which `Leaderboard` refuses itself.
         same: the row of the same run.
         path: the file to which the row was to be added.
         is_in_file: whether `same` is in that file, and not in another one of the leaderboard.
@@ -285,7 +294,8 @@ def _refuse_again(row: Row, same: Row, path: Path, *, is_in_file: bool) -> None:
 
 
 def head(board: Leaderboard) -> str:
-    """Return the head of a leaderboard's file, as TOML."""
+    """Return the head of a leaderboard's file of runs, as TOML: the leaderboard without its rows,
+    and without notes and citations, which rows of runs do not need."""
     kept = {
         "dataset",
         "version",
@@ -301,7 +311,8 @@ def head(board: Leaderboard) -> str:
 
 
 def block(row: Row) -> str:
-    """One row as TOML, a line per key.
+    """Return a row as TOML with a line per key, so that tables are written in one line. Fields that
+    have their default are left out.
 
     >>> from hbench.boards import Paper
     >>> print(
@@ -317,8 +328,8 @@ def block(row: Row) -> str:
     """
     values = row.model_dump(exclude_none=True, exclude_defaults=True)
     lines = [
-        f"{key} = {_inline(v)}\n" if isinstance(v, dict) else tomli_w.dumps({key: v})
-        for key, v in values.items()
+        f"{key} = {_inline(value)}\n" if isinstance(value, dict) else tomli_w.dumps({key: value})
+        for key, value in values.items()
     ]
     return "[[row]]\n" + "".join(lines)
 
@@ -331,7 +342,7 @@ def _inline(table: Mapping[str, Any]) -> str:
         if isinstance(value, dict):
             parts.append(f"{_key(key)} = {_inline(value)}")
         else:
-            parts.append(tomli_w.dumps({key: value}).strip())
+            parts.append(tomli_w.dumps({key: value}).strip())  # "key = value"
     return f"{{ {', '.join(parts)} }}"
 
 

@@ -46,13 +46,14 @@ def strangers_requester() -> Requester:
 
 
 def strangers_session() -> requests.Session:
-    """Make a session that only connects to addresses on the open internet, and uses neither
-    passwords nor proxies of the environment."""
+    """Return a session for addresses that strangers name. Every connection that it makes, also for
+    a redirect, is to an address on the open internet, and neither passwords nor proxies of the
+    environment are used."""
     made = session()
-    made.trust_env = False
+    made.trust_env = False  # requests would else read ~/.netrc and the proxies
     made.max_redirects = 5
     for scheme in ("http://", "https://"):
-        made.mount(scheme, OpenInternet())
+        made.mount(scheme, OpenInternet())  # checks the address of each connection
     return made
 
 
@@ -63,7 +64,7 @@ def is_open(address: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address):
         inner = found.ipv4_mapped or found.sixtofour
         if found.teredo is not None:
-            _server, inner = found.teredo
+            _server, inner = found.teredo  # the addresses of the Teredo server and of the client
         if found in ipaddress.ip_network("64:ff9b::/96"):  # NAT64: IPv4 in the last 32 bits
             inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inner is not None:
@@ -73,8 +74,10 @@ def is_open(address: str) -> bool:
 
 def refuse_closed(host: str, port: int, addresses: list[str]) -> None:
     """Raise SourceError if one of a host's addresses is not on the open internet. One is enough,
-    since the connection may use any of them. Hosts that the environment names as trusted, for tests
-    and closed networks, are allowed.
+    since the connection may use any of them.
+
+    A host and port are allowed anyway if the environment variable TRUSTED names them, as in
+    "localhost:8000,host:80", for tests and closed networks.
     """
     if f"{host}:{port}" in os.environ.get(TRUSTED, "").split(","):
         return
@@ -91,10 +94,12 @@ class CheckedHost:
     """A mixin for connections that checks a host's addresses before and after connecting."""
 
     def _new_conn(self: Any) -> socket.socket:
-        """Connect to a public address. urllib3 calls this.
+        """Return a socket that is connected to a public address. urllib3 calls this; the class is
+        mixed into urllib3's connections.
 
-        urllib3 resolves the host name itself when it connects, and the result may differ from the
-        one that was checked before. So the address is checked again after connecting.
+        The addresses of the host are checked before connecting, so that a closed server receives
+        nothing. But urllib3 resolves the host name again when it connects, and the result may
+        differ. So the address of the connection is checked as well.
         """
         host = self._dns_host.strip("[]")  # an IPv6 address has brackets in a URL
         port = self.port
@@ -102,6 +107,7 @@ class CheckedHost:
             resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             resolved = []  # connecting fails below, with a better error
+        # the last of an entry's five values is the address and the port
         refuse_closed(host, port, [str(entry[4][0]) for entry in resolved])
         connected: socket.socket = super()._new_conn()  # type: ignore[misc]
         try:

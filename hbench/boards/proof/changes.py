@@ -24,10 +24,10 @@ class BoardChanges(NamedTuple):
 
 
 def changes_since(revision: str, path: Path) -> BoardChanges:
-    """Compare a leaderboard's file with the file at a git revision.
+    """Return what has changed in a leaderboard's file since a git revision (see `compared`).
 
-    Raises UsageError for an unknown revision, ConfigError for a symbolic link, since git does not
-    store the revisions of the file that it links to.
+    Raises UsageError for an unknown revision. Raises ConfigError if the file or its folder is a
+    symbolic link, since git does not store the revisions of the file behind the link.
     """
     if path.is_symlink() or path.parent.is_symlink():
         raise ConfigError(
@@ -37,9 +37,14 @@ def changes_since(revision: str, path: Path) -> BoardChanges:
 
 
 def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> BoardChanges:
-    """Compare a leaderboard with an earlier version; `before` is None for a new one. `name` is the
-    name of its file, without the suffix."""
-    # in a new leaderboard all rows are new, and its file must be named after its dataset
+    """Compare a leaderboard with an earlier version, `before`, which is None if the leaderboard is
+    new. `name` is the name of its file, without the suffix.
+
+    Returns the indices of rows that are new or changed, the methods of removed rows, the changed
+    keys of the head (all but the rows), and the replaced rows by the index of the new row.
+    """
+    # In a new leaderboard all rows are new. A file that is not named after its dataset counts as a
+    # change of the head, which is reported.
     if before is None:
         is_misnamed = name != after.dataset
         head = ("dataset, which the file is not named by",) if is_misnamed else ()
@@ -51,8 +56,9 @@ def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> Board
 
 def deleted_since(revision: str) -> list[str]:
     """Return the names of leaderboards that exist at a git revision, but no longer in the current
-    folder. Comparing the existing files would not reveal these. Raises UsageError for an unknown
-    revision."""
+    folder; a comparison of the existing files would not find them. Raises UsageError for an unknown
+    revision.
+    """
     _refuse_unknown(Path(), revision)
     listed = _git(Path(), "ls-tree", "--name-only", revision, f"{FOLDER}/").stdout.decode(
         errors="replace"
@@ -63,7 +69,10 @@ def deleted_since(revision: str) -> list[str]:
 
 def _gone(before: Leaderboard, after: Leaderboard) -> tuple[list[str], dict[int, Row]]:
     """Find the rows of `before` that are no longer in `after`. Return the methods of removed rows,
-    and the replaced rows by the index of the new row. Each new row replaces at most one.
+    and the replaced rows by the index, in `after`, of the new row.
+
+    A row is replaced by the first new row of the same method and kind of source (a run or a paper),
+    and each new row replaces at most one row.
     """
     new = [number for number, row in enumerate(after.rows) if row not in before.rows]
     gone = []
@@ -101,8 +110,8 @@ def _succeeds(new: Row, old: Row) -> bool:
 
 
 def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
-    """The keys of a leaderboard's head that changed. The head is all but the rows. New citations
-    are no change, since existing rows do not use them."""
+    """Return the keys of a leaderboard's head, which is all but the rows, whose value changed.
+    Citations that were only added are no change, since the existing rows do not use them."""
     fields = [field for field in Leaderboard.model_fields if field not in {"rows", "citations"}]
     changed = [field for field in fields if getattr(before, field) != getattr(after, field)]
     kept = {key: after.citations.get(key) for key in before.citations}
@@ -112,11 +121,12 @@ def _head(before: Leaderboard, after: Leaderboard) -> list[str]:
 
 
 def _at(revision: str, path: Path) -> Leaderboard | None:
-    """Read a leaderboard's file at a git revision; None if it did not exist. Raises UsageError for
-    an unknown revision."""
+    """Return the leaderboard that a file held at a git revision, or None if the file did not exist
+    there. Raises UsageError for an unknown revision."""
     folder = path.resolve().parent
     # `git show` fails in the same way for an unknown revision and a missing file
     _refuse_unknown(folder, revision)
+    # git reads "./" as relative to `folder`; other paths start at the root of the clone
     shown = subprocess.run(
         ["git", "show", f"{revision}:./{path.name}"], cwd=folder, capture_output=True, check=False
     )
@@ -130,8 +140,9 @@ def _refuse_unknown(folder: Path, revision: str) -> None:
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder. Raises UsageError if git fails, and quotes the last argument as the
-    unknown revision."""
+    """Run git in a folder and return the finished process. Raises UsageError if git is not
+    installed, or if it fails; the message takes the last of the `arguments` for the unknown
+    revision, which may end with git's "^{commit}"."""
     try:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=False)
     except FileNotFoundError:

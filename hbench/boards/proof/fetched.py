@@ -55,6 +55,7 @@ def verdict_on(
     For other rows, any other error of fetching gives "cannot be had".
     """
     assert row.run is not None
+    # the queries are names, whose vectors are in a second file without an address (BY_HAND says so)
     if row.setup.queries is not None:
         return _unproven(row, row.run, board, BY_HAND)
     try:
@@ -79,10 +80,11 @@ def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> Row
 def verdict_by(
     row: Row, board: Leaderboard, read: Callable[[], Submission], data: Dataset
 ) -> RowVerdict:
-    """Verify a row of a run with its file, which `read` returns; if reading fails, the row differs.
+    """Verify a row of a run with its file, which `read` returns. The verdict is "differs" if the
+    file cannot be read, or if its new scores or other fields are not those of the row.
 
-    A spread over seeds cannot be verified with one file, and a doubt is the author's own statement.
-    Both are mentioned in the detail and do not change the verdict.
+    The deviation between seeds cannot be verified with one file, and a doubt is the author's own
+    statement. Both are mentioned in the detail and do not change the verdict.
     """
     assert row.run is not None
     try:
@@ -98,12 +100,15 @@ def verdict_by(
 
 
 def contents_in(folder: Path) -> dict[str, Path]:
-    """Find the embedding files below a folder. The result has the path of each file by the sha256
-    of its content, and by that of the file itself, which rows of old versions name. If files are
-    equal, the last path in order of names is kept."""
+    """Find the embedding files below a folder. Return their paths by digest.
+
+    Each file has two digests: the sha256 of its content (ids and vectors), and the sha256 of the
+    file itself, which rows of old versions have. If several files have one digest, the result has
+    the last path in order of names.
+    """
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
-        # rows only name files of these formats
+        # rows only name files of these formats, single files with ids
         if path.suffix.lower() not in SINGLE_FILE or not path.is_file():
             continue
         try:
@@ -117,7 +122,8 @@ def contents_in(folder: Path) -> dict[str, Path]:
 def verdict_among(row: Row, board: Leaderboard, kept: Mapping[str, Path]) -> RowVerdict:
     """Verify a row of a run with its file, if it is among the files `kept` (from `contents_in`).
 
-    The verdict is "cannot be had" if the file or the dataset is missing, or the queries are names.
+    The verdict is "cannot be had" if the file or the dataset is missing, or if the queries are
+    names, whose vectors are in a second file. A row that claims to be verified gets "differs" then.
     """
     assert row.run is not None
     if row.run.digest not in kept:
@@ -153,8 +159,10 @@ def _read(path: Path, run: RunProvenance) -> Submission:
 def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[int], None]) -> Path:
     """Return the path of a row's embedding file, which is fetched unless it is in the cache.
 
-    Raises SourceError if it cannot be fetched, IntegrityError if its sha256 is not that of the row.
-    Most rows have a `content` instead of a sha256, which is checked when the file is read.
+    `on_progress` is called with the number of new bytes. Raises SubmissionError if the row's
+    embeddings are several files, SourceError if the file cannot be fetched, and IntegrityError if
+    its sha256 is not that of the row. Most rows have the `content` (the sha256 of ids and vectors)
+    instead, which is checked when the file is read.
     """
     if run.url is None:
         raise SourceError("the row does not say where its file is", expected="url in the row's run")
@@ -162,6 +170,7 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
     # stored by digest, so that rows of one file share it, and no row gets the file of another
     path = cache_home() / "rows" / f"{run.digest}{Path(run.file).suffix.lower()}"
     if not path.is_file():
+        # at most LARGEST bytes are fetched, whatever the server sends
         source = RemoteFile(path.name, (run.url,), sha256=run.sha256, most=LARGEST)
         fetch(source, path, requester, on_progress=on_progress)
     return path
@@ -171,8 +180,8 @@ def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
     """Mark rows in a leaderboard's file as verified, with the date and hbench's version. Return the
     number of marked rows.
 
-    `verified` has each row as it was read, and whether it is verified; if it is not, its mark is
-    removed. A row that has changed in the file meanwhile is not marked.
+    `verified` has each row as it was read, and whether the row is verified; if not, its mark is
+    removed. A row that has changed in the file meanwhile stays as it is and is not counted.
     """
     stamp = f"{datetime.now(UTC).date()}, hbench {__version__}"
     marks = {True: stamp, False: None}
@@ -180,7 +189,8 @@ def mark(path: Path, verified: Sequence[tuple[Row, bool]]) -> int:
         path, [(row, {"verified": marks[is_verified]}) for row, is_verified in verified]
     )
     return sum(
-        is_verified for (_, is_verified), there in zip(verified, found, strict=True) if there
+        is_verified and was_found
+        for (_, is_verified), was_found in zip(verified, found, strict=True)
     )
 
 
@@ -196,7 +206,7 @@ def with_runs(path: Path, changes: Sequence[tuple[Row, Mapping[str, object]]]) -
         rows = read_board_file(path).rows
         text = path.read_text(encoding="utf-8")
         for row, fields in changes:
-            old = block(row)
+            old = block(row)  # the row as hbench writes it in TOML
             # the text must occur exactly once, or it is not clear which occurrence is the row
             found.append(row in rows and text.count(old) == 1)
             if found[-1]:

@@ -55,8 +55,10 @@ BEYOND = "another content, scores beyond what another {} gives"
 def command_of(made: str, out: Path, file: str) -> list[str]:
     """Return the words of a row's command, without "hbench", and with an option for the output.
 
-    A row may come from anybody. So the verb and every option must be among those that run nothing
-    but hbench's own code. Raises UsageError for any other command.
+    A row may come from anybody. So the verb (the word after "hbench") must be a key of OPTIONS, and
+    every option must be one of this verb's: these run nothing but hbench's own code. A word must
+    not contain a part in STRANGE, which names a program or an address. Raises UsageError for any
+    other command.
 
     Args:
         made: the command in the row.
@@ -77,7 +79,8 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
 
     for before, word in pairwise(words[1:]):
         option = word.partition("=")[0]  # --size for --size=224
-        # a recipe in a file may name programs, while hbench's own recipes have plain names
+        # A recipe in a file may name programs, while hbench's own recipes have plain names. The
+        # value of --set is no recipe, so it may have a slash.
         is_value = before == "--set"
         is_recipe = verb == "train" and not is_value and ("/" in word or word.endswith(".toml"))
         is_strange = is_recipe or any(part in word for part in STRANGE)
@@ -102,8 +105,9 @@ def typed(run: RunProvenance) -> str:
 def make(row: Row, out: Path) -> Path:
     """Run the command of a row, and return the file that it made in the folder `out`.
 
-    Raises UsageError if the row has no command, or one that is not run; HBenchError if the command
-    fails.
+    Raises UsageError if the row has no command, or one that is not run for a stranger; HBenchError,
+    with the exit code of the command, if the command fails or makes no such file. The command's own
+    messages are printed before that.
     """
     if row.run is None or row.run.made is None:
         raise UsageError(
@@ -124,16 +128,18 @@ def make(row: Row, out: Path) -> Path:
             found=shlex.join(["hbench", *words]),
             fix=f"it says above what it lacks; files that it names lie in this folder{note}",
         )
-        error.exit_code = code or error.exit_code  # the same as of the command itself
+        error.exit_code = code or error.exit_code  # that of the command, if it failed
         raise error
     return made
 
 
 def _exit_code_of(command: Sequence[str]) -> int:
-    """Run a command to its end, and return its exit code. Its stdout is not shown, since this
-    process prints its own results there. On SIGTERM, the command is ended first, and then this
-    process by `sys.exit`."""
+    """Run a command to its end, and return its exit code. The command's stdout is not shown, since
+    this process prints its own results there. On SIGTERM, the command is ended first, and then this
+    process by `sys.exit`; if this process is interrupted in another way, the command is killed.
+    """
     signals: list[int] = []
+    # the process, once it has started: the handler may be called before
     started: list[subprocess.Popen[bytes]] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -162,17 +168,20 @@ def _exit_code_of(command: Sequence[str]) -> int:
 
 
 def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
-    """The outcome of comparing a row with its remade file, in words, and whether the row holds.
+    """Return the outcome of comparing a row with its remade file, in words, and whether the row
+    holds. `checks` compare each score, and each other field that differs.
 
-    It holds if the content is the same, or if the scores are as close as those of another run: of
-    another seed, if the row states the deviation between seeds, else of another processor.
+    The row holds if the scores are as close as those of another run. For the same content (ids and
+    vectors), that is a run on another processor. For another content, it is a run with another seed
+    if the row states the deviation between seeds, else one on another processor.
     """
     wrong = [check for check in checks if check.differs]
     if not wrong:
         return SAME, True
-    # there is a check of the content only if it differs; here the vectors are equal bit by bit
+    # There is a check of the content only if the content differs. Without one, the vectors are
+    # equal bit by bit.
     if not any(check.field in CONTENT for check in wrong):
-        # even then, another processor may round their products differently
+        # even then, another processor may round the products of these vectors differently
         far = [check for check in wrong if _is_far(check, None)]
         return f"{SAME}, {'other scores' if far else 'scores within rounding'}", not far
     if len(wrong) == 1:  # only the content differs
@@ -185,8 +194,8 @@ def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
 
 
 def allowed_of(run: RunProvenance) -> dict[str, Decimal] | None:
-    """How far the scores of a further seed may be from those of a row with n seeds, by metric, in
-    points; None if the row states no seeds.
+    """Return by metric how far the score of a further seed may be from that of a row with n seeds,
+    in points; None if the row states no seeds.
 
     The limit is √2 t s, where s is the standard deviation between the seeds, and t a quantile of
     Student's distribution with n − 1 degrees of freedom.
@@ -195,17 +204,19 @@ def allowed_of(run: RunProvenance) -> dict[str, Decimal] | None:
 
     if run.seeds is None:
         return None
-    # two-sided, and divided by the number of metrics (Bonferroni), so that SURE holds for all
-    # metrics together; √2, since both the row and the new run vary
+    # √2, since both the row and the new run vary. The chance of exceeding a limit, 1 − SURE, is for
+    # all metrics together: it is shared among them (Bonferroni), and each share between both sides.
     quantile = t.ppf(1 - (1 - SURE) / 2 / len(run.between_seeds), run.seeds - 1)
     factor = Decimal(math.sqrt(2) * float(quantile))
     return {metric: factor * s for metric, s in run.between_seeds.items()}
 
 
 def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
-    """Whether a score is farther from the row's than another run explains. A missing score always
-    is. `allowed` has the limits for another seed, by metric, in points; None stands for the
-    rounding of another processor.
+    """Whether a new score is farther from the row's score than another run explains. True if the
+    new score is missing.
+
+    `allowed` has the limits for another seed, by metric, in points. None means that only the
+    rounding of another processor (ROUNDING, in points) is allowed.
     """
     if allowed is None:
         return not is_within(check, ROUNDING)

@@ -29,6 +29,7 @@ def escaped(text: str) -> str:
     visible = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text)
     line = " ".join(visible.split())
     shown = line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+    # MARKUP matches single characters, which become entities, such as &#124; for a bar
     return MARKUP.sub(lambda found: f"&#{ord(found[0])};", shown)
 
 

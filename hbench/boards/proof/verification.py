@@ -62,12 +62,14 @@ def rescored(
     row: Row, board: Leaderboard, given: Submission, data: Dataset, nodes: Path | None = None
 ) -> Document:
     """Score the file of a row again, under the conditions and with the metrics of the row. Return
-    the document of the report.
+    the new report as it would be stored.
 
     Args:
-        given: the content of the row's file.
+        board: the leaderboard of the row.
+        given: what the row's file holds.
+        data: the dataset of the leaderboard.
         nodes: the file with the vectors of names, if the row's queries are names. Raises UsageError
-            if it is missing then, or given for other queries.
+            if the file is missing then, or if it is given for other queries.
     """
     asks_by_name = row.setup.queries is not None
     if asks_by_name and nodes is None:
@@ -78,11 +80,13 @@ def rescored(
     if nodes is not None and not asks_by_name:
         raise UsageError(f"the queries of {row.method!r} are items", fix="leave --nodes out")
     metrics = computed_metrics(row, board)
+    # those of a run's signature, or the defaults for a published row
     settings = recorded(row, board)
     if nodes is None:
         return report_on(examine(given, data, replace(settings, metrics=metrics))).document
 
-    # the metrics of names may not exist for items, so the items are examined with any metric
+    # The examination needs some metric. Those of the row may not exist for items, so it is H-AP,
+    # whose scores are not used.
     examined = examine(given, data, replace(settings, metrics="H-AP"))
     return report_on_nodes(examined, read_nodes(nodes, data.levels), metrics=metrics).document
 
@@ -90,9 +94,11 @@ def rescored(
 def computed_metrics(row: Row, board: Leaderboard) -> list[str]:
     """Return the metrics of a row that hbench computes. Raises ComparisonError if there are none.
 
-    The table of a paper may have other metrics, too. A run must not, since each of its scores must
-    be reproducible from its file.
+    The table of a paper may have other metrics, too. A row of a run with other metrics raises
+    ComparisonError, since each of its scores must be reproducible from its file.
     """
+    # hbench computes neither the foreign metrics of published tables, nor metrics of a package that
+    # is not installed (`lacks`)
     metrics = [
         metric
         for metric in row.scores
@@ -117,15 +123,15 @@ def identity_of(given: Submission) -> GivenFile:
 
 
 def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> list[Check]:
-    """Score the file of a run again, and compare the row with the result. `given` is the content of
-    the file.
+    """Score the file of a run again, and return a comparison (a Check) for each score of the row.
+    `given` is what the file holds, and `data` the dataset of the leaderboard.
 
     Raises ComparisonError if the file, a score or another field differs; SubmissionError if the
     file cannot be scored, or the leaderboard does not accept its report.
     """
     assert row.run is not None
     _refuse_second_row(row, board, identity_of(given))
-    # only this row, so that `verify` does not choose another row of this method or file
+    # `verify` takes all rows of a method and a file, so the leaderboard only gets this row
     alone = board.model_copy(update={"rows": (row,)})
     checks = verify(
         alone, row.method, identity_of(given), lambda row: rescored(row, board, given, data)
@@ -139,14 +145,13 @@ def verify(
 ) -> list[Check]:
     """Compare the rows of a method with an embedding file.
 
-    The compared rows are those of this very file. If there are none, they are all rows of runs, so
-    that their content differs; if there are none of these either, the published rows, by their
-    scores only. A score is equal if it rounds to the recorded digits, up to the noise of float32
-    similarities.
+    The compared rows are the first of these that exist: the rows whose file this is; all rows of
+    runs, whose content then differs; all rows, which are from papers, by their scores only. A score
+    is equal if it rounds to the recorded digits, up to the noise of float32 similarities.
 
     Args:
-        given: the identity of the file.
-        rescore: scores the file again under the conditions of a row.
+        given: the sha256 of the file's content, and that of the file itself.
+        rescore: scores the file again under the conditions of a row, and returns the report.
 
     Raises:
         UnknownName: a method without rows.
@@ -172,8 +177,8 @@ def rows_of(board: Leaderboard, method: str) -> list[Row]:
 
 
 def refuse_differences(checks: Sequence[Check]) -> None:
-    """Raise ComparisonError if the content or another field differs, or a score does so by more
-    than its recorded precision.
+    """Raise ComparisonError if some check says that the content, another field or a score differs.
+    For a score, the check allows what its recorded digits leave open.
     """
     wrong = [check for check in checks if check.differs]
     if any(check.field in CONTENT for check in wrong):  # then the scores may differ as well
@@ -183,6 +188,7 @@ def refuse_differences(checks: Sequence[Check]) -> None:
         # only scores are decimals; other fields are texts
         if all(isinstance(check.recorded, Decimal) for check in wrong):
             problem = f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
+            # the rounding of another processor may explain so little, so the message says that
             if all(is_within(check, ROUNDING) for check in wrong):
                 fix = (
                     f"none differs by more than {ROUNDING} points, which another make of processor "
@@ -205,9 +211,10 @@ def is_within(check: Check, points: Decimal) -> bool:
 
 
 def _of_another_file(checks: Sequence[Check]) -> ComparisonError:
-    """The error for a file that is not the row's. It states how many scores are equal, and by how
-    much the others differ. `checks` has a check of the content or the sha256, which differs, and
-    one of every score."""
+    """Return the error for a file that is not the row's. It states how many scores are equal, and
+    by how much the others differ. `checks` has a check of every score, and one of the content or
+    the sha256 of the file, which differs.
+    """
     scores = [check for check in checks if check.field not in CONTENT]
     equal = sum(not check.differs for check in scores)
     apart = [f"{check.field} by {_distance(check)}" for check in scores if check.differs]
@@ -239,8 +246,8 @@ def _checks(
     board: Leaderboard, row: Row, given: GivenFile, rescore: Callable[[Row], Document]
 ) -> Iterator[Check]:
     """Yield a check for every score of a row, and for every other field that differs. If the file
-    is not the row's, the only such field is its content. The arguments are those of `verify`.
-    Raises ComparisonError if the dataset has changed since the row was made.
+    is not the row's, the file's content is the only other field with a check. `given` and `rescore`
+    are as for `verify`. Raises ComparisonError if the dataset has changed since the row was made.
     """
     metrics = computed_metrics(row, board)
     document = rescore(row)
@@ -263,21 +270,24 @@ def _checks(
 
     scores = scores_under(board, document)
     for metric in metrics:
-        value = scores[metric].value if metric in scores else None
+        value = scores[metric].value if metric in scores else None  # a fraction, unlike the row's
         yield _checked_score(row, metric, value, factor_of(board.key(metric)))
 
 
 def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
-    """Raise ComparisonError if two rows have the same file and the same conditions, but one names
-    the file by its sha256, as old versions did, and the other by its content."""
-    # a run's identity is its digest, which differs here, its names, and its conditions
+    """Raise ComparisonError if this row names its file by the sha256, as old versions did, and
+    another row has the same file and conditions, but names the file by its content. `given` are
+    both digests of the file. `Leaderboard` itself only finds rows with equal digests.
+    """
+    # the identity of a run's row is a tuple: the digest, which differs here, the digest of the
+    # vectors of names, and the conditions
     _digest, *beside = row.identity
     others = [
         each.method
         for each in board.rows
         if each.run and each.run.content == given.content and [*each.identity[1:]] == beside
     ]
-    if row.run and row.run.sha256 and others:  # `Leaderboard` finds two rows with equal contents
+    if row.run and row.run.sha256 and others:
         raise ComparisonError(
             "one file is two rows", expected="one row", found=examples([*others, row.method])
         )
@@ -287,7 +297,7 @@ def _refuse_other_head(board: Leaderboard, document: Document) -> None:
     """Raise ComparisonError if the head of a leaderboard states other levels or tests than those of
     the scores."""
     tests = document.tests if len(document.tests) > 1 else ()  # one test is not averaged
-    # a head may omit the levels, but not state others
+    # a head may omit the levels, which then count as right, but not state others
     said = (board.levels or document.levels, set(board.averaged))
     if said != (document.levels, set(tests)):
         raise ComparisonError(
@@ -301,9 +311,10 @@ def _refuse_other_head(board: Leaderboard, document: Document) -> None:
 def _checked_fields(
     row: Row, run: RunProvenance, board: Leaderboard, document: Document
 ) -> Iterator[Check]:
-    """Yield a check for every field of a row, except its scores, that differs from the new row
-    built from `document`, the new report on the file. Raises SubmissionError if the row omits a
-    doubt of the report."""
+    """Yield a check for every field of a row, except its scores, that differs from a new row. This
+    is built from `document`, the new report on the file, as `leaderboard add` builds one. Raises
+    SubmissionError if the row omits a doubt that the report states.
+    """
     anew = row_of(document, board, RowDetails(method=row.method))
     assert anew.run is not None
     # a row may state more doubts than the report does, but not fewer
@@ -323,14 +334,15 @@ def _checked_fields(
 def _checked_score(row: Row, metric: str, value: float | None, factor: float) -> Check:
     """Compare a recorded score with the new one.
 
-    They may differ by half a unit of the last recorded digit, and by the noise of float32.
+    They count as equal up to half a unit of the last recorded digit plus the noise of float32.
 
     Args:
         value: the new score as a fraction; None if there is none.
         factor: from the fraction to the recorded unit, usually 100.
     """
     score = row.scores[metric]
-    # rounded to twice the digits of rows, which only cuts off the noise of floats
+    # Decimal(float) has dozens of digits. Twice the decimal places of rows are more than enough:
+    # only the noise of the float is cut off.
     again = None if value is None else round(Decimal(factor * value), 2 * PLACES)
     allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
     differs = again is None or abs(again - score) > allowed
@@ -347,7 +359,8 @@ class _OtherField(NamedTuple):
 
 def _differing(row: Row, anew: Row) -> Iterator[_OtherField]:
     """Yield the fields of a row that contradict the row `anew`, which was built from the same file.
-    The row may be older, and none of its scores may be excluded from the ranking (`unranked`)."""
+    A run's row may be of an earlier year than `anew`, but must not exclude any of its scores from
+    the ranking (`unranked`), as a paper's row may."""
     if row.dim != anew.dim:
         yield _OtherField("dim", row.dim, anew.dim)
     if row.unranked:
@@ -366,8 +379,8 @@ def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterato
 
 def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_OtherField]:
     """Yield the fields in which `run`, as the row states it, contradicts `anew`, the same run made
-    just now. The row's dates and versions may be earlier, but not later, and it may have more
-    doubts."""
+    just now. The row's dates and versions may be earlier, but not later. The row may append further
+    doubts to those of `anew`."""
     if run.queries != anew.queries:
         yield _OtherField("queries", run.queries, anew.queries)
     if run.date > anew.date:
@@ -376,7 +389,7 @@ def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_Othe
         yield _OtherField("verified", run.verified, f"{anew.date} or before")
     if not (run.doubt or "").startswith(anew.doubt or ""):
         yield _OtherField("doubt", run.doubt, anew.doubt)
-    # the signature contains hbench's version, which may be older in the row
+    # the signature contains hbench's version (major.minor), which may be older in the row
     version = Signature.parse(run.signature).version
     made = str(replace(Signature.parse(anew.signature), version=version))
     # compared as text: two spellings of the same conditions would allow two rows for one file
