@@ -75,7 +75,7 @@ def table(
     notes += [
         full_source(key, citation) for key, citation in cited_by(standings, citations).items()
     ]
-    return PrintedTable(kept(header), list(map(kept, lines)), notes)
+    return PrintedTable(header=kept(header), cells=list(map(kept, lines)), notes=notes)
 
 
 def with_best(

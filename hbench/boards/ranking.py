@@ -247,9 +247,11 @@ def rank(
         row = as_one(result)
         is_compared = key not in row.unranked and board.compares(row, by_name=by_name)
         if key in row.scores and is_compared:
-            ranked.setdefault(row.scores[key], []).append(Standing(None, row.scores[key], result))
+            ranked.setdefault(row.scores[key], []).append(
+                Standing(place=None, score=row.scores[key], rows=result)
+            )
         else:
-            unranked.append(Standing(None, row.scores.get(key), result))
+            unranked.append(Standing(place=None, score=row.scores.get(key), rows=result))
     standings: list[Standing] = []
     for score in sorted(ranked, key=lambda score: goodness(key, score), reverse=True):
         shared = len(standings) + 1

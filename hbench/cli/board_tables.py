@@ -64,7 +64,7 @@ class Selection:
         # without --columns, the metrics that most of these standings have
         columns = [board.key(word) for word in words_of(self.columns)]
         metrics = dict.fromkeys([key, *(columns or _most_common_metrics(shown))])
-        return RankedBoard(board, shown, list(metrics))
+        return RankedBoard(board=board, standings=shown, metrics=list(metrics))
 
     def _rows(self, board: Leaderboard) -> list[Row]:
         """Return the rows of the chosen papers; all rows if none were chosen. Raises UsageError,

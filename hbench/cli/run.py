@@ -247,7 +247,9 @@ def _file_of(
     folder.mkdir(parents=True, exist_ok=True)
     batch = embedding.batch
     while True:
-        images = SplitImages(data, "test", EmbedOptions(batch=batch), embedding.device)
+        images = SplitImages(
+            data=data, split="test", options=EmbedOptions(batch=batch), device=embedding.device
+        )
         try:
             embed_split(source, images, file)
         except (torch.OutOfMemoryError, MemoryError):

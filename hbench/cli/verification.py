@@ -316,22 +316,37 @@ def _rows_to_verify(
     from hbench.boards.proof.fetched import ABSENT, DIFFERS, RowVerdict
 
     if revision is None:
-        return RowsToVerify(_asked(range(len(board.rows)), board, method), [], {})
+        return RowsToVerify(
+            rows=_asked(range(len(board.rows)), board, method), verdicts=[], replaced={}
+        )
     # `head`: changed keys of the head; `gone`: the methods of removed rows; `rows`: the indices of
     # new and changed rows; `replaced`: {index of a new row: the old row}
     changes = changes_since(revision, path)
     verdicts = []
     if changes.head:
         changed_head = f"changed: {', '.join(changes.head)}"
-        verdicts.append(RowVerdict(board.dataset, "(head)", DIFFERS, changed_head))
+        verdicts.append(
+            RowVerdict(
+                leaderboard=board.dataset, method="(head)", verdict=DIFFERS, detail=changed_head
+            )
+        )
     verdicts += [
-        RowVerdict(board.dataset, method, DIFFERS, "the row is gone") for method in changes.gone
+        RowVerdict(
+            leaderboard=board.dataset, method=method, verdict=DIFFERS, detail="the row is gone"
+        )
+        for method in changes.gone
     ]
     changed = [board.rows[number] for number in changes.rows]
     papers = [row for row in changed if row.paper]
     by_hand = "a published row: a person compares it with its table"
     verdicts += [
-        RowVerdict(board.dataset, row.method, ABSENT, f"{by_hand}, {row.source}") for row in papers
+        RowVerdict(
+            leaderboard=board.dataset,
+            method=row.method,
+            verdict=ABSENT,
+            detail=f"{by_hand}, {row.source}",
+        )
+        for row in papers
     ]
     # {index of a row: in words, which row it replaces, and how its scores change}
     replaced = {n: in_place_of(board.rows[n], old) for n, old in changes.replaced.items()}

@@ -318,9 +318,9 @@ def _kind_of_class(annotation: type) -> ArgumentKind:
         # by the type's name, which accepts numpy's flags without importing numpy
         return ArgumentKind(name, lambda value: type(value).__name__ in FLAGS)
     if annotation in (int, float):
-        return ArgumentKind(name, is_number, annotation)
+        return ArgumentKind(name=name, fits=is_number, plain=annotation)
     if annotation is Path:
-        return ArgumentKind(name, lambda value: isinstance(value, classes), Path)
+        return ArgumentKind(name=name, fits=lambda value: isinstance(value, classes), plain=Path)
     return ArgumentKind(name, lambda value: isinstance(value, classes))
 
 
@@ -356,7 +356,7 @@ def _list_of(member: Any, *, in_order: bool) -> ArgumentKind | None:
             return False
         return all(map(is_member, value))
 
-    return ArgumentKind(f"a list of {names}", fits, _plain_list)
+    return ArgumentKind(name=f"a list of {names}", fits=fits, plain=_plain_list)
 
 
 def _plain_list(value: Any) -> Any:

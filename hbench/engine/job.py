@@ -64,11 +64,11 @@ class Values(NamedTuple):
     def of(self, queries: slice) -> Values:
         """The values of some of the queries, under every view. The arrays are not copied."""
         return Values(
-            self.values[:, queries],
-            self.first_level[queries],
-            self.tied[queries],
-            self.counts[queries],
-            tuple(other.of(queries) for other in self.others),
+            values=self.values[:, queries],
+            first_level=self.first_level[queries],
+            tied=self.tied[queries],
+            counts=self.counts[queries],
+            others=tuple(other.of(queries) for other in self.others),
         )
 
     def put(self, at: NDArray[np.int64], found: Values) -> None:

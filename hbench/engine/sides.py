@@ -44,11 +44,11 @@ class Side:
         ignore = None if self.ignore is None else self.ignore[items]
         known = None if self.known is None else self.known[items]
         return Side(
-            vectors,
-            self.labels[items],
-            ignore,
-            known,
-            None if self.more is None else self.more.of(items),
+            vectors=vectors,
+            labels=self.labels[items],
+            ignore=ignore,
+            known=known,
+            more=None if self.more is None else self.more.of(items),
         )
 
     def paths(self, order: NDArray[np.int64]) -> KnownPaths:

@@ -142,7 +142,7 @@ def candidates(rows: NDArray[np.floating], k: int) -> Contenders:
     # on flattened rows, because np.nonzero on two axes takes ten times as long
     places = np.flatnonzero((rows >= _bounds(rows, k)[:, None]) & (rows > -np.inf))
     row, column = np.divmod(places, rows.shape[1])
-    return Contenders(row, column, rows[row, column])
+    return Contenders(rows=row, columns=column, scores=rows[row, column])
 
 
 def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:

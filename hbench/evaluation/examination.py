@@ -133,7 +133,14 @@ def examine(
     subject = _subject(
         given, whole, _refuse_broken_text(method), given.doubts(data) if doubted else ()
     )
-    return Examined(given, data, conditions, also, subject, tuple(remarks))
+    return Examined(
+        submission=given,
+        data=data,
+        conditions=conditions,
+        also=also,
+        subject=subject,
+        warnings=tuple(remarks),
+    )
 
 
 def _conditions(

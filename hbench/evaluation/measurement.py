@@ -190,10 +190,10 @@ def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) ->
         return None
     # `ranker.queries` (Q,), `ranker.columns` (G,): the input positions in the ranker's order
     return NameColumns(
-        of_queries[ranker.queries],
-        of_gallery[ranker.columns],
-        affected[ranker.queries],
-        conditions.ties,
+        queries=of_queries[ranker.queries],
+        gallery=of_gallery[ranker.columns],
+        affected=affected[ranker.queries],
+        ties=conditions.ties,
     )
 
 
@@ -288,9 +288,9 @@ def measured_sequences(
         int(each.levels[0]) if len(each.ranks) and each.ranks[0] == 1 else 0 for each in sequences
     ]
     return Measurement(
-        np.array(values, dtype=np.float64),
-        np.array(first, dtype=np.uint8),
-        np.stack([sequence.counts for sequence in sequences]),
-        np.array([sequence.tied for sequence in sequences]),
-        canonical,
+        values=np.array(values, dtype=np.float64),
+        first_level=np.array(first, dtype=np.uint8),
+        counts=np.stack([sequence.counts for sequence in sequences]),
+        tied=np.array([sequence.tied for sequence in sequences]),
+        canonical=canonical,
     )

@@ -108,7 +108,7 @@ def report_of(
         date=datetime.now(UTC).date().isoformat(),
     )
 
-    return Report(document, dict(zip(names, values, strict=False)), queries)
+    return Report(document=document, values=dict(zip(names, values, strict=False)), table=queries)
 
 
 def _few(

@@ -189,7 +189,7 @@ def ranked_tests(
     paths = [Path(file) for file in files]
     shown = shown_names(names, [path.stem for path in paths], paths)
     return [
-        RankedTest(name, one, chosen)
+        RankedTest(name=name, examined=one, test=chosen)
         for name, one in zip(shown, examined_files(paths, data), strict=True)
     ]
 

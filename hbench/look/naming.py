@@ -131,7 +131,14 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
     ]
     matrix = _matrix(pairs, counts, of_class) if len(names) <= MATRIX else []
     right = float((truth == said).mean()) if len(truth) else 0.0
-    return LevelConfusion(manifest.levels[level], len(truth), right, names, matrix, frequent)
+    return LevelConfusion(
+        level=manifest.levels[level],
+        items=len(truth),
+        right=right,
+        names=names,
+        matrix=matrix,
+        pairs=frequent,
+    )
 
 
 def _known_at(
@@ -218,11 +225,11 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
         found.setdefault((truth[row], paths[row]), row)
     return [
         SureMistake(
-            str(manifest.items[asked[row]]),
-            _embedded(named, int(asked[row])),
-            path_of(manifest, int(asked[row])),
-            tuple(paths[row].split(JOINED)),
-            float(masses[row]),
+            item=str(manifest.items[asked[row]]),
+            picture=_embedded(named, int(asked[row])),
+            path=path_of(manifest, int(asked[row])),
+            named=tuple(paths[row].split(JOINED)),
+            share=float(masses[row]),
         )
         for row in list(found.values())[:SUREST]
     ]

@@ -121,7 +121,7 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
         (row for row in rows if row.items or row.named),
         key=lambda row: (row.right - row.named, -row.items, row.name),
     )
-    return NodeTable(manifest.levels[level], len(rows), rows[:MOST_NODES])
+    return NodeTable(level=manifest.levels[level], number=len(rows), rows=rows[:MOST_NODES])
 
 
 def answered_by_target(named: NamedPictures) -> list[Trusted]:
@@ -159,7 +159,14 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
         Mark(label, each.coverage, each.risk, *_place(each.coverage, each.risk, end))
         for label, each in outcomes.items()
     ]
-    return RiskCurve(WIDTH, HEIGHT, _line(curve, end), end, marks, trusted.haurc)
+    return RiskCurve(
+        width=WIDTH,
+        height=HEIGHT,
+        line=_line(curve, end),
+        end=end,
+        marks=marks,
+        haurc=trusted.haurc,
+    )
 
 
 def _line(curve: RiskCoverage, end: float) -> str:

@@ -77,10 +77,10 @@ class LossEntry:
 def entry_of(function: Callable[..., nn.Module], formula: str, paper: str) -> LossEntry:
     """Make an entry from a function or class whose keyword arguments are the loss's parameters."""
     return LossEntry(
-        lambda params: function(**fitted(function, params)),
-        formula,
-        paper,
-        parameters_of(function),
+        build=lambda params: function(**fitted(function, params)),
+        formula=formula,
+        paper=paper,
+        parameters=parameters_of(function),
     )
 
 

@@ -136,7 +136,7 @@ class RankRow(NamedTuple):
 def smooth(tau: float = 0.01) -> RankSteps:
     """Replace every step by a sigmoid of temperature `tau` (Brown et al. 2020)."""
     sigmoid = Sigmoid(tau)
-    return RankSteps(sigmoid, sigmoid, sigmoid, sigmoid)
+    return RankSteps(less=sigmoid, others=sigmoid, above=sigmoid, within=sigmoid)
 
 
 def suprank(

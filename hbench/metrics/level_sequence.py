@@ -74,7 +74,7 @@ def level_sequence(
     # the positives are the items with a level other than 0; index 0 is rank 1
     positives = np.flatnonzero(ordered)
     tied = _are_tied(scores[order], ordered, positives)
-    return LevelSequence(positives + 1, ordered[positives], counts, tied)
+    return LevelSequence(ranks=positives + 1, levels=ordered[positives], counts=counts, tied=tied)
 
 
 def _are_tied(

@@ -105,7 +105,12 @@ def paper(name: MetricName, setting: Setting) -> Scorer:
     function = name.bind(setting.levels, setting.relevance)
     arguments = name.arguments(setting.levels, setting.relevance)
     # the position of the query is not used: a value depends on the query's own list only
-    return Scorer(name, arguments, lambda query, sequence: function(sequence), _by_level(arguments))
+    return Scorer(
+        name=name,
+        arguments=arguments,
+        function=lambda query, sequence: function(sequence),
+        grade=_by_level(arguments),
+    )
 
 
 @protocols.register("official")
@@ -194,7 +199,14 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         by_name = _by_name(name, setting, own_names, exponent if by_value else None)
     grades = grade if by_value else _by_level(arguments)
     # the released code drops the item ranked last if the gallery is separate from the queries
-    return Scorer(name, arguments, score, grades, loses_last=not setting.all_pairs, by_name=by_name)
+    return Scorer(
+        name=name,
+        arguments=arguments,
+        function=score,
+        grade=grades,
+        loses_last=not setting.all_pairs,
+        by_name=by_name,
+    )
 
 
 def _by_name(
@@ -308,7 +320,9 @@ def without_last(sequence: LevelSequence) -> LevelSequence:
     lost = int(sequence.levels[-1]) if len(sequence.ranks) and sequence.ranks[-1] == size else 0
     counts = sequence.counts - (np.arange(len(sequence.counts)) == lost)
     kept = sequence.ranks < size
-    return LevelSequence(sequence.ranks[kept], sequence.levels[kept], counts, sequence.tied)
+    return LevelSequence(
+        ranks=sequence.ranks[kept], levels=sequence.levels[kept], counts=counts, tied=sequence.tied
+    )
 
 
 def query_set_counts(labels: Labels) -> Counts:

@@ -52,7 +52,12 @@ class Reading(NamedTuple):
         # an item moves up by the number of removed items before it
         ranks = sequence.ranks - np.cumsum(~stays)
         levels = self.level[sequence.levels[listed]]
-        return LevelSequence(ranks[listed], levels, self.counts(sequence.counts), sequence.tied)
+        return LevelSequence(
+            ranks=ranks[listed],
+            levels=levels,
+            counts=self.counts(sequence.counts),
+            tied=sequence.tied,
+        )
 
     def counts(self, by_code: NDArray[np.int64]) -> NDArray[np.int64]:
         """Convert counts of items by code, (…, 2L), to counts by level, (…, highest level + 1)."""
@@ -66,21 +71,25 @@ def known(depth: int) -> Reading:
     """The reading that leaves items of unknown level out of the list. `depth`: the number of
     levels."""
     lowest, is_known = _codes(depth)
-    return Reading("known", is_known, lowest)
+    return Reading(name="known", stays=is_known, level=lowest)
 
 
 def wrong(depth: int) -> Reading:
     """The reading that gives a lower bound of a metric: an item counts as the lowest level that is
     possible for it. `depth`: the number of levels."""
     lowest, is_known = _codes(depth)
-    return Reading("wrong", np.ones_like(is_known), lowest)
+    return Reading(name="wrong", stays=np.ones_like(is_known), level=lowest)
 
 
 def right(depth: int) -> Reading:
     """The reading that gives an upper bound of a metric: an item of unknown level counts as the
     finest level. `depth`: the number of levels."""
     lowest, is_known = _codes(depth)
-    return Reading("right", np.ones_like(is_known), np.where(is_known, lowest, np.uint8(depth)))
+    return Reading(
+        name="right",
+        stays=np.ones_like(is_known),
+        level=np.where(is_known, lowest, np.uint8(depth)),
+    )
 
 
 def at_level(depth: int, level: int) -> Reading:
@@ -89,7 +98,9 @@ def at_level(depth: int, level: int) -> Reading:
     are left out."""
     lowest, is_known = _codes(depth)
     positive = lowest >= level
-    return Reading(f"level {level}", is_known | positive, positive.astype(np.uint8))
+    return Reading(
+        name=f"level {level}", stays=is_known | positive, level=positive.astype(np.uint8)
+    )
 
 
 def _codes(depth: int) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:

@@ -59,7 +59,9 @@ def table(document: Document, names: Sequence[str] | None = None) -> PrintedTabl
     if differs:
         header.append("official")
     header += [*unknown, "queries"]
-    return PrintedTable(tuple(header), cells, [unit_note(document), *document.warnings])
+    return PrintedTable(
+        header=tuple(header), cells=cells, notes=[unit_note(document), *document.warnings]
+    )
 
 
 def names_shown(document: Document) -> list[str]:

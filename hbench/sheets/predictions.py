@@ -136,7 +136,9 @@ def _of_reads(path: Path) -> Predictions:
             # a taxon such as the root is above all levels, so the path is empty
             rows.append(Prediction(read, () if name in ABOVE_ALL else (name,)))
     form = "the taxon of every read, by Kraken 2"
-    return Predictions(rows, Understood(path.name, f"predictions of {_items(rows)}", (form,)))
+    return Predictions(
+        rows, Understood(source=path.name, what=f"predictions of {_items(rows)}", facts=(form,))
+    )
 
 
 def _no_reads(source: str) -> DataError:
@@ -154,7 +156,9 @@ def _of_found(found: DocumentRows, source: str) -> Predictions:
     """Make the predictions of a JSON document, whose paths are still texts. `source`: the file's
     name."""
     rows = [Prediction(item, _names(path), score) for item, path, score in found.rows]
-    return Predictions(rows, Understood(source, f"predictions of {_items(rows)}", (found.form,)))
+    return Predictions(
+        rows, Understood(source=source, what=f"predictions of {_items(rows)}", facts=(found.form,))
+    )
 
 
 def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: str) -> Predictions:
@@ -273,11 +277,11 @@ def _rows_of_level_columns(
         for item, row, each in zip(items, names, numbers, strict=True):
             kept = _names_said(row)  # a path may end early
             by_level = tuple(_number(text) or 0.0 for text in each[: len(kept)])
-            rows.append(Prediction(item, kept, None, by_level))
+            rows.append(Prediction(item=item, names=kept, score=None, by_level=by_level))
         return rows, "a column per level, each with its chance"
     scores = texts(table, score) if score else [""] * len(items)
     rows = [
-        Prediction(item, _names_said(row), _number(text))
+        Prediction(item=item, names=_names_said(row), score=_number(text))
         for item, row, text in zip(items, names, scores, strict=True)
     ]
     return rows, "a column per level"
@@ -309,7 +313,7 @@ def _rows_of_class_columns(
     for name in classes:
         path = _names(name)
         for item, text in zip(items, texts(table, name), strict=True):
-            rows.append(Prediction(item, path, _number(text) or 0.0))
+            rows.append(Prediction(item=item, names=path, score=_number(text) or 0.0))
     return rows, f"a column per class ({len(classes):,})"
 
 
@@ -330,9 +334,16 @@ def _rows_of_path_column(
             if WITH_CONFIDENCE.match(each.strip()):
                 ranks = ONE_RANK.findall(each)
                 by_level = tuple(float(chance) for _, chance in ranks)
-                rows.append(Prediction(item, tuple(name for name, _ in ranks), None, by_level))
+                rows.append(
+                    Prediction(
+                        item=item,
+                        names=tuple(name for name, _ in ranks),
+                        score=None,
+                        by_level=by_level,
+                    )
+                )
             else:
-                rows.append(Prediction(item, _names(each), _number(number)))
+                rows.append(Prediction(item=item, names=_names(each), score=_number(number)))
     return rows, f"paths in {column}"
 
 

@@ -64,11 +64,11 @@ def join_processes(device: str = "auto") -> Iterator[Processes]:
     world = world_started()
     chosen = chosen_device(device)
     if world == 1:
-        yield Processes(0, 1, chosen)
+        yield Processes(rank=0, world=1, device=chosen)
         return
     dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=PATIENCE)
     try:
-        yield Processes(dist.get_rank(), world, chosen)
+        yield Processes(rank=dist.get_rank(), world=world, device=chosen)
     except BaseException as error:
         # frames may refer to the group, which has to be freed below
         traceback.clear_frames(error.__traceback__)

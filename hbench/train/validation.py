@@ -143,7 +143,9 @@ def said_of(
     """Make the record of the validation after `step`: the score by the metric that chooses, and the
     best so far. `scores`: {metric: score}."""
     metric = str(choosing_metric(recipe, held.levels))
-    return ValidationRecord(step, metric, scores[metric], best.step, best.score)
+    return ValidationRecord(
+        step=step, metric=metric, score=scores[metric], best_step=best.step, best=best.score
+    )
 
 
 def where_it_goes_on(run: TrainingRun, recipe: Recipe) -> str:

@@ -95,7 +95,9 @@ def _understood_of_graph(source: str, graph: ClassGraph[NodeId], table: NameTabl
         facts.append(f"the first of {trees} trees in the file")
     if support := graph.graph.get("support"):
         facts.append(f"the numbers on its {support:,} inner nodes are support values, left out")
-    return Understood(source, f"a tree of {len(table.rows):,} leaves", tuple(facts))
+    return Understood(
+        source=source, what=f"a tree of {len(table.rows):,} leaves", facts=tuple(facts)
+    )
 
 
 def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
@@ -138,7 +140,13 @@ def _read_sheet(found: sheet.Sheet, chosen: Chosen) -> NameTable:
         *remark_on_single_classes(names.levels, sizes),
     ]
     return replace(
-        names, read=Understood(found.name, f"{len(table):,} rows", tuple(facts), columns.left_out)
+        names,
+        read=Understood(
+            source=found.name,
+            what=f"{len(table):,} rows",
+            facts=tuple(facts),
+            left_out=columns.left_out,
+        ),
     )
 
 
@@ -151,7 +159,9 @@ def _understood_of_edges(
     what = f"a list of edges ({titles}), {len(table):,} rows"
     # if only the values show that these are edges, the table may as well have two levels
     hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()
-    return Understood(source, what, tuple(facts), left_out(table, listed), hints)
+    return Understood(
+        source=source, what=what, facts=tuple(facts), left_out=left_out(table, listed), hints=hints
+    )
 
 
 def _sizes(names: NameTable) -> list[int]:

@@ -95,7 +95,7 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
     for step in _in_order(names):
         new = step.new_rows(table)  # from each row to its new row, None if it is left out
         changes += [
-            Change(step.name, row, new[row], items)
+            Change(policy=step.name, before=row, after=new[row], items=items)
             for row, items in table.rows.items()
             if new[row] != row
         ]

@@ -55,7 +55,7 @@ class MorePaths(NamedTuple):
         within = np.arange(len(owners)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
         rows = starts[owners] + within
         known = None if self.known is None else self.known[rows]
-        return MorePaths(owners, self.labels[rows], known)
+        return MorePaths(items=owners, labels=self.labels[rows], known=known)
 
     def numbers(self, items: int) -> Positions:
         """The number of further paths of each item, (items,); `items` is the number of items."""

@@ -52,7 +52,9 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
         # parents[depth] has for each node of this level the id of its parent in the level above
         # the number of described children of each described node of the level above
         children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]
-        branching = Branching(int(children.min()), float(np.median(children)), int(children.max()))
+        branching = Branching(
+            least=int(children.min()), median=float(np.median(children)), most=int(children.max())
+        )
         counts = items_of_level(tree, items, depth + 1)[nodes]
         largest, smallest = (
             (names[nodes[at]], int(counts[at])) for at in (counts.argmax(), counts.argmin())

@@ -136,13 +136,27 @@ def read(path: Path) -> Taxonomy:
         _refuse_repeated(path.name, ids, [f"{of} below {above or 'none'}" for above, of in of_rows])
         parents = _taxa_named(of_column(columns.parent))  # ids, without roots that name themselves
         ranks = _in_small(of_column(columns.rank))
-        return Taxonomy(path.name, of_column(columns.name), ranks, parents, accepted, {})
+        return Taxonomy(
+            source=path.name,
+            names=of_column(columns.name),
+            ranks=ranks,
+            parents=parents,
+            accepted=accepted,
+            rows={},
+        )
 
     of_rows = text_rows(table, list(columns.by_rank.values()))
     _refuse_repeated(path.name, ids, [", ".join(row) for row in of_rows])
     # the lineages replace names, ranks and parents, which are empty: `names` has the ids only
     lineages = _lineages(table, ids, columns.by_rank)
-    return Taxonomy(path.name, dict.fromkeys(ids, ""), {}, {}, accepted, lineages)
+    return Taxonomy(
+        source=path.name,
+        names=dict.fromkeys(ids, ""),
+        ranks={},
+        parents={},
+        accepted=accepted,
+        rows=lineages,
+    )
 
 
 def _columns_of(path: Path, titles: Sequence[str]) -> TaxonColumns:

@@ -45,7 +45,9 @@ class ArtefactRecord:
 def made_by(step: str, inputs: Iterable[Path], settings: Mapping[str, Any]) -> ArtefactRecord:
     """Make the record of a step that is about to run on `inputs`. Raises DataError when an input
     does not exist."""
-    return ArtefactRecord(step, {path.name: sha256(path) for path in inputs}, dict(settings))
+    return ArtefactRecord(
+        step=step, inputs={path.name: sha256(path) for path in inputs}, settings=dict(settings)
+    )
 
 
 def is_done(record: ArtefactRecord, *paths: Path) -> bool:

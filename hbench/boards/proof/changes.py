@@ -48,10 +48,12 @@ def compared(before: Leaderboard | None, after: Leaderboard, name: str) -> Board
     if before is None:
         is_misnamed = name != after.dataset
         head = ("dataset, which the file is not named by",) if is_misnamed else ()
-        return BoardChanges(tuple(range(len(after.rows))), (), head)
+        return BoardChanges(rows=tuple(range(len(after.rows))), gone=(), head=head)
     rows = tuple(number for number, row in enumerate(after.rows) if row not in before.rows)
     gone, replaced = _gone(before, after)
-    return BoardChanges(rows, tuple(gone), tuple(_head(before, after)), replaced)
+    return BoardChanges(
+        rows=rows, gone=tuple(gone), head=tuple(_head(before, after)), replaced=replaced
+    )
 
 
 def deleted_since(revision: str) -> list[str]:

@@ -62,7 +62,9 @@ def verdict_on(
         data = _dataset(board.dataset)
         path = _file_of(row.run, requester, on_progress)
     except IntegrityError as error:
-        return RowVerdict(board.dataset, row.method, DIFFERS, one_line(error))
+        return RowVerdict(
+            leaderboard=board.dataset, method=row.method, verdict=DIFFERS, detail=one_line(error)
+        )
     except HBenchError as error:
         return _unproven(row, row.run, board, one_line(error))
     return verdict_by(row, board, partial(_read, path, row.run), data)
@@ -73,8 +75,10 @@ def _unproven(row: Row, run: RunProvenance, board: Leaderboard, why: str) -> Row
     verified gets "differs", since this claim cannot be trusted."""
     if run.verified:
         said = f"the row says that it was verified: {why}"
-        return RowVerdict(board.dataset, row.method, DIFFERS, said)
-    return RowVerdict(board.dataset, row.method, ABSENT, why)
+        return RowVerdict(
+            leaderboard=board.dataset, method=row.method, verdict=DIFFERS, detail=said
+        )
+    return RowVerdict(leaderboard=board.dataset, method=row.method, verdict=ABSENT, detail=why)
 
 
 def verdict_by(
@@ -90,13 +94,15 @@ def verdict_by(
     try:
         checked(row, board, read(), data)
     except HBenchError as error:
-        return RowVerdict(board.dataset, row.method, DIFFERS, one_line(error))
+        return RowVerdict(
+            leaderboard=board.dataset, method=row.method, verdict=DIFFERS, detail=one_line(error)
+        )
     detail = f"{len(row.scores)} scores"
     if row.run.seeds is not None:
         detail += f"; one file says nothing of the spread over {row.run.seeds:,} seeds"
     if row.run.doubt:
         detail += f"; the row says: {row.run.doubt}"
-    return RowVerdict(board.dataset, row.method, VERIFIED, detail)
+    return RowVerdict(leaderboard=board.dataset, method=row.method, verdict=VERIFIED, detail=detail)
 
 
 def contents_in(folder: Path) -> dict[str, Path]:

@@ -264,7 +264,9 @@ def _checks(
     if row.run and not row.run.is_of(*given):
         found = given.content if row.run.content else given.sha256
         field = CONTENT[0] if row.run.content else CONTENT[1]
-        yield Check(row.source, field, row.run.digest, found, differs=True)
+        yield Check(
+            source=row.source, field=field, recorded=row.run.digest, rescored=found, differs=True
+        )
     elif row.run:
         yield from _checked_fields(row, row.run, board, document)
 
@@ -328,7 +330,13 @@ def _checked_fields(
         *_differing_names(run, document.names),
         *_differing_in_run(run, anew.run),
     ):
-        yield Check(row.source, each.field, str(each.found), str(each.expected), differs=True)
+        yield Check(
+            source=row.source,
+            field=each.field,
+            recorded=str(each.found),
+            rescored=str(each.expected),
+            differs=True,
+        )
 
 
 def _checked_score(row: Row, metric: str, value: float | None, factor: float) -> Check:
@@ -346,7 +354,7 @@ def _checked_score(row: Row, metric: str, value: float | None, factor: float) ->
     again = None if value is None else round(Decimal(factor * value), 2 * PLACES)
     allowed = Decimal("0.5").scaleb(int(score.as_tuple().exponent)) + NOISE
     differs = again is None or abs(again - score) > allowed
-    return Check(row.source, metric, score, again, differs=differs)
+    return Check(source=row.source, field=metric, recorded=score, rescored=again, differs=differs)
 
 
 class _OtherField(NamedTuple):
@@ -362,11 +370,11 @@ def _differing(row: Row, anew: Row) -> Iterator[_OtherField]:
     A run's row may be of an earlier year than `anew`, but must not exclude any of its scores from
     the ranking (`unranked`), as a paper's row may."""
     if row.dim != anew.dim:
-        yield _OtherField("dim", row.dim, anew.dim)
+        yield _OtherField(field="dim", found=row.dim, expected=anew.dim)
     if row.unranked:
-        yield _OtherField("unranked", ", ".join(row.unranked), "nothing")
+        yield _OtherField(field="unranked", found=", ".join(row.unranked), expected="nothing")
     if row.year is not None and anew.year is not None and row.year > anew.year:
-        yield _OtherField("year", row.year, f"{anew.year} or before")
+        yield _OtherField(field="year", found=row.year, expected=f"{anew.year} or before")
 
 
 def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterator[_OtherField]:
@@ -374,7 +382,7 @@ def _differing_names(run: RunProvenance, names: SubmittedFile | None) -> Iterato
     # rows of old versions have the sha256 of the file instead of the content
     of_file = (None,) if names is None else (names.content, names.sha256)
     if run.names not in of_file:
-        yield _OtherField("names", run.names, of_file[0])
+        yield _OtherField(field="names", found=run.names, expected=of_file[0])
 
 
 def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_OtherField]:
@@ -382,23 +390,25 @@ def _differing_in_run(run: RunProvenance, anew: RunProvenance) -> Iterator[_Othe
     just now. The row's dates and versions may be earlier, but not later. The row may append further
     doubts to those of `anew`."""
     if run.queries != anew.queries:
-        yield _OtherField("queries", run.queries, anew.queries)
+        yield _OtherField(field="queries", found=run.queries, expected=anew.queries)
     if run.date > anew.date:
-        yield _OtherField("date", run.date, f"{anew.date} or before")
+        yield _OtherField(field="date", found=run.date, expected=f"{anew.date} or before")
     if (run.verified or "").partition(",")[0] > anew.date:  # the mark begins with its date
-        yield _OtherField("verified", run.verified, f"{anew.date} or before")
+        yield _OtherField(field="verified", found=run.verified, expected=f"{anew.date} or before")
     if not (run.doubt or "").startswith(anew.doubt or ""):
-        yield _OtherField("doubt", run.doubt, anew.doubt)
+        yield _OtherField(field="doubt", found=run.doubt, expected=anew.doubt)
     # the signature contains hbench's version (major.minor), which may be older in the row
     version = Signature.parse(run.signature).version
     made = str(replace(Signature.parse(anew.signature), version=version))
     # compared as text: two spellings of the same conditions would allow two rows for one file
     if run.signature != made:
-        yield _OtherField("signature", run.signature, made)
+        yield _OtherField(field="signature", found=run.signature, expected=made)
     if version != ".".join(run.hbench.split(".")[:2]):
-        yield _OtherField("hbench", run.hbench, f"{version}.…, as in the signature")
+        yield _OtherField(
+            field="hbench", found=run.hbench, expected=f"{version}.…, as in the signature"
+        )
     elif _numbers(run.hbench) > _numbers(anew.hbench):
-        yield _OtherField("hbench", run.hbench, f"{anew.hbench} or before")
+        yield _OtherField(field="hbench", found=run.hbench, expected=f"{anew.hbench} or before")
 
 
 def _numbers(version: str) -> list[int]:

@@ -166,7 +166,9 @@ def record_file(
     """
     size = path.stat().st_size
     time = path.stat().st_mtime_ns
-    record = DownloadRecord(str(path), size, time, sums.get("md5", ""), sums["sha256"])
+    record = DownloadRecord(
+        path=str(path), size=size, time=time, md5=sums.get("md5", ""), sha256=sums["sha256"]
+    )
     write_record(folder, source, record)
     return record
 

@@ -33,11 +33,11 @@ def table_of(dataset: Dataset) -> OwnTable:
 
     columns = dict(zip(dataset.levels, map(list, zip(*rows, strict=True)), strict=True))
     table = pa.table({"item": items, **columns, SPLIT: splits})
-    named = TableColumns("item", tuple(dataset.levels), SPLIT)
+    named = TableColumns(item="item", levels=tuple(dataset.levels), split=SPLIT)
     made_of = f"{dataset.name}@{dataset.version}"
     # the new dataset has the same images, so their licence and origin stay in its card
     said = {key: dataset.card[key] for key in KEPT if key in dataset.card}
-    return OwnTable(made_of, table, named, origin={"made of": made_of, **said})
+    return OwnTable(source=made_of, table=table, columns=named, origin={"made of": made_of, **said})
 
 
 def _rows(manifest: Manifest) -> list[tuple[str, ...]]:

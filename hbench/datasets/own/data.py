@@ -69,7 +69,13 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
             )
         manifest = manifests.read(path)
         # a single manifest is a test; its version is its digest
-        return Dataset(path.stem, manifest.digest[:12], Protocol(), None, {TEST: manifest})
+        return Dataset(
+            name=path.stem,
+            version=manifest.digest[:12],
+            protocol=Protocol(),
+            train=None,
+            tests={TEST: manifest},
+        )
 
     # with policies, paths that end early stay as they are, since a policy mends them
     own = read_own_table(path, chosen or Chosen(), as_it_is=bool(policies))
@@ -305,7 +311,14 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
     # an embedding file may have items that were listed, but are in no split
     if dropped := {*items, *_below(root, listed)} - {*compress(items, is_used)}:
         card[DROPPED] = sorted(dropped)
-    data = Dataset(name, test.digest[:12], Protocol(), train, {TEST: test}, card=card)
+    data = Dataset(
+        name=name,
+        version=test.digest[:12],
+        protocol=Protocol(),
+        train=train,
+        tests={TEST: test},
+        card=card,
+    )
     return _with_pictures(data, root)
 
 

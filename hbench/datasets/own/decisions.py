@@ -101,7 +101,7 @@ def read_decisions(file: Path, depth: int) -> list[LabelDecision]:
     # lines of the file are counted from 1, and the first is the header
     for number, (item, decision, label, path) in enumerate(text_rows(table, COLUMNS), start=2):
         # label and path are paths in a cell, such as "Birds > Owls"; () if empty
-        each = LabelDecision(item, decision, _names(label), _names(path))
+        each = LabelDecision(item=item, decision=decision, label=_names(label), path=_names(path))
         needs_path = decision in {RELABEL, MERGE}
         is_sound = decision in DECISIONS and (bool(each.path) == needs_path)
         # a merge is about a label, so it must have one; decisions about an item need none

@@ -162,7 +162,15 @@ def _dataset(
     read = _understood(path.name, grades, listed, levels)
     tests = {TEST: _manifest(grades, levels)}
     version = digest_of(table)[:12]
-    return Dataset(path.stem, version, Protocol(), None, tests, lists={TEST: table}, read=read)
+    return Dataset(
+        name=path.stem,
+        version=version,
+        protocol=Protocol(),
+        train=None,
+        tests=tests,
+        lists={TEST: table},
+        read=read,
+    )
 
 
 def _manifest(grades: dict[tuple[str, str], int], levels: tuple[str, ...]) -> Manifest:

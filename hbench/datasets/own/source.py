@@ -325,7 +325,9 @@ def _read_table(
             table = several.without_marks(
                 several.without_lists(table, levels), levels, source.separator
             )
-        own = OwnTable(found.name, table, columns_of(table, chosen), facts)
+        own = OwnTable(
+            source=found.name, table=table, columns=columns_of(table, chosen), facts=facts
+        )
     else:
         # paths that policies will mend are left unchanged here
         own = own_table_of(found.name, table, chosen, facts, as_it_is=bool(source.policies))
@@ -374,7 +376,9 @@ def _of_folder(source: OwnSource, folder: Path) -> OwnTable:
         folder, levels=source.levels, split_folders=source.split_folders, depth=source.depth
     )
     levels = tuple(name for name in table.column_names if name not in {"item", SPLIT})
-    columns = TableColumns("item", levels, SPLIT if source.split_folders else None)
+    columns = TableColumns(
+        item="item", levels=levels, split=SPLIT if source.split_folders else None
+    )
     return OwnTable(folder.name or str(folder), table, columns)
 
 
@@ -413,6 +417,10 @@ def _with_tree_of_source(own: OwnTable, source: OwnSource) -> OwnTable:
         refuse_depth(len(own.columns.levels))
         return own
     tree = TreeFile(
-        source.tree, tuple(source.edges), source.separator, source.policies, source.several
+        path=source.tree,
+        edges=tuple(source.edges),
+        separator=source.separator,
+        policies=source.policies,
+        several=source.several,
     )
     return with_nodes_of_tree(own, tree)

@@ -191,7 +191,13 @@ class OwnTable:
         facts += [*columns.notes, *remark_on_single_classes(columns.levels, sizes)]
         # an item of several paths has several rows
         items = pc.count_distinct(self.table[self.item]).as_py()
-        return Understood(self.source, f"{items:,} items", tuple(facts), columns.left_out, hints)
+        return Understood(
+            source=self.source,
+            what=f"{items:,} items",
+            facts=tuple(facts),
+            left_out=columns.left_out,
+            hints=hints,
+        )
 
     def _of_validation(self, split: str) -> list[str]:
         """Make a remark on the column `split`. If it holds truth values, the remark says what they

@@ -391,7 +391,11 @@ class CardValues:
             # and the first `sizes` places of a row are filled
             starts = np.arange(len(sizes)) * ranks_of.shape[1]
             ranked = RankedPositives(
-                ranks_of.reshape(-1), levels.reshape(-1), starts, starts + sizes, values.tied
+                ranks=ranks_of.reshape(-1),
+                levels=levels.reshape(-1),
+                starts=starts,
+                ends=starts + sizes,
+                tied=values.tied,
             )
             self.fast.add_sequences(ranked, slice(0, len(sizes)))
 

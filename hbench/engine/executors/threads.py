@@ -103,7 +103,9 @@ def _by_rows(
                 multiply = partial(scores.multiply, scores.block_vectors(block), out=buffers[-1])
                 tasks = [pool.submit(multiply, start) for start in scores.chunks]
                 # `start`: the block, still without values; its `add` computes them from scores
-                line.append(Stage(block, buffers.pop(), tasks, plans.start(block)))
+                line.append(
+                    Stage(block=block, scores=buffers.pop(), tasks=tasks, values=plans.start(block))
+                )
             for stage in done:  # yielded only here, when the threads have the next tasks
                 yield stage.block, stage.values.finish()
             done.clear()

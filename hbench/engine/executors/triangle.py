@@ -99,7 +99,9 @@ class Triangle:
         to the bit, so that s(i, j) cannot be used for s(j, i)."""
         items = int((self.parts.sizes + 1).sum())  # −inf takes one more place behind each list
         lists = SortedPositives(
-            np.empty(items, self.scores.dtype), np.empty(items, np.uint8), self.parts
+            ordered=np.empty(items, self.scores.dtype),
+            levels=np.empty(items, np.uint8),
+            parts=self.parts,
         )
         # fills the lists of one block, and returns whether that block's products are symmetric
         sort = partial(self._sort, lists)
@@ -163,7 +165,7 @@ class Triangle:
             of_columns = free.pop()  # never empty: there is one for each thread of the pool
             with self._buffer(len(chunk)) as tile:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
-                side = TileSide(start, columns, of_columns)
+                side = TileSide(first=start, lists=columns, counts=of_columns)
                 most = self.plan.most_positives
                 # one `top` for each query: the last block may have fewer than its tile has rows
                 count_tile(tile[: len(rows.counts.top)], rows, side, self.plan.rule, most)
@@ -195,7 +197,9 @@ class Triangle:
         """The lists and counts of one block's queries, as views into those of all queries."""
         queries = self._queries(block)
         return TileSide(
-            queries.start, lists.of(queries), counts.of(queries, flat_range(self.parts, queries))
+            first=queries.start,
+            lists=lists.of(queries),
+            counts=counts.of(queries, flat_range(self.parts, queries)),
         )
 
     def _queries(self, block: int) -> slice:

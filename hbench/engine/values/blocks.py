@@ -286,7 +286,9 @@ class FastColumns:
             part = slice(ranked.starts[n - at.start], ranked.ends[n - at.start])
             ranks = ranked.ranks[part].astype(np.int64)  # the type of a level sequence's ranks
             tied = bool(ranked.tied[n - at.start])
-            sequence = LevelSequence(ranks, ranked.levels[part], block.counts[n], tied)
+            sequence = LevelSequence(
+                ranks=ranks, levels=ranked.levels[part], counts=block.counts[n], tied=tied
+            )
             # a metric is called with the query's input position and its level sequence
             for row, other in self.plan.others.items():
                 block.values.values[row, n] = other(int(block.queries[n]), sequence)

@@ -234,7 +234,13 @@ class MetricPlan:
         tables = rank_sums.tables(len(ranker.columns))  # no rank is beyond the gallery's size
         # all metrics of a group have the same reading, so it is taken from the first
         groups = [
-            MetricGroup(group, loses, next(iter(group.values())).reading, lowest, tables)
+            MetricGroup(
+                scorers=group,
+                loses_last=loses,
+                reading=next(iter(group.values())).reading,
+                lowest=lowest,
+                tables=tables,
+            )
             for (loses, _), group in by_list.items()
         ]
         rule = rank_positives.RankingRule(

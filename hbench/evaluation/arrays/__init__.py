@@ -137,7 +137,7 @@ def score(
     # `known` is set only for labels of which some paths end early
     conditions = settings.resolve(tree.levels, partial=test.queries.known is not None, several=most)
     # arrays have no dataset: give the report a name, a version, and a digest of the labels instead
-    subject = Subject("arrays", "1", _digest_of(tree, sides))
+    subject = Subject(dataset="arrays", version="1", digest=_digest_of(tree, sides))
     execute = partial(on_threads, threads=threads)
     # nodes as queries: a single test without a name, in which all items are ranked
     if nodes is not None:

@@ -54,7 +54,9 @@ class GivenSide(NamedTuple):
         # arrays have no ignore groups
         if not len(self.owners):  # each item has one path
             return Side(vectors, labels, ignore=None, known=of_items)
-        more = MorePaths(self.owners, labels[items:], None if known is None else known[items:])
+        more = MorePaths(
+            items=self.owners, labels=labels[items:], known=None if known is None else known[items:]
+        )
         return Side(vectors, labels[:items], ignore=None, known=of_items, more=more)
 
 
@@ -67,14 +69,18 @@ def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
     given = as_array(labels, what) if hasattr(labels, "detach") else labels  # a torch tensor
     paths = _paths_of_items(given)
     if paths is None:  # one path for each item, so there are no owners of further ones
-        return GivenSide(vectors, as_paths(given, what), np.zeros(0, np.int64), whose)
+        return GivenSide(
+            vectors=vectors, labels=as_paths(given, what), owners=np.zeros(0, np.int64), what=whose
+        )
     if empty := sum(not of_item for of_item in paths):
         raise SubmissionError(
             f"{empty:,} items have no path",
             expected=f"at least one path of each item in the {what}",
         )
     first, further, owners = split_first_paths([list(map(tuple, of_item)) for of_item in paths])
-    return GivenSide(vectors, as_paths([*first, *further], what), owners, whose)
+    return GivenSide(
+        vectors=vectors, labels=as_paths([*first, *further], what), owners=owners, what=whose
+    )
 
 
 def names_of_columns(labels: Sequence[Any]) -> tuple[str, ...] | None:

@@ -65,7 +65,7 @@ def asked_of(dataset: str | Path | Dataset, items: Sequence[str] | None) -> Aske
     whole = dataset if isinstance(dataset, Dataset) else load(dataset)
     if items is None:
         return Asked(whole, whole)
-    return Asked(_asking(whole, items), whole, tuple(items))
+    return Asked(data=_asking(whole, items), whole=whole, items=tuple(items))
 
 
 def test_of(data: Dataset) -> Manifest:

@@ -109,7 +109,7 @@ def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesC
             found=other.signature,
             fix="name both in the same dataset",
         )
-    return NamesCompared(unit, (one.signature, other.signature), found)
+    return NamesCompared(unit=unit, signatures=(one.signature, other.signature), differences=found)
 
 
 def _same(first: pa.Table, second: pa.Table, names: list[str]) -> bool:

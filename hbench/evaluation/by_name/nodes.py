@@ -59,7 +59,9 @@ class PlacedNodes:
 
     def of(self, chosen: NDArray[np.bool_]) -> PlacedNodes:
         """Select the nodes for which `chosen` (n,) is true, without the unknown names."""
-        return PlacedNodes(self.rows[chosen], self.depths[chosen], self.labels[chosen])
+        return PlacedNodes(
+            rows=self.rows[chosen], depths=self.depths[chosen], labels=self.labels[chosen]
+        )
 
 
 def read(
@@ -161,7 +163,7 @@ def placed_in(tree: LabelTree, names: Sequence[str]) -> PlacedNodes:
     # a node is represented by its depth and a fine class below it
     labels = np.stack([tree.paths[of_class] for _, of_class in nodes])
     depths = np.array([depth for depth, _ in nodes])
-    return PlacedNodes(np.array(rows), depths, labels, tuple(unknown))
+    return PlacedNodes(rows=np.array(rows), depths=depths, labels=labels, unknown=tuple(unknown))
 
 
 def paths_of(tree: LabelTree) -> list[Row]:

@@ -200,7 +200,9 @@ def _climb(
     owners = np.array([place[row.item] for row in rows], np.int64)
     shares = np.array([row.score for row in rows], np.float64)
     some = paths[:, 0] >= 0  # a negative number is no node: the row predicts nothing
-    climb = climb_of(Shares(owners[some], paths[some], shares[some]), len(place))
+    climb = climb_of(
+        Shares(owners=owners[some], paths=paths[some], shares=shares[some]), len(place)
+    )
     for row, path in zip(rows, paths, strict=True):
         if row.by_level:
             # if a row has more chances than its path has nodes, the last ones belong to the end of

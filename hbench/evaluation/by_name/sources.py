@@ -176,7 +176,13 @@ def _name_by_neighbours(
     )
     return _naming_of_climb(
         manifest,
-        Source(NEIGHBOURS, climb, numbering, signature, (*examined.warnings, *remarks)),
+        Source(
+            reader=NEIGHBOURS,
+            climb=climb,
+            numbering=numbering,
+            signature=signature,
+            warnings=(*examined.warnings, *remarks),
+        ),
         examined.conditions.unit,
     )
 
@@ -200,7 +206,15 @@ def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPi
     short = ".".join(__version__.split(".")[:2])
     signature = f"{data.name}@{data.version}|test|{PREDICTIONS}|hbench:{short}"
     return _naming_of_climb(
-        manifest, Source(PREDICTIONS, climb, numbering, signature, remarks), unit
+        manifest,
+        Source(
+            reader=PREDICTIONS,
+            climb=climb,
+            numbering=numbering,
+            signature=signature,
+            warnings=remarks,
+        ),
+        unit,
     )
 
 

@@ -216,7 +216,12 @@ def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStan
     # the p-values are corrected for all models together. None: the best is not compared with itself
     behind = [None, *(family[0] for family in corrected_together(differences))]
     return [
-        ModelStanding(documents[path], documents[path].scores[metric], difference, path)
+        ModelStanding(
+            document=documents[path],
+            score=documents[path].scores[metric],
+            behind=difference,
+            path=path,
+        )
         for path, difference in zip(paths, behind, strict=True)
     ]
 

@@ -64,7 +64,7 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
     # a note says if some R@k were left out
     notes = [over_note(document, left_out=len(names) < len({metric, *asked})), document.signature]
 
-    return PrintedTable(tuple(header), lines, notes, bold)
+    return PrintedTable(header=tuple(header), cells=lines, notes=notes, bold=bold)
 
 
 def _best_in_bold(

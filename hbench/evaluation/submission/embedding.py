@@ -293,4 +293,6 @@ def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], mova
         of_class = known_levels(manifest.tree)
         known = of_class[manifest.labels[items, -1]]
         more = None if more is None else more._replace(known=of_class[more.labels[:, -1]])
-    return Side(selected, manifest.labels[items], ignore, known, more)
+    return Side(
+        vectors=selected, labels=manifest.labels[items], ignore=ignore, known=known, more=more
+    )

@@ -213,7 +213,11 @@ def _of_report(
         is_asked = name == str(metric)
         # the change in words that another metric was meant
         other = () if is_asked else _by_other_name(name, metric)
-        yield Convention((*other, *changed), " ".join([f"--metrics {name}", *options]), value)
+        yield Convention(
+            changes=(*other, *changed),
+            options=" ".join([f"--metrics {name}", *options]),
+            value=value,
+        )
         if not is_asked:
             continue
         for level in levels:
@@ -348,7 +352,7 @@ def explained(printed: PrintedValue, conventions: Sequence[Convention], metric: 
     # sort the others by their distance from the printed number
     others = [each for each in known if each not in fitting]
     others.sort(key=lambda each: abs(printed.of(each.value, factor) - printed.value))
-    return Explained(fitting, bool(cut), others[:NEAREST])
+    return Explained(fitting=fitting, is_cut=bool(cut), nearest=others[:NEAREST])
 
 
 def _changes_nothing_more(convention: Convention, others: Sequence[Convention]) -> bool:

@@ -66,7 +66,12 @@ def without_first(sequence: LevelSequence) -> LevelSequence:
     first_level = int(sequence.levels[0]) if has_first else 0
     left = slice(int(has_first), None)  # drops the first positive if it has rank 1
     counts = _with_items(sequence, level=first_level, number=-1)
-    return LevelSequence(sequence.ranks[left] - 1, sequence.levels[left], counts, sequence.tied)
+    return LevelSequence(
+        ranks=sequence.ranks[left] - 1,
+        levels=sequence.levels[left],
+        counts=counts,
+        tied=sequence.tied,
+    )
 
 
 def _with_items(sequence: LevelSequence, level: int, number: int) -> NDArray[np.int64]:

@@ -152,7 +152,7 @@ def sizes_of(
     kinds = (False, True) if with_components else (False,)
     # without a given number of coordinates, or of bits, take that of the whole vectors
     sizes = {
-        VectorSize(each, kept, is_rotated)
+        VectorSize(dims=each, bits=kept, is_rotated=is_rotated)
         for is_rotated in kinds
         for each in dims or [whole.dims]
         for kept in bits or [whole.bits]

@@ -173,10 +173,10 @@ def _shuffled(word: str) -> OtherTree:
         return paths_by_class[place]
 
     return OtherTree(
-        SHUFFLED if seed == 0 else f"{SHUFFLED}:{seed}",
-        f"seed={seed}",
-        lambda own: own.levels,
-        paths,
+        name=SHUFFLED if seed == 0 else f"{SHUFFLED}:{seed}",
+        source=f"seed={seed}",
+        levels=lambda own: own.levels,
+        paths=paths,
     )
 
 

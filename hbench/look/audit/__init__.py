@@ -168,7 +168,9 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
         near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]  # (k,): positions of items
         cards.append(_card(audit, [item], int(suspects.proposed[at]), near, remark))
     # the section states the number of all suspects, also of those without a card
-    return Section(KINDS[suspects.kind], len(alone), in_words(suspects), cards)
+    return Section(
+        kind=KINDS[suspects.kind], number=len(alone), wrong=in_words(suspects), cards=cards
+    )
 
 
 def _groups(audit: Audit) -> Section:
@@ -182,7 +184,7 @@ def _groups(audit: Audit) -> Section:
         # each once, where it occurs first: np.unique alone would order them by position
         beside = near[np.sort(np.unique(near, return_index=True)[1])][:SHOWN_NEIGHBOURS]
         cards.append(_card(audit, group.items, group.proposed, beside, f"{len(group.items)} items"))
-    return Section(GROUPS, len(cards), "", cards)
+    return Section(kind=GROUPS, number=len(cards), wrong="", cards=cards)
 
 
 def _copies(audit: Audit) -> Section:
@@ -203,7 +205,7 @@ def _copies(audit: Audit) -> Section:
         remark = f"{split[item]} · copy {name} in {split[copy]} · {likeness}"
         label = int(audit.votes.classes[copy])
         cards.append(_card(audit, [item], label, np.array([copy]), remark))
-    return Section(COPIES, len(audit.copies), "", cards)
+    return Section(kind=COPIES, number=len(audit.copies), wrong="", cards=cards)
 
 
 def _card(
@@ -224,13 +226,13 @@ def _card(
     paths = audit.pool.paths
     shown = [Shown(int(at), str(name)) for at, name in zip(items, names, strict=True)]
     return Card(
-        tuple(map(str, names)),
-        shown[:SHOWN_MEMBERS],
-        paths[own],
-        paths[proposed],
-        int(audit.votes.common(own, proposed)),
-        remark,
-        _neighbours(audit, first, beside),
+        items=tuple(map(str, names)),
+        shown=shown[:SHOWN_MEMBERS],
+        label=paths[own],
+        proposed=paths[proposed],
+        shared=int(audit.votes.common(own, proposed)),
+        remark=remark,
+        neighbours=_neighbours(audit, first, beside),
     )
 
 
@@ -241,10 +243,10 @@ def _neighbours(audit: Audit, item: int, near: Indices) -> list[Neighbour]:
     levels = votes.common(votes.classes[near], votes.classes[item])
     return [
         Neighbour(
-            other,
-            str(audit.pool.manifest.items[other]),
-            audit.pool.paths[votes.classes[other]],
-            level,
+            position=other,
+            item=str(audit.pool.manifest.items[other]),
+            path=audit.pool.paths[votes.classes[other]],
+            level=level,
         )
         for other, level in zip(near.tolist(), levels.tolist(), strict=True)
     ]

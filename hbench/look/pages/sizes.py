@@ -57,7 +57,9 @@ def write_sizes_page(
         "signature": whole.report.signature,
         "metrics": metrics,
         "losses": [losses_in_words(score) for score in smaller],
-        "rows": [SizeRow(str(s.size), s.size.bytes, _cells(s, metrics)) for s in scores],
+        "rows": [
+            SizeRow(size=str(s.size), bytes=s.size.bytes, cells=_cells(s, metrics)) for s in scores
+        ],
         # with 1 bit, a coordinate is only its sign
         "has_signs": any(score.size.bits == 1 for score in scores),
         "picture": base64.b64encode(drawing.as_bytes("svg")).decode("ascii"),
@@ -76,10 +78,10 @@ def _cells(score: SmallerScore, metrics: Sequence[str]) -> list[SizeCell]:
         value = shown(metric, score.report.document.scores[metric].value)
         difference = of_metric.get(metric)
         if difference is None:  # the whole vectors have no difference from themselves
-            cells.append(SizeCell(value, "", ""))
+            cells.append(SizeCell(score=value, difference="", verdict=""))
             continue
         interval = shown_difference_range(metric, difference.low, difference.high)
-        cells.append(SizeCell(value, interval, _verdict(difference)))
+        cells.append(SizeCell(score=value, difference=interval, verdict=_verdict(difference)))
     return cells
 
 

@@ -74,7 +74,15 @@ def kind(
     """
 
     def register(function: Draw) -> Draw:
-        kinds.register(name)(Kind(about, files, frozenset(options.split()), function, of_report))
+        kinds.register(name)(
+            Kind(
+                about=about,
+                files=files,
+                options=frozenset(options.split()),
+                draw=function,
+                of_report=of_report,
+            )
+        )
         return function
 
     return register

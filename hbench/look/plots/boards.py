@@ -61,7 +61,7 @@ def points_of(board: Leaderboard, metrics: tuple[str, str]) -> list[BoardPoint]:
     scores = [(float(row.scores[x]), float(row.scores[y])) for row in rows]
     # higher goodness is better, also for a metric of which lower values are better
     return [
-        BoardPoint(at_x, at_y, row, goodness=(goodness(x, at_x), goodness(y, at_y)))
+        BoardPoint(x=at_x, y=at_y, row=row, goodness=(goodness(x, at_x), goodness(y, at_y)))
         for (at_x, at_y), row in zip(scores, rows, strict=True)
     ]
 
@@ -139,7 +139,7 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
     scores = [(row, float(row.scores[key])) for row in rows]
     # x is the year, and no year is better than another: only the goodness of the score counts
     points = [
-        BoardPoint(row.year, score, row, (0, goodness(key, score)))
+        BoardPoint(x=row.year, y=score, row=row, goodness=(0, goodness(key, score)))
         for row, score in scores
         if row.year
     ]

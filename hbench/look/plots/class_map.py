@@ -59,7 +59,11 @@ def map_of(
     if len(nodes) < LEAST:
         return None
     shown = np.sort(np.random.default_rng(SEED).permutation(len(nodes))[:most])
-    return ClassPlaces(nodes[shown].astype(np.int64), _lay_out(means[shown], method), len(nodes))
+    return ClassPlaces(
+        nodes=nodes[shown].astype(np.int64),
+        places=_lay_out(means[shown], method),
+        number=len(nodes),
+    )
 
 
 def vectors_of(manifest: Manifest, submission: EmbeddingSubmission) -> NDArray[np.floating]:

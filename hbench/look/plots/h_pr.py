@@ -75,7 +75,10 @@ def mean_curve(name: str, by_query: NDArray[np.float64], units: NDArray[np.int64
     # a query without positives has no curve: its bins are NaN
     queries = int((~np.isnan(by_query[:, 0])).sum())
     return Curve(
-        name, np.nanmean(by_query, axis=0), mean_intervals(UnitSums.of(by_query.T, units)), queries
+        name=name,
+        precision=np.nanmean(by_query, axis=0),
+        interval=mean_intervals(UnitSums.of(by_query.T, units)),
+        queries=queries,
     )
 
 

@@ -157,7 +157,9 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
 
 def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
     """Draw the levels of one report in memory, without its values by query."""
-    return draw_levels([Run(report.document.method or "", report.document, None)], metrics)
+    return draw_levels(
+        [Run(name=report.document.method or "", document=report.document, by_query=None)], metrics
+    )
 
 
 @kind(

@@ -68,7 +68,7 @@ def size_of(size: Any) -> SizeScores:
         for metric, score in size["scores"].items()
         if score["value"] is not None
     }
-    return SizeScores(int(size["bytes"]), _known_bits(size["bits"]), scores)
+    return SizeScores(bytes=int(size["bytes"]), bits=_known_bits(size["bits"]), scores=scores)
 
 
 def _known_bits(bits: Any) -> int:

@@ -59,15 +59,15 @@ def read_curve(path: Path, name: str) -> TrustCurve:
         content: Any = read_json(path)
         trust = content["trust"]
         return TrustCurve(
-            name,
-            str(content["signature"]),
+            name=name,
+            signature=str(content["signature"]),
             # (P, 2), coverage and risk; the shape is kept for an empty curve
-            np.asarray(trust["curve"], np.float64).reshape(-1, 2),
-            float(trust["haurc"]),
-            float(trust["target"]),
+            line=np.asarray(trust["curve"], np.float64).reshape(-1, 2),
+            haurc=float(trust["haurc"]),
+            target=float(trust["target"]),
             # `said` is the share of items that are answered: without answers there is no point
-            _point(trust) if trust["said"] else None,
-            _point(trust["fixed"]),  # with the fixed thresholds
+            chosen=_point(trust) if trust["said"] else None,
+            fixed=_point(trust["fixed"]),  # with the fixed thresholds
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SubmissionError(

@@ -114,7 +114,12 @@ def class_means(
     with_queries = [node for node in order.tolist() if counts[node]]
 
     return [
-        ClassMean(node, paths[node], int(counts[node]), tuple(means[:, node].tolist()))
+        ClassMean(
+            node=node,
+            path=paths[node],
+            queries=int(counts[node]),
+            means=tuple(means[:, node].tolist()),
+        )
         for node in with_queries
     ]
 
@@ -138,7 +143,14 @@ def class_tables(reported: Reported) -> list[ClassTable]:
         # the value of a full bar; the other bars are drawn in proportion
         longest = _longest_bar(reported.by, means)
         tables.append(
-            ClassTable(manifest.levels[level], level, len(means), means[:cut], best, longest)
+            ClassTable(
+                level=manifest.levels[level],
+                depth=level,
+                number=len(means),
+                worst=means[:cut],
+                best=best,
+                longest=longest,
+            )
         )
 
     return tables

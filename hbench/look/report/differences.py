@@ -214,7 +214,12 @@ def _chapters_of_changes(
             "sees and the other does not."
         )
         chapters.append(
-            Chapter(f"{key}-{run.name}", f"Queries that {run.name} answers better", words, strips)
+            Chapter(
+                key=f"{key}-{run.name}",
+                heading=f"Queries that {run.name} answers better",
+                words=words,
+                strips=strips,
+            )
         )
 
     return [chapter for chapter in chapters if chapter.strips]

@@ -103,4 +103,4 @@ def _table_of_depth(
     # a table of more than ALL nodes shows only its two ends, the WORST and the BEST
     cut = WORST if len(rows) > ALL else len(rows)
     best = rows[-BEST:] if cut < len(rows) else []
-    return DepthTable(test, len(rows), columns, rows[:cut], best)
+    return DepthTable(level=test, number=len(rows), columns=columns, worst=rows[:cut], best=best)

@@ -154,7 +154,9 @@ def read_runs(
     named = _named_runs(on_names)
     # reports on names alone need no dataset, and have a test for each depth, all of which are shown
     if len(on_names) == len(files):
-        return Reported(named, None, "names", _metric(named[0].document, by), named)
+        return Reported(
+            runs=named, data=None, test="names", by=_metric(named[0].document, by), named=named
+        )
 
     files = [path for path in files if path not in on_names]
     runs = runs_of([str(path) for path in files])
@@ -170,7 +172,9 @@ def read_runs(
         _read_reported_run(run, path, chosen, manifest)
         for path, run in zip(files, runs, strict=True)
     ]
-    return Reported(tuple(found), data, chosen, _metric(document, by), named)
+    return Reported(
+        runs=tuple(found), data=data, test=chosen, by=_metric(document, by), named=named
+    )
 
 
 def _read_reported_run(run: Run, path: Path, test: str, manifest: Manifest | None) -> ReportedRun:
@@ -320,10 +324,10 @@ def _top_lists(table: pa.Table, test: str, manifest: Manifest, path: Path) -> To
     k = max(1, int(lengths[0].max(initial=0)))
     listed = np.arange(k) < lengths[0][:, None]
     lists = TopLists(
-        np.full(listed.shape, NO_ITEM, np.int32),
-        np.full(listed.shape, np.nan),
-        np.zeros(listed.shape, np.uint8),
-        np.zeros(listed.shape, bool),
+        items=np.full(listed.shape, NO_ITEM, np.int32),
+        scores=np.full(listed.shape, np.nan),
+        levels=np.zeros(listed.shape, np.uint8),
+        copies=np.zeros(listed.shape, bool),
     )
     # a mask assigns row by row, which is also the order of the flattened columns
     lists.items[listed], lists.scores[listed], lists.levels[listed] = map(

@@ -148,7 +148,14 @@ def _metric_of_board(board: Leaderboard, key: str) -> BoardMetric:
     definition = board.foreign_metrics.get(key, "")
     if board.lacks(key):  # a run has scores by the metric, but hbench does not know the metric
         definition = "a metric of a package that is not installed here"
-    return BoardMetric(key, family, level, definition, lower_is_better(key), resolution(board, key))
+    return BoardMetric(
+        key=key,
+        family=family,
+        level=level,
+        definition=definition,
+        lower_is_better=lower_is_better(key),
+        chance=resolution(board, key),
+    )
 
 
 def _row_of_board(
@@ -185,7 +192,13 @@ def _row_of_board(
         )
 
     return BoardRow(
-        number, row, _sources(result, number_of), cells, facts, doubts, _filters(result)
+        number=number,
+        row=row,
+        sources=_sources(result, number_of),
+        cells=cells,
+        facts=facts,
+        doubts=doubts,
+        filters=_filters(result),
     )
 
 

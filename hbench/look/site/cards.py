@@ -61,7 +61,15 @@ def card_of(name: str) -> DatasetCard:
     if not homepage.startswith(("https://", "http://")):  # other addresses are not safe to link to
         homepage = ""
     # without statistics of the levels and without a tree, which are added below
-    made = DatasetCard(str(about.get("title", name)), homepage, facts, counts, [], None, "")
+    made = DatasetCard(
+        title=str(about.get("title", name)),
+        homepage=homepage,
+        facts=facts,
+        counts=counts,
+        levels=[],
+        tree=None,
+        why="",
+    )
     # the label tree can only be read from the dataset itself, which may not be on this disk
     try:
         data = load(name)
@@ -115,6 +123,6 @@ def cut_to(
     if depth == tree.depth:
         return tree, items
     paths = np.unique(tree.paths[:, :depth], axis=0)
-    smaller = LabelTree(tree.levels[:depth], tree.names[:depth], paths)
+    smaller = LabelTree(levels=tree.levels[:depth], names=tree.names[:depth], paths=paths)
     # nodes keep their numbers; each path of the smaller tree ends in a node of its finest level
     return smaller, items_of_level(tree, items, depth)[paths[:, -1]]

@@ -104,11 +104,11 @@ def strip_of(manifest: Manifest, query: int, rows: Sequence[StripRow]) -> Strip:
     position among the test's queries."""
     position = int(np.flatnonzero(manifest.query)[query])
     return Strip(
-        str(manifest.items[position]),
-        position,
-        all_paths_of(manifest, position),
-        rows,
-        class_name(manifest, position),
+        query=str(manifest.items[position]),
+        position=position,
+        about=all_paths_of(manifest, position),
+        rows=rows,
+        name=class_name(manifest, position),
     )
 
 

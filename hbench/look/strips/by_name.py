@@ -171,4 +171,4 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
     about = f"{depth.test.name} · {by} {shown(by, value, 1)}"
     rows = [StripRow(model, hits, value=value, right=right)]
     # a position below 0 marks a query that is not an item of the manifest
-    return Strip(path, -1 - row, about, rows, path.split(JOINED)[-1])
+    return Strip(query=path, position=-1 - row, about=about, rows=rows, name=path.split(JOINED)[-1])

@@ -291,9 +291,9 @@ def _results(
         """Make the row of a query by a model. `number` is the query's row in the model's lists,
         which have only the chosen queries; `query` is its position among all queries."""
         return StripRow(
-            names[model],
-            hits_of(manifest, tops[model], number, positions[query]),
-            model,
+            name=names[model],
+            hits=hits_of(manifest, tops[model], number, positions[query]),
+            number=model,
             right=right_of(manifest, tops[model], number, positions[query], shown=k),
         )
 
@@ -305,7 +305,11 @@ def _results(
     signature = examined[0].signature([test])
     return Results(
         StripSheet(
-            strips, manifest.tree.levels, signature, manifest.picture, by if measured else ""
+            strips=strips,
+            levels=manifest.tree.levels,
+            caption=signature,
+            picture=manifest.picture,
+            by=by if measured else "",
         )
     )
 

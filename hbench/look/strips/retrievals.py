@@ -161,8 +161,16 @@ def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: 
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
     scores = top.similarities(ranker, similarity)
     of_right = top.right.similarities(ranker, similarity)
-    right = FirstRight(top.ranks, positions[top.right.items[:, 0]], of_right[:, 0])
-    return TopLists(positions[top.items], scores, top.levels, copies_of(scores, similarity), right)
+    right = FirstRight(
+        ranks=top.ranks, items=positions[top.right.items[:, 0]], scores=of_right[:, 0]
+    )
+    return TopLists(
+        items=positions[top.items],
+        scores=scores,
+        levels=top.levels,
+        copies=copies_of(scores, similarity),
+        right=right,
+    )
 
 
 def copies_of(scores: Floats, similarity: str) -> NDArray[np.bool_]:
@@ -188,13 +196,13 @@ def hits_of(
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
         Hit(
-            rank,
-            str(manifest.items[item]),
-            score,
-            level,
-            item,
-            class_name(manifest, item, query),
-            copy,
+            rank=rank,
+            item=str(manifest.items[item]),
+            score=score,
+            level=level,
+            position=item,
+            name=class_name(manifest, item, query),
+            copy=copy,
         )
         for rank, (item, score, level, copy) in enumerate(ranked, start=1)
         if item != NO_ITEM
@@ -233,12 +241,12 @@ def right_of(
         return None
     rank, item, score = (part[row].item() for part in top.right)
     return Hit(
-        rank,
-        str(manifest.items[item]),
-        score,
-        depth,
-        item,
-        class_name(manifest, item, query),
+        rank=rank,
+        item=str(manifest.items[item]),
+        score=score,
+        level=depth,
+        position=item,
+        name=class_name(manifest, item, query),
     )
 
 

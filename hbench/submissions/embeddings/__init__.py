@@ -160,7 +160,9 @@ def joined(ids: NDArray[Any], vectors: NDArray[Any]) -> Embeddings:
             expected=f"{len(vectors):,} ids",
             found=f"{len(ids):,}",
         )
-    return Embeddings(ids, vectors, "", "arrays", str(vectors.dtype))
+    return Embeddings(
+        ids=ids, vectors=vectors, sha256="", source="arrays", dtype=str(vectors.dtype)
+    )
 
 
 def refuse_suffix(path: Path) -> None:

@@ -150,7 +150,10 @@ def _read_parts(
 
     # `said`: which columns were taken, in words; all parts of one table have the same columns
     return TableRead(
-        all_ids, _stack_parts(parts, len(all_ids)), list(files), columns[0].said if columns else ""
+        ids=all_ids,
+        vectors=_stack_parts(parts, len(all_ids)),
+        files=list(files),
+        read_as=columns[0].said if columns else "",
     )
 
 

@@ -104,7 +104,7 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
         # If both have usual names, the names decide: no headers are read, so shapes and kinds stay
         # unknown, and other members are ignored. hbench itself writes the member `left_out`, with
         # the ids of images that could not be embedded.
-        parts = [ArrayPart(name, (), "?") for name in usual]
+        parts = [ArrayPart(name=name, shape=(), kind="?") for name in usual]
         if not (vectors_named and ids_named):
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
         if not usual and are_all_vectors(parts):
@@ -157,10 +157,10 @@ def _stored_one_by_one(
     vectors = np.stack([array.reshape(-1) for array in arrays.values()])
     said = "vectors, one under each id"
     return Stored(
-        as_ids(list(arrays), path.name),
-        vectors,
-        dtype or str(vectors.dtype),
-        (path,),
+        ids=as_ids(list(arrays), path.name),
+        vectors=vectors,
+        dtype=dtype or str(vectors.dtype),
+        files=(path,),
         read_as=said,
     )
 
@@ -208,7 +208,9 @@ def _tensor_parts(file: Any) -> list[ArrayPart]:
     views = [(name, file.get_slice(name)) for name in names]
     # the names of float types, F32 or BF16, have an F; those of integers, such as I64, do not
     return [
-        ArrayPart(name, tuple(view.get_shape()), "f" if "F" in view.get_dtype() else "i")
+        ArrayPart(
+            name=name, shape=tuple(view.get_shape()), kind="f" if "F" in view.get_dtype() else "i"
+        )
         for name, view in views
     ]
 
@@ -421,11 +423,13 @@ def _with_ids(
     kind = dtype or str(vectors.dtype)
     if sidecar is None:
         assert inner_ids is not None
-        return Stored(inner_ids, vectors, kind, (path,))
+        return Stored(ids=inner_ids, vectors=vectors, dtype=kind, files=(path,))
     # a file beside the vectors whose name does not end in "ids" is a guess, so the user is told
     is_named_so = sidecar == ids or sidecar.stem.endswith("ids")
     said = "" if is_named_so else f"vectors, with the ids of {sidecar.name}"
-    return Stored(id_files.read(sidecar), vectors, kind, (path, sidecar), read_as=said)
+    return Stored(
+        ids=id_files.read(sidecar), vectors=vectors, dtype=kind, files=(path, sidecar), read_as=said
+    )
 
 
 def _advice_on(folder: Path) -> str | None:

@@ -74,7 +74,7 @@ def read_csv(path: Path) -> TableRead:
     columns = table.columns[1:]
     if pa.types.is_large_string(columns[0].type):  # texts that hold lists of numbers
         vectors = _parse_lists(columns[0].to_pylist(), path)
-        return TableRead(ids, vectors, [path], sheet.said)
+        return TableRead(ids=ids, vectors=vectors, files=[path], read_as=sheet.said)
     if nulls := sum(column.null_count for column in columns):
         raise SubmissionError(
             f"{path} has {nulls:,} empty cells inside its vectors", expected="numbers"
@@ -83,7 +83,7 @@ def read_csv(path: Path) -> TableRead:
     vectors = np.empty((len(ids), len(columns)))
     for place, column in enumerate(columns):
         vectors[:, place] = column.to_numpy()
-    return TableRead(ids, vectors, [path], sheet.said)
+    return TableRead(ids=ids, vectors=vectors, files=[path], read_as=sheet.said)
 
 
 def _decimal_of(dialect: Dialect) -> str:
@@ -342,7 +342,12 @@ def read_jsonl(path: Path) -> TableRead:
     ids = as_ids(values_of(of_ids), path.name)
     # a nested vector, [[0.1, 0.2]], is flattened, and a null gets the length 1
     rows = [np.asarray(vector, np.float64).reshape(-1) for vector in values_of(name)]
-    return TableRead(ids, _stack_rows(rows, path), [path], said or as_words(name, of_ids))
+    return TableRead(
+        ids=ids,
+        vectors=_stack_rows(rows, path),
+        files=[path],
+        read_as=said or as_words(name, of_ids),
+    )
 
 
 def _of_named_vectors(
@@ -398,5 +403,5 @@ def _part_of_key(key: str, values: Sequence[Any]) -> ArrayPart:
         and first
         and all(isinstance(number, int | float) for number in first)
     ):
-        return ArrayPart(key, (len(values), len(first)), "f")
+        return ArrayPart(name=key, shape=(len(values), len(first)), kind="f")
     return list_part(key, values)

@@ -47,10 +47,12 @@ def held_part(name: str, held: Any) -> ArrayPart:
     neither a tensor nor a list gets the kind "?", which fits neither."""
     if hasattr(held, "is_floating_point"):  # a tensor
         kind = "f" if held.is_floating_point() else "i"
-        return ArrayPart(name, tuple(held.shape), kind, lambda: held.tolist())
+        return ArrayPart(
+            name=name, shape=tuple(held.shape), kind=kind, values=lambda: held.tolist()
+        )
     if isinstance(held, list | tuple):
         return list_part(name, held)
-    return ArrayPart(name, (), "?")
+    return ArrayPart(name=name, shape=(), kind="?")
 
 
 def numpy_of(tensor: Any) -> NDArray[Any]:

@@ -117,7 +117,7 @@ def _is_run(rows: Sequence[Sequence[str]]) -> bool:
 
 def _read_text_run(path: Path, text: TextTable) -> Lines:
     """The lines of a TREC run whose columns have another delimiter than blanks."""
-    roles = Roles("query", "item", "score", BY_SCORE, "rank")
+    roles = Roles(query="query", items="item", value="score", order=BY_SCORE, ranks="rank")
     return _read_text_rows(path, text, roles, names=("query", "Q0", "item", "rank", "score", "tag"))
 
 
@@ -273,7 +273,12 @@ def _lines_of_lists(path: Path, queries: pa.Array, lists: pa.Array, roles: Roles
     # the row of each remaining item's query; a null in a list is no item either: None becomes False
     kept = query_of_item[named.to_numpy(zero_copy_only=False).astype(bool)]
     return Lines(
-        queries, kept, items.filter(named), None, form=roles.value, left_out=roles.left_out
+        queries=queries,
+        of=kept,
+        items=items.filter(named),
+        scores=None,
+        form=roles.value,
+        left_out=roles.left_out,
     )
 
 

@@ -126,7 +126,13 @@ def _lines(path: Path, content: Lists) -> Lines:
         queries = pa.array(list(content), pa.large_string())
         # the index in `queries` of each line's query
         of = np.repeat(np.arange(len(content)), [len(held) for held in content.values()])
-        return Lines(queries, of, items.combine_chunks(), None, form="JSON lists of items by query")
+        return Lines(
+            queries=queries,
+            of=of,
+            items=items.combine_chunks(),
+            scores=None,
+            form="JSON lists of items by query",
+        )
 
     names = pa.chunked_array([pa.array([query for query, _ in pairs], pa.large_string())])
     scores = np.array([score for held in content.values() for score in held.values()], np.float64)

@@ -83,7 +83,12 @@ def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     if ranks:
         used.append(ranks)
     return Roles(
-        query, item, value, order, ranks, tuple(name for name in names if name not in used)
+        query=query,
+        items=item,
+        value=value,
+        order=order,
+        ranks=ranks,
+        others=tuple(name for name in names if name not in used),
     )
 
 

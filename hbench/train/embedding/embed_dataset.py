@@ -176,11 +176,11 @@ def embedder(
     # the transform with which the net's source evaluates it is used instead of `images`
     transform = backbone.prepare(side)
     return Embedder(
-        backbone.net,
-        images,
-        f"{identity} {transform}",
-        lambda image: transform(image.convert("RGB")),
-        loading,
+        model=backbone.net,
+        images=images,
+        identity=f"{identity} {transform}",
+        prepare=lambda image: transform(image.convert("RGB")),
+        words=loading,
     )
 
 

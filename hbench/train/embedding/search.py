@@ -81,7 +81,11 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
     for picture, vector, row in zip(pictures, asked, own_rows, strict=True):
         hits = _nearest_in_gallery(vector, gallery, k)
         about = agreement(gallery.manifest, hits)  # a sentence on the class of most hits
-        strips.append(Strip(str(picture), row, about, [StripRow(gallery.name, hits)]))
+        strips.append(
+            Strip(
+                query=str(picture), position=row, about=about, rows=[StripRow(gallery.name, hits)]
+            )
+        )
     # a function that returns the picture of an item of the gallery, or of one of `pictures`
     opened = _picture_of(gallery.manifest, dict(zip(map(str, pictures), images, strict=True)))
     caption = (
@@ -118,12 +122,12 @@ def _nearest_in_gallery(
     levels = np.cumprod(labels == labels[:1], axis=1).sum(axis=1)  # (k,)
     return tuple(
         Hit(
-            rank,
-            str(gallery.manifest.items[row]),
-            float(score),
-            int(level),
-            int(row),
-            class_name(gallery.manifest, int(row)),
+            rank=rank,
+            item=str(gallery.manifest.items[row]),
+            score=float(score),
+            level=int(level),
+            position=int(row),
+            name=class_name(gallery.manifest, int(row)),
         )
         for rank, (row, score, level) in enumerate(
             zip(rows, best_scores, levels, strict=True), start=1

@@ -70,7 +70,7 @@ def _keys(
         key = f"{prefix}{name}"
         if key in SAME_AS:  # a table with the keys of another one, where they are listed
             meaning = " ".join(schema["description"].split())
-            yield Key(key, f"table, as {SAME_AS[key]}", UNSET, meaning)
+            yield Key(key=key, allowed=f"table, as {SAME_AS[key]}", default=UNSET, meaning=meaning)
             continue
         if inner := _table_in(schema, known):
             yield from _keys(inner, known, f"{key}.")

@@ -55,7 +55,15 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     mean = tuple(transform.mean)
     std = tuple(transform.std)
     # COUNTED: `build_backbone` counts the features
-    return Backbone(kept, COUNTED, side, mean, std, prepare, transform.interpolation.value)
+    return Backbone(
+        net=kept,
+        features=COUNTED,
+        size=side,
+        mean=mean,
+        std=std,
+        prepare=prepare,
+        interpolation=transform.interpolation.value,
+    )
 
 
 def refuse_unknown_torchvision(name: str) -> None:
@@ -97,7 +105,15 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     mean = tuple(config["mean"])
     std = tuple(config["std"])
     # COUNTED: `build_backbone` counts the features
-    return Backbone(net, COUNTED, side, mean, std, prepare, config["interpolation"])
+    return Backbone(
+        net=net,
+        features=COUNTED,
+        size=side,
+        mean=mean,
+        std=std,
+        prepare=prepare,
+        interpolation=config["interpolation"],
+    )
 
 
 def refuse_unknown_timm(name: str) -> None:
@@ -156,7 +172,13 @@ def open_clip_backbone(name: str, weights: str, pools: bool) -> Backbone:
     std = tuple(visual.image_std)
     # COUNTED: `build_backbone` counts the features
     return Backbone(
-        visual, COUNTED, side, mean, std, prepare, visual.preprocess_cfg["interpolation"]
+        net=visual,
+        features=COUNTED,
+        size=side,
+        mean=mean,
+        std=std,
+        prepare=prepare,
+        interpolation=visual.preprocess_cfg["interpolation"],
     )
 
 

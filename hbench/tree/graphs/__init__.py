@@ -74,7 +74,9 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     at_top = tuple(names[root] for root in roots)
     # its kind, level, node, all nodes concerned, and number of items, which is unknown here
     several = (
-        [TreeProblem("several roots", "the root", at_top[0], at_top, 0)] if len(roots) > 1 else []
+        [TreeProblem(kind="several roots", level="the root", node=at_top[0], where=at_top, items=0)]
+        if len(roots) > 1
+        else []
     )
     broken = [*cycles, *several]
     depth = max(map(len, rows), default=0)
@@ -90,7 +92,10 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     # `one_namespace`
     shared = any(parents > 1 for _, parents in graph.in_degree())
     return NameTable(
-        levels if len(levels) == depth else default_levels(depth), dict(rows), shared, tuple(broken)
+        levels=levels if len(levels) == depth else default_levels(depth),
+        rows=dict(rows),
+        one_namespace=shared,
+        broken=tuple(broken),
     )
 
 
@@ -205,7 +210,11 @@ def _without_cycles(
         on_the_way = set(around)
         others = [names[node] for node in cyclic if names[node] not in on_the_way]
         # its kind, level (none), node, all nodes concerned, and number of items, unknown here
-        problems.append(TreeProblem("cycle", "", around[0], (*around, around[0], *others), 0))
+        problems.append(
+            TreeProblem(
+                kind="cycle", level="", node=around[0], where=(*around, around[0], *others), items=0
+            )
+        )
 
     return acyclic, problems
 

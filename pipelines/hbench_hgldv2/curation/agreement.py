@@ -96,7 +96,13 @@ def compare(
     once = [1] * len(pairs)
     landmarks = [label.landmarks for label in shared]
     queue = [
-        Disagreement(label.class_id, label.label, label.landmarks, a.described, b.described)
+        Disagreement(
+            class_id=label.class_id,
+            label=label.label,
+            landmarks=label.landmarks,
+            first=a.described,
+            second=b.described,
+        )
         for label, (a, b) in zip(shared, pairs, strict=True)
         if a != b
     ]

@@ -147,7 +147,7 @@ def _candidates(
         """The candidates of a landmark: its images in the order of their ids, cut to the slice
         `part`."""
         for image in sorted(images.get((row.split, row.landmark_id), ()))[part]:
-            yield Candidate(class_id, row, gldv2.file_of(row.split, image))
+            yield Candidate(class_id=class_id, landmark=row, item=gldv2.file_of(row.split, image))
 
     def of_class(class_id: str, part: slice) -> Iterator[Candidate]:
         """The candidates of a class, its landmarks in turn."""

@@ -183,4 +183,6 @@ def _row(landmark: int, ballot: Mapping[int, int], groups: Sequence[str]) -> Ass
     group in `groups` to its votes, in the order in which groups got their first vote."""
     winner = max(ballot, key=lambda group: ballot[group])  # among equal ones, the first
     total = sum(ballot.values())
-    return Assigned(landmark, groups[winner], total, ballot[winner] / total)
+    return Assigned(
+        landmark_id=landmark, group=groups[winner], images=total, share=ballot[winner] / total
+    )

@@ -97,7 +97,11 @@ def place_landmarks(
         is_dropped = landmark.status == "dropped"
         if is_dropped and vote is None:
             continue
-        place = LandmarkPlace("", "", "dropped") if is_dropped else _place(landmark, placed)
+        place = (
+            LandmarkPlace(group="", kind="", source="dropped")
+            if is_dropped
+            else _place(landmark, placed)
+        )
         if place.group or vote is None:
             rows.append(_row(landmark, place, placed))
         else:
@@ -140,7 +144,7 @@ def _place_by_vote(vote: Assigned, kinds: Mapping[str, str]) -> LandmarkPlace:
             "group of mapping.csv",
             fix="run assign again: the decisions have changed since",
         )
-    return LandmarkPlace(vote.group, kinds[vote.group], "assigned")
+    return LandmarkPlace(group=vote.group, kind=kinds[vote.group], source="assigned")
 
 
 def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkPlace:
@@ -158,10 +162,10 @@ def _place(landmark: CleanedLandmark, placed: Mapping[str, Placed]) -> LandmarkP
         )
     places = {(placed[i].status, placed[i].group, placed[i].kind) for i in landmark.classes}
     if len(places) > 1:
-        return LandmarkPlace("", "", "ambiguous")
+        return LandmarkPlace(group="", kind="", source="ambiguous")
     ((status, group, kind),) = places  # the only one
     if status != "group":
-        return LandmarkPlace("", "", status)
+        return LandmarkPlace(group="", kind="", source=status)
     return LandmarkPlace(group, kind, "labelled" if landmark.status == "kept" else "recovered")
 
 

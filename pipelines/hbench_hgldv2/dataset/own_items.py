@@ -73,9 +73,9 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     if own.pictures is None:
         say(f"pictures below {pictures}, the folder of the table (--pictures names another)")
     source = OwnSource(
-        work / "items.csv",
-        [*levels],
-        pictures,
+        path=work / "items.csv",
+        levels=[*levels],
+        root=pictures,
         image_column=own.item_column,
         split_column=own.split_column,
     )

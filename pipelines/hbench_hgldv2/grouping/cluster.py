@@ -193,7 +193,7 @@ def refits(
             [ids[i] for i in chosen],
             vectors[chosen],
             # each clustering has its own seed, and a single start
-            ClusterSettings(settings.k, settings.seed + resample, 1),
+            ClusterSettings(k=settings.k, seed=settings.seed + resample, restarts=1),
             algorithm,
         )
         numbers = np.asarray([part[ids[i]] for i in chosen])

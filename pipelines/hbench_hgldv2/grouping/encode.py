@@ -84,7 +84,10 @@ def run(
 
     # group names are encoded as labels without landmarks, whose ids have the prefix GROUP, so that
     # the review page can suggest the nearest groups
-    groups = (Label(GROUP + name, name, 0, 0, 0, ()) for name in kinds_in(names))
+    groups = (
+        Label(class_id=GROUP + name, label=name, n_train=0, n_index=0, n_ambiguous=0, examples=())
+        for name in kinds_in(names)
+    )
     labels = [*read_rows(work / "labels.csv", Label), *groups]
     vectors = encode(labels, encoder, prompt)
     counts = {"labels": len(labels), "dimensions": vectors.shape[1]}

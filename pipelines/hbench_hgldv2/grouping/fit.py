@@ -54,9 +54,9 @@ def details(
     far = outliers(vectors)  # (n,)
     rows = [
         Clustered(
-            class_id,
-            int(numbers[place]),
-            medoids[numbers[place]],
+            class_id=class_id,
+            cluster=int(numbers[place]),
+            name=medoids[numbers[place]],
             distance=float(1 - to_own_centre[place]),
             silhouette=float(scores[place]),
             nearest_cluster=int(nearest[place]),

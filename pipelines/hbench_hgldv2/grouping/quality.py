@@ -252,7 +252,12 @@ def recalls(clusters: Sequence[Hashable], reference: Sequence[str]) -> list[Reca
     for cluster, group in zip(clusters, reference, strict=True):
         of_group.setdefault(group, Counter())[cluster] += 1
     rows = [
-        Recall(group, count.total(), max(count.values()) / count.total(), len(count))
+        Recall(
+            group=group,
+            labels=count.total(),
+            recall=max(count.values()) / count.total(),
+            fragments=len(count),
+        )
         for group, count in of_group.items()
     ]
     return sorted(rows, key=lambda row: (row.recall, row.group))

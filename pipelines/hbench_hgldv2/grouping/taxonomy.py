@@ -190,7 +190,9 @@ def taxonomy(
             _first_kept(node, graph.successors, kept), key=lambda parent: (weights[parent], parent)
         )
         tree.add_edge(candidates[0] if candidates else ROOT, node)
-        removed += [Removed(node, other, "less informative") for other in candidates[1:]]
+        removed += [
+            Removed(child=node, parent=other, why="less informative") for other in candidates[1:]
+        ]
         tree.nodes[node]["alternatives"] = tuple(candidates[1:])
 
     if not nx.is_arborescence(tree):

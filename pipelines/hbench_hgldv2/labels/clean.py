@@ -239,7 +239,9 @@ def selection_of(
                 )
             )
     class_ids = sorted({class_id for row in selection for class_id in row.classes})
-    return selection, [ClassName(i, i.removeprefix(PREFIX), "en") for i in class_ids]
+    return selection, [
+        ClassName(class_id=i, label=i.removeprefix(PREFIX), language="en") for i in class_ids
+    ]
 
 
 def labels_of(selection: Iterable[CleanedLandmark], names: Sequence[ClassName]) -> list[Label]:

@@ -49,7 +49,10 @@ def read_landmarks(path: Path, split: str) -> list[Landmark]:
             raise DataError(
                 f"{path} lacks columns", expected="landmark_id, category", found=", ".join(columns)
             )
-        rows = [Landmark(split, int(row["landmark_id"]), row["category"]) for row in reader]
+        rows = [
+            Landmark(split=split, landmark_id=int(row["landmark_id"]), category=row["category"])
+            for row in reader
+        ]
     times = Counter(row.landmark_id for row in rows)
     twice = [i for i, count in times.items() if count > 1]
     if twice:

@@ -151,10 +151,10 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     facts += _facts_on(labels, unlabelled)
     left_out = _unused(table.column_names, columns)
     understood = Understood(
-        path.name,
-        f"{len(labels):,} labels",
-        tuple(facts),
-        left_out,
+        source=path.name,
+        what=f"{len(labels):,} labels",
+        facts=tuple(facts),
+        left_out=left_out,
         hints=("--columns id=…,label=…,count=… says otherwise",) if left_out else (),
     )
     return LabelTable(labels, columns, understood, unlabelled)
@@ -212,7 +212,12 @@ def _rows_of(table: pa.Table, columns: Mapping[str, str]) -> list[TableRow]:
     their decimals."""
     cells = text_rows(table, [columns[part] for part in TITLES])
     return [
-        TableRow(number, plain_id(class_id), " ".join(label.split()), plain_id(count))
+        TableRow(
+            number=number,
+            class_id=plain_id(class_id),
+            label=" ".join(label.split()),
+            counted=plain_id(count),
+        )
         for number, (class_id, label, count) in enumerate(cells, start=1)
     ]
 

@@ -54,4 +54,7 @@ def write_landmarks(raw: Path) -> None:
 def fill(cache: Cache) -> None:
     """Put the recorded answers into a cache, as if they had been fetched."""
     for row in read_rows(ANSWERS, RecordedAnswer):
-        cache.put(row.request, Answer(row.status, {}, row.body.encode(), row.fetched))
+        cache.put(
+            row.request,
+            Answer(status=row.status, headers={}, body=row.body.encode(), fetched=row.fetched),
+        )

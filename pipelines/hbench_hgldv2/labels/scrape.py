@@ -301,7 +301,8 @@ def find_pages(titles: Sequence[str], source: FactSource) -> dict[str, Page]:
     without = [title for title, page in pages.items() if page.status in ("missing", "no_item")]
     linked = source.by_category(without) if without else {}
     return pages | {
-        title: Page(pages[title].title, "found", item, "P373") for title, item in linked.items()
+        title: Page(title=pages[title].title, status="found", item=item, via="P373")
+        for title, item in linked.items()
     }
 
 
@@ -383,7 +384,9 @@ def _follow_soft(pages: Mapping[str, Page], source: FactSource) -> dict[str, Pag
             seen[title].add(target)
             page = page_of[target]
             if page.item:
-                result[title] = Page(page.title, "redirected", page.item, "soft redirect")
+                result[title] = Page(
+                    title=page.title, status="redirected", item=page.item, via="soft redirect"
+                )
             if page.status == "no_item":  # the page may be a soft redirect
                 current[title] = page.title
 
@@ -394,7 +397,7 @@ def _link(landmark: Landmark, page: Page, entities: Mapping[str, Entity]) -> Lin
     """Make the link of a landmark from the page of its category and the entity of what the category
     is about. Without a class, the link has the reason. `entities` maps an item to its entity."""
     # the reason for a page without an item is its status, such as "missing"
-    topic = Topic("", MISSING, page.status)
+    topic = Topic(item="", entity=MISSING, reason=page.status)
     if page.item:
         topic = topic_of(page.item, entities)
     entity = topic.entity

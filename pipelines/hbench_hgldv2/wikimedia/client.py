@@ -136,7 +136,9 @@ class Cache:
         if row is None:
             return None
         status, headers, body, fetched = row
-        return Answer(status, parse_json(headers), zlib.decompress(body), fetched)
+        return Answer(
+            status=status, headers=parse_json(headers), body=zlib.decompress(body), fetched=fetched
+        )
 
     def put(self, request: str, answer: Answer) -> None:
         """Write a response to the file before returning, with those of its headers that are kept
@@ -323,7 +325,9 @@ class Client:
                 allow_redirects=False,  # another address may be another API: `judge` refuses it
             )
         except NOT_ANSWERED as error:  # wait 0.0: as long as `_wait` chooses; status 0: no response
-            return Again(f"no answer: {type(error).__name__}", 0.0), Answer(0, {}, b"", fetched)
+            return Again(f"no answer: {type(error).__name__}", 0.0), Answer(
+                status=0, headers={}, body=b"", fetched=fetched
+            )
 
         status = response.status_code
         headers = response.headers
@@ -393,7 +397,10 @@ def opened(
             task = bar.add_task("requests", total=None)  # `on_progress` tells the total
             # a client without a contact never sends anything
             client = Client(
-                None if offline else contact, answers, Manners(rate=rate), tell=bar.console.print
+                contact=None if offline else contact,
+                cache=answers,
+                manners=Manners(rate=rate),
+                tell=bar.console.print,
             )
             client.on_progress = lambda done, total: bar.update(task, completed=done, total=total)
             yield client

@@ -120,7 +120,12 @@ def triples(lines: Iterable[str]) -> Iterator[Statement]:
             # a text with its escapes converted is a string of JSON
             value = entity or parse_json(_ESCAPED.sub(_as_in_json, text))
             # the property is the last part of an address; the language begins with an @
-            yield Statement(item, re.split(r"[/#]", predicate)[-1], value, (language or "")[1:])
+            yield Statement(
+                item=item,
+                prop=re.split(r"[/#]", predicate)[-1],
+                value=value,
+                language=(language or "")[1:],
+            )
 
 
 def _as_in_json(escape: re.Match[str]) -> str:

@@ -99,8 +99,8 @@ def existing_page(title: str, item: str, *, redirected: bool = False) -> Page:
     if not item:
         return Page(title, "no_item")
     if redirected:
-        return Page(title, "redirected", item, "redirect")
-    return Page(title, "found", item, "sitelink")
+        return Page(title=title, status="redirected", item=item, via="redirect")
+    return Page(title=title, status="found", item=item, via="sitelink")
 
 
 def entity_of(item: str, values: Mapping[str, Sequence[str]]) -> Entity:
