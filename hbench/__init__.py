@@ -149,7 +149,7 @@ def list_datasets(pattern: str = "*") -> list[str]:
 
 @checked
 def list_metrics(pattern: str = "*") -> list[str]:
-    """List the spellings of metrics; k and level stand for any.
+    """List the spellings of metrics, where "k" stands for any rank and "level" for any level.
 
     Args:
         pattern: which names, with * and ? for any characters, such as "*@k". Default: all.
@@ -219,9 +219,10 @@ def __getattr__(name: str) -> object:
     """Load the module of a public name when the name is first used, so that `import hbench` is
     fast.
 
-    Where the packages of an extra are missing, a function that refuses every call takes the place
-    of what needs them, so that help, completion and `hasattr` work. A wing is a module and has no
-    such substitute: it is then no attribute.
+    WINGS are the modules that are attributes, and HOME has the module of each other public name.
+    Where a module needs packages of an extra that are not installed, a function or class of HOME is
+    replaced by a function that refuses every call, so that help, completion and `hasattr` work. A
+    wing has no such substitute, so it is no attribute then.
     """
     if name in WINGS:
         try:
@@ -255,6 +256,7 @@ def _stand_in(name: str, refusal: UsageError) -> Callable[..., object]:
     def refuse(*_: object, **__: object) -> object:
         raise refusal
 
+    # help shows the public name, and not that of this inner function
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__module__ = "hbench"
     refuse.__doc__ = f"Cannot be used here: {refusal}"

@@ -12,7 +12,8 @@ CYCLES = (700, 10, 1_000)
 
 
 def main() -> None:
-    """Run the command line, with a garbage collector that costs a short command little.
+    """Run the command line, with a garbage collector that costs a short command little: it searches
+    all objects rarely (CYCLES), and not at the end (`skip_final_gc`).
 
     The import is in the function so that an interrupt during the import prints a line and no
     traceback.

@@ -66,13 +66,15 @@ class Audit:
         return f"<Audit of {len(self.pool):,} items: {self.in_words()}>"
 
     def in_words(self) -> str:
-        """The numbers of suspects and other findings, in words."""
+        """The numbers of suspects and other findings, in words. For each list, also how many of its
+        suspects are wrong with a probability (sureness) of at least .9."""
         parts = []
         for each in self.lists:
-            # sureness is NaN in groups, and if it cannot be trusted; then it is not counted
+            # the sureness of suspects in groups is NaN, as is every one that cannot be trusted; NaN
+            # is not counted, since the comparison is False
             sure = int((each.sureness >= 0.9).sum())
             words = f"{sure:,} at least 90 % sure"
-            bounds = in_words(each)
+            bounds = in_words(each)  # the function of this module
             words += f", {bounds}" if bounds else ""
             parts.append(f"{len(each.items):,} {each.kind} suspects ({words})")
         parts.append(f"{len(self.groups):,} groups of one class that look like one other")
@@ -104,6 +106,7 @@ class Audit:
             **lists,
             "groups": [self._of_group(each) for each in self.groups],
             "copies": len(self.copies),
+            # numbers of rows in which the two columns differ
             "copies_under_other_labels": _number(self.copies, "label", "copy_label"),
             "copies_across_splits": _number(self.copies, "split", "copy_split"),
             "levels_held_out": list(held_out(self.pool)),
@@ -196,7 +199,7 @@ def audit(
     nearest = nearest_of(pool, conditions, neighbours, on_block)
     # the paths (C, L) and known levels (C,) of the classes, and the class of every item (N,)
     labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)
-    # of the 2 k items in `nearest`, those that are copies do not vote
+    # the 2 k nearest items of each item are given, since the copies among them do not vote
     votes, distances = votes_of(labelled, nearest, neighbours)
     lists, groups = suspects_of(votes, distances, most=most)
     copies = copies_of(pool, votes, nearest.first(neighbours))
@@ -215,7 +218,8 @@ def audit(
 
 def in_words(suspects: SuspectList) -> str:
     """The bounds on the number of wrong labels, in words. Empty if none can be trusted (`at_least`
-    is None). Only `at_most` is None if some mistakes could not be seen.
+    is None). Only `at_most` is None if some mistakes could not be seen. A lower bound of 0 is left
+    out, since it says nothing.
 
     >>> from types import SimpleNamespace as Like
     >>> in_words(Like(at_least=1_200, at_most=1_400)), in_words(Like(at_least=0, at_most=3))
@@ -250,7 +254,8 @@ def _remarks_on_lists(lists: tuple[SuspectList, SuspectList]) -> list[str]:
 def held_out(pool: Pool) -> tuple[str, ...]:
     """The names of the levels that the splits hold out: those at which no node has items in two
     splits."""
-    labels = pool.manifest.labels
+    labels = pool.manifest.labels  # (N, L): the node of every item at every level
+    # (N,): the number of each item's split, from 0
     splits = np.unique(pool.split.astype(str), return_inverse=True)[1]
     if splits.max(initial=0) == 0:  # a single split holds nothing out
         return ()

@@ -44,8 +44,10 @@ def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
     `nearest` has the k nearest items of every item, among which its copies are looked for.
     """
     pairs = _pairs_with_nearest(nearest)
+    # (p,): whether both items of a pair have the same class
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
-    # items of one label are usually nearer than those of two, so each kind has its own limits
+    # Items of one label are usually nearer than those of two. So each kind of pairs is compared
+    # with limits that only pairs of this kind set.
     is_copy = np.where(same, _are_copies(votes, pairs, same), _are_copies(votes, pairs, ~same))
     elsewhere = pool.split[pairs.first] != pool.split[pairs.second]
     at = np.flatnonzero(is_copy & (~same | elsewhere))
@@ -89,25 +91,27 @@ def _are_copies(votes: Votes, pairs: Pairs, chosen: NDArray[np.bool_]) -> NDArra
 def _limits_of_pairs(
     votes: Votes, pairs: Pairs, distances: Floats, chosen: NDArray[np.bool_]
 ) -> Floats:
-    """The limit of each pair, (p,): the logarithm of the distance below which it is a copy. Pairs
-    whose first item has the same parent have the same limit.
+    """The limit of each pair, (p,): the logarithm of the distance below which it is a copy.
+
+    There is a limit for each parent, since what is near depends on the class; it holds for pairs
+    whose first item is below the parent.
 
     Args:
         distances: the logarithm of each pair's distance, (p,).
         chosen: whether a pair is used to set the limits, (p,). The nearest chosen pair of each item
             counts.
     """
-    # (N,): the distance of each item's nearest chosen pair, ∞ if it has none
+    # (N,): the logarithm of the distance of each item's nearest chosen pair, ∞ if it has none
     nearest = np.full(len(votes.classes), np.inf)
     for items in (pairs.first, pairs.second):
         np.minimum.at(nearest, items[chosen], distances[chosen])
 
     parents = votes.parents[votes.classes]
-    known = np.flatnonzero(np.isfinite(nearest))
-    # a parent with few items keeps the limit of all items
-    limits = np.full(int(parents.max()) + 1, _limit(nearest[known]))
-    # sorted by parent, the items of a parent are adjacent
-    order = known[np.argsort(parents[known], kind="stable")]
+    has_pair = np.flatnonzero(np.isfinite(nearest))
+    # a parent with fewer than FEWEST items keeps the limit of all items
+    limits = np.full(int(parents.max()) + 1, _limit(nearest[has_pair]))
+    # sorted by parent, the items of parent i are order[bounds[i]:bounds[i + 1]]
+    order = has_pair[np.argsort(parents[has_pair], kind="stable")]
     bounds = np.searchsorted(parents[order], np.arange(len(limits) + 1))
     for parent, (start, stop) in enumerate(pairwise(bounds.tolist())):
         if stop - start >= FEWEST:
@@ -117,11 +121,12 @@ def _limits_of_pairs(
 
 
 def _limit(distances: Floats) -> float:
-    """A limit far below the usual distances: their median minus DEVIATIONS standard deviations.
-    −inf if there are no distances."""
+    """A limit far below the usual `distances`, which are logarithms: their median minus DEVIATIONS
+    standard deviations. −inf if there are no distances."""
     if not len(distances):
         return -np.inf
-    # the deviation is estimated by the median absolute deviation, which a few copies do not change
+    # the standard deviation is estimated as the median absolute deviation times a constant, since a
+    # few copies do not change this median
     middle = float(np.median(distances))
     spread = TO_DEVIATION * float(np.median(np.abs(distances - middle)))
     return middle - DEVIATIONS * spread
@@ -131,9 +136,9 @@ def _table_of_copies(pool: Pool, votes: Votes, pairs: Pairs) -> pa.Table:
     """The table of copies with a row per pair. `agree_to` is the finest level down to which their
     labels agree, empty if they share none. The similarity is rounded to 6 digits for readers."""
     labels = pool.labels
-    levels = ["", *pool.manifest.levels]
+    levels = ["", *pool.manifest.levels]  # levels[n] is the finest of n shared levels
     own, other = votes.classes[pairs.first], votes.classes[pairs.second]
-    common = votes.common(own, other)  # (p,): the number of shared levels, an index into `levels`
+    common = votes.common(own, other)  # (p,): the number of shared levels
     ids = pool.manifest.items
     return pa.table(
         {

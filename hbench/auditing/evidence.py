@@ -98,7 +98,7 @@ class VoteCounts:
         """Count the votes of m items.
 
         Args:
-            groups: the group of each item, (m,).
+            groups: the group of each item, a class or a parent, as a number from 0, (m,).
             votes: the nodes for which each item votes, (m, k).
             nodes: the number of nodes of the level.
             weights: the weight of each item's votes, (m,), which is smaller for copies.
@@ -107,8 +107,9 @@ class VoteCounts:
         # one number for each pair of a group and a node, (m, k), so that `unique` can count them
         keys = groups[:, None] * nodes + votes
         self.keys, place = np.unique(keys, return_inverse=True)
+        # the weighted number of votes of each key
         self.counts = np.bincount(place.ravel(), np.repeat(weights, votes.shape[1]))
-        self.totals = np.bincount(groups, weights) * votes.shape[1]  # (groups,), of all nodes
+        self.totals = np.bincount(groups, weights) * votes.shape[1]  # of each group
 
     def of(self, groups: Indices, votes: NDArray[np.int32]) -> Floats:
         """Look up the counts of nodes, `votes` (m, k), in groups (m,). The result is (m, k), and 0
@@ -128,25 +129,26 @@ class Evidence:
         classes = votes.classes
         self.levels = []
         for level in range(votes.depth):
-            nodes = votes.paths[:, level]
+            nodes = votes.paths[:, level]  # (C,): the node of each class
             number = int(nodes.max()) + 1
             # (N, k): the node of each neighbour; int32 halves the memory
             cast = nodes.astype(np.int32)[classes[votes.neighbours]]
             self.levels.append(
                 Level(
-                    cast,
-                    np.bincount(nodes[classes], minlength=number) / len(classes),
-                    VoteCounts(classes, cast, number, votes.weights),
-                    VoteCounts(votes.parents[classes], cast, number, votes.weights),
+                    cast=cast,
+                    shares=np.bincount(nodes[classes], minlength=number) / len(classes),
+                    of_class=VoteCounts(classes, cast, number, votes.weights),
+                    of_parent=VoteCounts(votes.parents[classes], cast, number, votes.weights),
                 )
             )
 
     def alternatives(self, items: Indices, classes: Indices) -> Alternatives:
-        """The best far and near alternatives of items (m,), if their labels were `classes` (m,).
-        The true label of an item is then among its alternatives, if it is another class."""
+        """The best far and near alternatives of items (m,), if their labels were `classes` (m,):
+        the other classes with most evidence, and this evidence. An item's own class is among the
+        alternatives if another class is assumed."""
         parts = []
-        # in parts, to bound the memory; an item has at most k + 2 pairs with a class: those of its
-        # neighbours, its own, and the assumed one
+        # in parts, to bound the memory; an item is compared with at most k + 2 classes: those of
+        # its k neighbours, its own, and the assumed one
         step = max(1, PAIRS_AT_ONCE // (self.votes.k + 2))
         for start in range(0, max(len(items), 1), step):  # without items there is one empty part
             some = slice(start, start + step)
@@ -165,8 +167,9 @@ class Evidence:
         votes = self.votes
         # (pairs,) each: an index into `items`, and another class that the item may have
         row, other = self._candidates(items)
-        common = votes.common(other, classes[row])
+        # (pairs,): the number of known levels of the label, and of levels shared from the top
         known = votes.known[classes[row]]
+        common = votes.common(other, classes[row])
         # classes contradict each other if they differ at a level that both know
         differs = common < np.minimum(known, votes.known[other])
         is_near = common == known - 1  # they share all levels above the label's last one: siblings
@@ -196,28 +199,30 @@ class Evidence:
         """The log-likelihoods of the votes of items (m,) under classes (m,), in nats: one array
         (m,) for far alternatives, and one for near ones.
 
-        They are the sum over levels of the mean over the k votes. The items' own votes are removed
-        from the counts of their classes.
+        They are the sum over levels of the mean over the k votes, which are the nodes of the item's
+        neighbours. In the counts of votes by class and by parent (`level.of_class`,
+        `level.of_parent`), the item's own votes are left out, as if it were not labelled.
         """
         far = np.zeros(len(items))
         near = np.zeros(len(items))
         parents = self.votes.parents
         is_own = self.votes.classes[items] == classes
         in_parent = parents[self.votes.classes[items]] == parents[classes]
-        # smoothing for classes with few items: for far alternatives with the votes of the parent,
-        # for near ones, which share the parent, with those of all items
+        # so many votes are added for classes with few items: for far alternatives, votes of the
+        # parent; for near ones, which share the parent, votes of all items
         weight = PRIOR * self.votes.k
         for level in self.levels:
             cast = level.cast[items]
             # (m, k): how many votes the item itself gave to each of these nodes; they are
             # subtracted where they were counted, in its own class and that class's parent
             own = (cast[:, :, None] == cast[:, None, :]).sum(axis=2)
-            usual = level.shares[cast]
+            usual = level.shares[cast]  # (m, k): the share of each node among all items
             in_class = level.of_class.of(classes, cast) - np.where(is_own[:, None], own, 0)
             # below 0 if copies do not vote exactly alike: counts are weighted, but `own` is not
             in_class = np.maximum(in_class, 0)
             of_parent = level.of_parent.of(parents[classes], cast)
             of_parent = np.maximum(of_parent - np.where(in_parent[:, None], own, 0), 0)
+            # an item and its copies have k votes together, as their weights add up to 1
             total = level.of_class.totals[classes] - np.where(is_own, self.votes.k, 0)
             total_of_parent = level.of_parent.totals[parents[classes]]
             total_of_parent = total_of_parent - np.where(in_parent, self.votes.k, 0)

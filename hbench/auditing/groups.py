@@ -71,6 +71,11 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
     A group is kept if it has at least FEWEST items, if at most half as many items of the proposed
     class look like its own class, and if its items fit into the proposed class (`_is_at_home`).
     Copies of one picture count as one item, since their weights add up to 1.
+
+    Args:
+        votes: the classes of all items and of their neighbours.
+        found: the items whose neighbours contradict their labels, with the proposed classes.
+        strangeness: how far items are from their neighbours, by the standard of a class.
     """
     pairs = _items_by_pair(votes, found)
     sizes = [float(votes.weights[each.items].sum()) for each in pairs]
@@ -78,8 +83,10 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
     by_class = _items_by_class(votes)
     groups = []
     for group, size in zip(pairs, sizes, strict=True):
-        # if items of each class look like the other, the classes overlap, and no label is wrong
+        # the size of the opposite group: if items of each class look like the other class, the two
+        # overlap, and no label is wrong
         back = size_of.get((group.proposed, group.label), 0.0)
+        # ROUNDED, since a sum of weights such as 5 · .2 may be below 1
         is_large = size >= FEWEST - ROUNDED and back <= size / 2
         if is_large and _is_at_home(votes, group, strangeness, by_class):
             groups.append(group)
@@ -95,8 +102,8 @@ def _items_by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
     order = np.argsort(keys, kind="stable")
     pairs, starts = np.unique(keys[order], return_index=True)
     members = np.split(found.items[order], starts[1:])
-    ends = [divmod(pair, len(votes.paths)) for pair in pairs.tolist()]
-    return [SuspectGroup(a, b, items) for (a, b), items in zip(ends, members, strict=True)]
+    both = [divmod(pair, len(votes.paths)) for pair in pairs.tolist()]  # (class, proposed class)
+    return [SuspectGroup(*classes, items) for classes, items in zip(both, members, strict=True)]
 
 
 def _is_at_home(
@@ -114,6 +121,7 @@ def _is_at_home(
         return False
     of_proposed = _share(votes, by_class[group.proposed], group.proposed)
     of_group = _share(votes, group.items, group.proposed)
+    # (m,): how strange each item would be in the proposed class, in standard deviations
     strange = strangeness.in_class(group.items, np.full(len(group.items), group.proposed))
     return bool(
         of_proposed >= RECOGNISED  # neighbours recognise the proposed class's own items
@@ -149,7 +157,8 @@ def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
     """Relabel items of some classes on purpose, and measure how many are found again in groups.
 
     Each of these classes loses items that are drawn at random, and in a second experiment a batch
-    of neighbours, as if the batch had been labelled together. The smaller share counts.
+    of neighbours, as if the batch had been labelled together. The smaller share counts. It is NaN
+    if fewer than FEWEST_SOURCES classes could lose items.
     """
     rng = np.random.default_rng(0)  # a fixed seed, so that an audit can be repeated exactly
     shares = []
@@ -213,6 +222,7 @@ def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> li
     for source in sources.tolist():
         is_sibling = votes.parents == votes.parents[source]
         # only classes with full paths: a label that ends early might not contradict the true one
+        # is_sibling != is_far: the siblings, or if `is_far` the classes of other parents
         others = np.flatnonzero((is_sibling != is_far) & enough & (votes.known == votes.depth))
         others = np.array([other for other in others.tolist() if other not in taken], np.int64)
         if not len(others):

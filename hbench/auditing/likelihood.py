@@ -36,8 +36,9 @@ class Sample(NamedTuple):
     ratio: float  # the number of all swapped labels to that of all items
 
     def fit(self, line: Floats, share: float) -> tuple[Floats, float]:
-        """Find the line with the lowest cost by Fisher scoring. A step is halved until it lowers
-        the cost. Return the line and its cost.
+        """Find the line with the lowest cost by Fisher scoring, which is Newton's method with the
+        expected second derivatives. A step is halved until it lowers the cost. Return the line and
+        its cost.
 
         Args:
             line: the coefficients of the features from which to start, (p,).
@@ -77,7 +78,8 @@ class Sample(NamedTuple):
         """The expected second derivatives of the cost by the coefficients, (p, p). The arguments
         are those of `fit`."""
         chance, steps, _ = self._chances(line, share)
-        # the derivative of a chance p is p·steps, so each label has (p·steps)² / (p (1 − p))
+        # `steps` is the derivative of log p by the log-odds, so that of a chance p is p·steps, and
+        # each label has (p·steps)² / (p (1 − p))
         curves = (self.swapped + self.as_is) * steps**2 * chance / (1 - chance)
         found = np.diag(2 * _held(line))  # of the penalty
         for row, one in enumerate(self.features.T):
@@ -89,10 +91,13 @@ class Sample(NamedTuple):
         values.
 
         Labels as they are are a mixture: the share π of wrong ones has the density of swapped
-        labels, and the right ones have that density times exp(−log-odds).
+        labels, and the right ones have that density times exp(−log-odds), where `line` gives the
+        log-odds. With `self.ratio` swapped labels for each label as it is, the chance of a swapped
+        one is ratio / (ratio + density of labels as they are, relative to that of swapped ones).
         """
         # clipped, since exp would overflow, and larger values change nothing
         against = (1 - share) * np.exp(-np.clip(line_of(line, self.features.T), -50, 50))
+        # the density of labels as they are, divided by that of swapped labels
         seen = share + against
         return Chances(self.ratio / (self.ratio + seen), against / (self.ratio + seen), seen)
 

@@ -77,7 +77,7 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
     for their own class, the most similar first. For a class of one or two items, only its own votes
     count."""
     sizes = np.bincount(votes.classes, minlength=len(votes.paths)).tolist()
-    cast = _votes_between(votes)
+    cast = _votes_between(votes)  # (one, other) → the votes of the items of `one` for `other`
     found = []
     # each pair of classes once, whichever of them votes for the other
     pairs = {(min(pair), max(pair)) for pair in cast}
@@ -86,7 +86,8 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
         if one == other or not _are_siblings(votes, one, other):
             continue
         share, back = _share_of_votes(cast, one, other), _share_of_votes(cast, other, one)
-        # a tiny class may be the other one misspelt; the other's many votes would not show that
+        # A tiny class may be the other one, misspelt. Only the votes of its own items show that,
+        # and nearly all must agree: a larger class votes for itself in any case.
         of_tiny = max(share if sizes[one] <= TINY else 0.0, back if sizes[other] <= TINY else 0.0)
         if min(share, back) >= TOLD_APART or of_tiny >= AGREE:
             names = (pool.labels[one], pool.labels[other])

@@ -87,7 +87,7 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
 
     members: list[Member] = []
     remarks = []
-    known = set(vectors.ids.tolist())
+    known = set(vectors.ids.tolist())  # the items with a vector
     for name, manifest in data.manifests.items():
         reason = _left_out(manifest, known, data.levels)
         if reason:
@@ -100,7 +100,8 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
     joined = from_names(
         [each.item for each in members], [each.path for each in members], levels=data.levels
     )
-    # the pictures of all splits are in the same folder, so any split knows where they are
+    # `picture` opens the image of an item; the images of all splits are in the same folder, so the
+    # function of any split opens those of all
     joined = replace(joined, picture=next(iter(data.tests.values())).picture)
     # (N,): the row of each item's vector; the vectors themselves are not copied
     places = embedding_files.align(vectors, joined.items)
@@ -192,9 +193,11 @@ def nearest_of(
         )
     rows: Any = pool.vectors
     side = Side(rows, pool.manifest.labels)
+    # without a gallery or own rows in one (None, None), the items rank each other
     job = job_of(Retrieval(side, None, None, pool.manifest.items), conditions)
     top = TopResults(len(pool), min(2 * k, len(pool) - 1))
-    # the job's only metric needs the finest level alone, so little is sorted
+    # `top` collects the nearest items while the metrics are computed; the only one, R@1, needs the
+    # finest level alone, so that little is sorted
     measure(replace(job, top=top), on_block=on_block)
     assert (top.items != NO_ITEM).all()  # there are more items than places to fill
     items = top.items.astype(np.int64)

@@ -29,9 +29,10 @@ def votes_of(
     item (N,). `nearest` has more than k items, so that others can take the place of copies.
     """
     paths, known, classes = labelled
-    everyone = Votes(paths, known, classes, nearest.items, np.ones(len(classes)))
-    bursts = _bursts(everyone, nearest)
-    listed = bursts[nearest.items]
+    # as if all listed items voted, copies included, to find the copies among them
+    unlimited = Votes(paths, known, classes, nearest.items, np.ones(len(classes)))
+    bursts = _bursts(unlimited, nearest)
+    listed = bursts[nearest.items]  # (N, m): the burst of each of the m nearest items
     # a neighbour is a repeat if it is in the item's own burst, or in that of a nearer neighbour
     is_repeat = listed == bursts[:, None]
     for place in range(1, listed.shape[1]):
@@ -47,8 +48,8 @@ def votes_of(
 
 
 def _bursts(votes: Votes, nearest: Nearest) -> Indices:
-    """The number of each item's burst, (N,): items are in one burst if they are copies under the
-    same label, or connected by such copies."""
+    """The burst of each item, as a number from 0, (N,): items are in one burst if they are copies
+    under the same label, or connected by such copies."""
     row, place = np.nonzero(is_copy_of_its_label(votes, nearest))
     pairs = (np.ones(len(row), bool), (row, nearest.items[row, place]))
     # a graph with an edge for each pair of copies; its components are the bursts

@@ -40,11 +40,12 @@ class Strangeness(NamedTuple):
         mean, spread = np.array([logs.mean()]), np.array([logs.std()])  # of all items, (1,)
         of_parents = votes.parents
         shape = int(of_parents.max()) + 1
-        # every parent borrows from the root, which has index 0
+        # first the parents: each borrows from all items, which are at place 0 of `mean`
         above = np.zeros(shape, np.int64)
         mean, spread = _means_with_borrowed_items(
             logs, of_parents[votes.classes], mean[above], spread[above]
         )
+        # then the classes: each borrows from its parent
         means, deviations = _means_with_borrowed_items(
             logs, votes.classes, mean[of_parents], spread[of_parents]
         )

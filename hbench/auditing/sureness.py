@@ -82,7 +82,8 @@ class Sureness(NamedTuple):
         """The log-odds (m,) by which suspects are ordered; the evidence itself if the curve is not
         trusted.
 
-        They are a + b·s + d·z·min(s⁺/m, 1) + c·log(1 + s⁺), with a, b, d and c from `line`.
+        They are a + b·s + d·z·min(s⁺/m, 1) + c·log(1 + s⁺), with a, b, d and c from `line`. Here s
+        is the evidence, s⁺ its positive part, z the strangeness, and m is `middle`.
         """
         if not self.is_trusted:
             return seen.evidence
@@ -109,13 +110,13 @@ def calibrate_sureness(
 
     Args:
         evidence: computes the alternatives of swapped labels.
-        strangeness: likewise, how strange items would be.
+        strangeness: computes how strange an item would be in a class.
         observed: the observed values of the labels as they are, of items with an alternative.
         is_far: whether to fit the curve for far suspects, or for near ones.
     """
     votes = evidence.votes
     swaps = draw_swaps(votes, np.random.default_rng(0), is_far=is_far)
-    found = evidence.alternatives(*swaps)
+    found = evidence.alternatives(*swaps)  # of the drawn items, with their wrong classes
     best = found.far if is_far else found.near
     has_some = np.isfinite(best.evidence)
     if min(int(has_some.sum()), len(observed.evidence)) < FEWEST:
@@ -124,6 +125,7 @@ def calibrate_sureness(
     # siblings overlap, and few items do not show how right labels are distributed among wrong ones
     if not is_far and len(votes.classes) < ITEMS_FOR_NEAR:
         return NOT_TRUSTED
+    # evidence is a sum over levels, and is judged per level
     if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):
         return NOT_TRUSTED
     ratio = len(of_swaps.evidence) / len(votes.classes)
@@ -163,16 +165,18 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     lowest = min(float(np.median(observed.evidence)), 0.0)
     both = [each.at(each.evidence > lowest) for each in (observed, of_swaps)]
     features = [each.features(middle)[:, :columns] for each in both]
+    # (columns,): mean and deviation of the swapped labels' features, by which all are standardised
     center = features[1].mean(axis=0)
-    width = features[1].std(axis=0) + 1e-9
+    width = features[1].std(axis=0) + 1e-9  # a divisor, so it must not be 0
     sample = _sample(both, [(each - center) / width for each in features], ratio)
 
-    # convert the coefficients of standardised features to those of the features themselves
+    # convert the coefficients of standardised features to those of the features themselves; a
+    # feature that was not used gets 0
     found = _likely_shares(sample)
     slopes = np.zeros(3)
     slopes[:columns] = found.line[1:] / width
-    height = found.line[0] - slopes[:columns] @ center
-    line = np.array([height, *slopes])
+    intercept = found.line[0] - slopes[:columns] @ center
+    line = np.array([intercept, *slopes])
     return Sureness(found.least, line, middle, True, found.most, are_apart)
 
 
@@ -209,20 +213,22 @@ def _likely_shares(sample: Sample) -> Ends:
 def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     """Make the sample of labels as they are and of swapped labels.
 
-    Most labels have no evidence against them, and differ in the first feature only. They are
-    counted in bins, for speed; all others are used one by one.
+    Most labels have no evidence against them, and differ in the first feature only, as the others
+    depend on the positive part of the evidence. They are counted in bins of the first feature, for
+    speed; all other labels are used one by one.
 
     Args:
         both: the observed values of labels as they are, and of swapped labels.
-        features: the features of each, (m, p). The first one is the evidence.
+        features: the standardised features of each, (m, p). The first one is the evidence.
         ratio: the number of swapped labels to that of all items.
     """
     is_low = [each.evidence <= 0 for each in both]
     low = [each[some] for each, some in zip(features, is_low, strict=True)]
-    whole = np.sort(np.concatenate(low)[:, 0])
+    whole = np.sort(np.concatenate(low)[:, 0])  # the evidence of both, standardised
     # bins with equal numbers of labels; repeated values may leave fewer bins, or none
     edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1))) if len(whole) else whole
-    # a row per bin: copies of any label's row, whose first feature becomes the middle of the bin
+    # a row per bin: copies of the first label's row, since labels in bins differ in nothing but the
+    # first feature, which becomes the middle of the bin
     binned = np.repeat(np.concatenate([*low, features[1]])[:1], max(len(edges) - 1, 0), axis=0)
     counts = [np.zeros(0), np.zeros(0)]
     if len(edges) > 1:
@@ -231,7 +237,8 @@ def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     high = [each[~some] for each, some in zip(features, is_low, strict=True)]
     ones = [np.ones(len(each)) for each in high]
     rows = np.concatenate([binned, *high])
-    # with each row, its number of labels as they are, and of swapped labels
+    # with each row, its number of labels as they are, and of swapped labels; a row that is no bin
+    # is one label, and counts as 1 of its own kind and 0 of the other
     return Sample(
         np.concatenate([np.ones((len(rows), 1)), rows], axis=1),
         np.concatenate([counts[0], ones[0], 0 * ones[1]]),

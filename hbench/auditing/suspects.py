@@ -83,6 +83,7 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     evidence = Evidence(votes)
     everyone = np.arange(len(votes.classes))
     found = evidence.alternatives(everyone, votes.classes)
+    # (N,): the number of items of each item's class
     sizes = np.bincount(votes.classes, minlength=len(votes.paths))[votes.classes]
     # a class of one or two items has too few votes to be compared with its siblings
     near = np.where(sizes >= SMALLEST, found.near.evidence, -np.inf)
@@ -117,6 +118,13 @@ def _list_of_kind(
 
     Items in groups have no sureness: it is calibrated with labels that are wrong one by one, which
     says nothing about mistakes that were made together.
+
+    Args:
+        some: of all N items, the best alternative of this kind, whether the item may be listed, and
+            its group, 0 without one; and the recall of the search for groups.
+        evidence: computes the alternatives of labels that are swapped to calibrate the sureness.
+        strangeness: computes how strange an item would be in a class.
+        most: the largest number of suspects.
     """
     best = some.best
     everyone = np.arange(len(best.evidence))
@@ -130,8 +138,9 @@ def _list_of_kind(
     sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
     at_least, at_most = _numbers_of_wrong_labels(curve, sureness, len(everyone))
     if at_least is not None and at_least < FEWEST_WRONG and not curve.is_apart:
-        # so few wrong labels that most of the sure ones may be a handful of items that merely look
-        # like another class
+        # There are so few wrong labels that most of the sure ones may be a handful of items that
+        # merely look like another class, unless hardly any labels are between right and swapped
+        # ones (`is_apart`).
         sureness = np.minimum(sureness, LIKELY)
     odds = curve.odds(seen)[items]
     order = _order(sureness, odds, some.group[items])
@@ -219,14 +228,14 @@ def table_of(pool: Pool, lists: tuple[SuspectList, ...], votes: Votes) -> pa.Tab
                     "item": str(ids[item]),
                     "split": str(pool.split[item]),
                     "list": each.kind,
-                    # the first level at which label and proposal differ
+                    # the number of shared levels is the index of the first that differs
                     "level": levels[int(votes.common(own, proposed))],
                     "label": labels[own],
                     "proposed": labels[proposed],
                     # empty in groups, and if the sureness cannot be trusted
                     "sureness": None if np.isnan(sureness) else round(sureness, 4),
                     "evidence": round(evidence, 3),  # a log-likelihood ratio: more speaks for wrong
-                    "group": group or None,
+                    "group": group or None,  # 0 means no group
                     "neighbours": BETWEEN.join(
                         ids[votes.neighbours[item][:SHOWN_NEIGHBOURS]].astype(str)
                     ),

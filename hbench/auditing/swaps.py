@@ -58,6 +58,7 @@ def _draw_classes(
             (m,).
     """
     ranked = np.sort(votes.classes)
+    # each range is that of the places from the first up to, but without, the last
     first_above, last_above = _range_of(votes, ranked, classes, parts_at - 1)
     first, last = _range_of(votes, ranked, classes, parts_at)
     others = (last_above - first_above) - (last - first)
@@ -84,7 +85,8 @@ def _range_of(
     for at in range(votes.depth):
         here = level == at
         nodes = votes.paths[:, at]
-        # sorted by class, items are sorted by their nodes of every level as well
+        # nodes are numbered in the order of their paths, so that items that are sorted by class are
+        # sorted by their nodes of every level as well
         first[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="left")
         last[here] = np.searchsorted(nodes[ranked], nodes[classes[here]], side="right")
     return first, last
