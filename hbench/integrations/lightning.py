@@ -64,6 +64,7 @@ class HierarchicalScores(Callback):
         """Score all kept batches, and log the metrics; Lightning calls this in every process."""
         if trainer.sanity_checking:  # a trial with a few batches before training
             return
+        # (N, D) and (N, L), the rows of all processes, which each of them scores
         vectors = self._gathered(torch.cat(self.embeddings), trainer, pl_module)
         labels = self._gathered(torch.cat(self.labels), trainer, pl_module)
         scores = score(

@@ -88,6 +88,7 @@ class LabelsById:
                 found=examples(unknown, most=2),
                 fix="give the ids as the training manifest has them (labels.items lists them)",
             )
+        # `table` has the labels of all training items, (N, L), and `_row` the row of each item
         return self.table[[self._row[item] for item in items]]
 
 
@@ -128,6 +129,7 @@ def build_loss_for(
         expected = '{"parameter": value}'
         raise UsageError("params is not a mapping", expected=expected, found=repr(params))
 
+    # (N, L): with −1 where a label ends early, by which the loss leaves out pairs of unknown level
     labels = unknown_as_minus_one(manifest.labels, manifest.tree)
     spec = LossSpec(params=dict(params or {}))
     loss = build_objective({name: spec}, labels, dim).losses[name]
@@ -181,7 +183,8 @@ def gather_batch(part: Tensor) -> Tensor:
 def _refuse_other_shapes(part: Tensor) -> None:
     """Raise UsageError, in every process, if the parts of a batch differ in shape. Gathering them
     would end all processes without a message."""
-    # all_gather needs tensors of equal length, so each shape is filled up with −1 to MOST_AXES
+    # all_gather needs tensors of equal length, so each shape is filled up with −1 to MOST_AXES,
+    # which is more than the axes of embeddings or labels
     shape = torch.full((MOST_AXES,), -1, dtype=torch.int64, device=part.device)
     shape[: part.ndim] = torch.tensor(part.shape)
     by_rank = [torch.empty_like(shape) for _ in range(dist.get_world_size())]

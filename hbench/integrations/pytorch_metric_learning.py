@@ -64,9 +64,9 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
                 fix="call it by itself, with scores (n, C) and targets (n, C)",
             )
         self.loss = loss
+        table = None if paths is None else class_paths(paths)  # (C, L), checked
         # A buffer is moved with the module. It is not saved (persistent=False), since `paths` are
         # given again when the module is built.
-        table = None if paths is None else class_paths(paths)
         self.register_buffer("paths", table, persistent=False)
 
     def forward(
@@ -96,10 +96,12 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
 
         self._refuse_second_memory()
         if isinstance(indices_tuple, Tensor):  # rows in the memory, from HierarchicalMemory
+            # hbench's order of arguments, which has a place for the rows: references come third
             in_memory: Tensor = self.loss(embeddings, labels, ref_emb, ref_labels, indices_tuple)
             return in_memory
-        if indices_tuple is not None:
+        if indices_tuple is not None:  # mined pairs
             self._refuse_pairs()
+        # the other library's order: pairs come third
         among: Tensor = self.loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         return among
 
@@ -127,7 +129,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
             )
 
     def _refuse_pairs(self) -> None:
-        """Raise ConfigError if a part of the loss takes no mined pairs, or selects pairs itself."""
+        """Raise ConfigError if a part of the loss takes no mined pairs, or selects pairs itself: a
+        `partial` loss leaves out pairs of unknown level."""
         for part in self.loss.modules():
             if isinstance(part, BatchLoss) and (part.partial or not part.takes_pairs):
                 reason = "leaves out pairs of unknown level" if part.partial else "takes no pairs"
@@ -205,6 +208,7 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
                 embeddings, _finest(labels), E_mem, _finest(L_mem), *rest
             )
             return pairs
+        # the base class sets it when it puts the batch into the memory, before it calls this
         rows_in_memory: Tensor = self.curr_batch_idx
         return rows_in_memory if batch_is_in_memory else None
 

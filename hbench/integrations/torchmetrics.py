@@ -41,6 +41,7 @@ class HierarchicalAP(Metric):
         self, metric: str = "H-AP", *, similarity: str = "cosine", ties: str = "pessimistic"
     ) -> None:
         super().__init__(compute_on_cpu=True)  # moves kept batches from the card to the host
+        # raises an error for a wrong name now, and not after the first epoch
         checked_metrics([metric], similarity=similarity, ties=ties)
         self.metric = metric
         self.similarity = similarity

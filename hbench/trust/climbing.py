@@ -61,8 +61,9 @@ class Climb(NamedTuple):
         """The level of each item's answer (N,): the finest level whose node has at least the
         threshold as mass, 0 if there is none. `threshold`: one for all items, or one for each item
         (N,)."""
-        # `reach` decreases down the path, so the levels that reach the threshold are the first ones
-        # of the path, and their number is the finest of them
+        # `reach` (N, L) is the largest mass of a node and the nodes below it on the path. So it
+        # decreases down the path, and is at least the threshold at every level down to the finest
+        # whose mass is. The number of these levels is therefore that finest level.
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), len(self.masses))
         said = (self.reach >= thresholds[:, None]) & (self.nodes != BELOW)
         return np.asarray(said.sum(axis=1), np.int64)
@@ -87,14 +88,16 @@ def climb_of(rows: Shares, items: int) -> Climb:
     If an item has several rows with the same path, their shares are added. Among paths with equal
     shares, the path whose nodes have the smallest numbers is taken. If the path ends at a node
     below which the item has longer paths, it is extended by the longer path with the largest share.
+
+    `rows`: R shares, one for each pair of an item (`owners`) and one of its `paths`.
     """
     rows = _sum_equal_paths(rows)
     depth = rows.paths.shape[1]
     # (N,): the row with each item's largest share, −1 for an item without rows
     first = _row_of_largest_share(rows, items)
     nodes = np.full((items, depth), BELOW, rows.paths.dtype)
-    has = first >= 0
-    nodes[has] = rows.paths[first[has]]
+    has_rows = first >= 0
+    nodes[has_rows] = rows.paths[first[has_rows]]
     nodes = _extend_paths(rows, nodes)
 
     masses = np.zeros((items, depth))
@@ -138,19 +141,21 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
         return nodes
     ends = (nodes != BELOW).sum(axis=1)  # (N,): the length of each item's path
     lengths = (rows.paths != BELOW).sum(axis=1)
+    # for each row, the path of its item (R, L), and the length of that path (R,)
     own = nodes[rows.owners]
     own_end = ends[rows.owners]
+    # (R, L): whether the row's path has the node of the item's path, or that path has ended before
+    agrees = (own == rows.paths) | (np.arange(depth) >= own_end[:, None])
     # (R,): whether the row's path is longer than the path of its item, and begins with it. An item
     # whose path is empty is answered by the root, and keeps that answer.
-    agrees = (own == rows.paths) | (np.arange(depth) >= own_end[:, None])
     further = agrees.all(axis=1) & (lengths > own_end) & (own_end > 0)
     if not further.any():
         return nodes
     below = Shares(rows.owners[further], rows.paths[further], rows.shares[further])
     first = _row_of_largest_share(below, len(nodes))
-    has = first >= 0
+    is_longer = first >= 0  # (N,): whether there is a longer path for the item
     nodes = nodes.copy()
-    nodes[has] = below.paths[first[has]]
+    nodes[is_longer] = below.paths[first[is_longer]]
     # a longer path may end above the finest level, too
     return _extend_paths(rows, nodes)
 
@@ -168,7 +173,8 @@ def leaf_counts(tree: LabelTree) -> list[Positions]:
         names = tree.names[level]
         below = np.zeros(len(names), np.int64)
         if by_level:
-            # .at adds the counts of all children of a node
+            # `parents` has the parent of each node of the next finer level; .at adds the counts of
+            # all children of a node, where += would add only one of them
             np.add.at(below, tree.parents[level + 1], by_level[0])
         is_class = np.array([not is_unknown(name) and name != NO_CLASS for name in names])
         # maximum with 1: a class without classes below it is a leaf itself
@@ -190,6 +196,7 @@ def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
     for level, of_level in enumerate(counts):
         here = nodes[:, level]
         leaves = np.ones(len(here))  # 1 for nodes that the tree does not have
+        # BELOW is negative, and nodes that were added to those of the tree have larger numbers
         in_tree = (here >= 0) & (here < len(of_level))
         leaves[in_tree] = np.maximum(of_level[here[in_tree]], 1)
         coverage[:, level] = np.where(here == BELOW, 0.0, 1 - np.log2(leaves) / whole)
@@ -212,7 +219,8 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     # several true paths is enough (hence "or")
     right = np.zeros(nodes.shape, bool)
     np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
-    # below the known levels of a true path, a node may be right if all known levels agree
+    # below the known levels of a true path, a node may be right if all known levels agree; unknown
+    # levels pass in `so_far`, and only they are kept
     so_far = np.cumprod(same | ~is_known, axis=1).astype(bool)
     perhaps = np.zeros(nodes.shape, bool)
     np.logical_or.at(perhaps, owners, so_far & ~is_known)

@@ -35,12 +35,16 @@ class Numbering:
     def __init__(self, tree: LabelTree) -> None:
         """Start with the nodes of the tree; `paths` adds others."""
         self.tree = tree
+        # copies, to which the names of added nodes are appended: the place of a name is the number
+        # of its node
         self.names = [list(names) for names in tree.names]
+        # path of names from the top to a node → the node's number within its level
         self._of_path: dict[Row, int] = {}
         for labels, row in zip(tree.paths.tolist(), class_rows(tree), strict=True):
             known = known_part(row)
             for depth in range(1, len(known) + 1):
                 self._of_path[known[:depth]] = labels[depth - 1]
+        # the paths to all added nodes, and to the topmost node of each added branch
         self._lacking: set[Row] = set()
         self._unknown: list[Row] = []
 
@@ -66,7 +70,7 @@ class Numbering:
             names = self.names[len(path) - 1]
             found = self._of_path[path] = len(names)
             names.append(path[-1])
-            self._lacking.add(path)
+            self._lacking.add(path)  # the paths to nodes that the tree does not have
             if path[:-1] not in self._lacking:  # only the top of a new branch is reported
                 self._unknown.append(path)
         return found

@@ -91,9 +91,12 @@ def outcome_at(judged: JudgedClimb, threshold: float | Values) -> Outcome:
 def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
     """The outcome of answering N items at these `levels` (N,): 1 … L, or 0 for the root, which says
     nothing. Items of which it is not known whether their answer is right do not count in shares
-    of right answers."""
+    of right answers.
+
+    `judged` has, for each node of the items' paths, whether it is right and its coverage (N, L).
+    """
     _, right, coverage = judged
-    answers = answers_of(levels, right)
+    answers = answers_of(levels, right)  # (N,): 1 or 0; NaN at the root, and if it is not known
     is_right = np.where(levels == 0, 1.0, answers)  # an answer at the root is not wrong
     # (N, L + 1): by level from 0, the root, whose coverage is 0
     covered = np.concatenate([np.zeros((len(levels), 1)), coverage], axis=1)
@@ -118,10 +121,12 @@ def _mean(values: Values) -> float:
 
 def curve_of(judged: JudgedClimb) -> RiskCoverage:
     """Risk against coverage at each threshold at which an answer changes, from ∞ down."""
+    # (E,) each: thresholds, and what changes there in the sums of wrong, judged and covered
     reach, *changes = _changes_of_answers(judged)
     order = np.argsort(-reach, kind="stable")
     falling = reach[order]
-    # The places of the last of equal thresholds, where all changes at this threshold are summed up.
+    # The places of the last of thresholds that are equal up to rounding (ROUNDED), where all
+    # changes at this threshold are summed up.
     # The slice is for the case without any threshold, in which `append` gives one place too many.
     last = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])
     wrong, counted, covered = (np.cumsum(each[order])[last] for each in changes)

@@ -57,11 +57,13 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     units = units.ravel()  # (N,): numbered 0 … number − 1; some versions of numpy add a dimension
     number = len(different)
     answers = _answers_at_thresholds(climb, right, units)
+    # the number of the threshold with which to begin; None if there are too few units in any case
     first = _first_threshold(answers, target)
     if first is None:
         return Promise(math.inf, number, needed)
     # fixed-sequence testing: from the largest threshold down, until the first that fails
-    held = math.inf
+    held = math.inf  # the lowest threshold that has passed, ∞ for none
+    # thresholds (n,), and at each of them the numbers of answers and of wrong ones by unit, (n, G)
     for tried, said, wrong in answers.by_unit(first):
         # at each threshold, an upper bound of the share of wrong answers
         passed = upper_bounds(UnitSums.of_counts(said, wrong)) <= 1 - target
@@ -77,6 +79,9 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
 def units_needed(target: float) -> int:
     """The smallest number of units with which a target can be reached, if all units have the same
     weight and none has an error. Raises UsageError if MOST_UNITS units are not enough.
+
+    It is the smallest number for which `bound_without_errors`, the upper 95 % bound of the share of
+    wrong answers, is at most 1 − `target`.
 
     >>> units_needed(0.95), units_needed(0.9)
     (65, 32)
@@ -135,7 +140,11 @@ class _Answers(NamedTuple):
     def by_unit(self, first: int = 0) -> Iterator[tuple[Values, Values, Values]]:
         """Yield the thresholds from number `first` on, some (n,) at a time. With them, yield how
         many answers each of the G units has at each threshold, and how many of these are wrong,
-        (n, G) each."""
+        (n, G) each.
+
+        The sums are over the E changes up to a threshold: `at` is the number of the threshold of
+        each change, `of` its unit, and `said` and `wrong` the changes of both numbers.
+        """
         # (2, G): the numbers of answers, and of wrong ones, at the last threshold so far
         totals = np.zeros((2, self.units))
         for start in range(0, len(self.tried), AT_ONCE):
@@ -165,7 +174,7 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     # the path
     reach = climb.reach
     is_node = climb.nodes != BELOW
-    falling = np.unique(reach[is_node])[::-1]
+    falling = np.unique(reach[is_node])[::-1]  # the different thresholds, from the largest down
     # of all thresholds at which an answer changes, STEPS with equally many changes between them
     every = np.sort(reach[is_node])[::-1]
     step = max(1, -(-len(every) // STEPS))  # rounded up, so that there are no more than STEPS

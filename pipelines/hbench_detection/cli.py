@@ -76,7 +76,7 @@ def command(
     if root is None:
         raise click.UsageError("--root is needed: the folder that holds VOC2007/, or VOCdevkit/.")
 
-    # not before: to print a recipe takes neither
+    # imported here, since printing a recipe needs neither torch nor `run`
     import torch
 
     from hbench_detection import run
@@ -104,7 +104,8 @@ def command(
         _show(report)
 
     written = f"wrote {folder / run.REPORT}"
-    if report.dataset.startswith("voc07@"):  # no leaderboard has these images or classes
+    # a report on other images or classes ("own@…") has no leaderboard
+    if report.dataset.startswith("voc07@"):
         written += f": hbench leaderboard add voc07 {folder / run.REPORT} makes a row of it"
     say(written)
 

@@ -49,12 +49,13 @@ class RankedHeads(RoIHeads):  # type: ignore[misc]
             )
             return found
         # a sample of the proposed boxes, each with the class (0: background) and the offsets of the
-        # object that it matches
+        # object that it matches; lists of a tensor for each image
         proposals, _, classes, offsets = self.select_training_samples(proposals, targets)
         shared = self.box_head(self.box_roi_pool(features, proposals, image_shapes))
         logits, boxes = self.box_predictor(shared)
         _cross_entropy, regression = fastrcnn_loss(logits, boxes, classes, offsets)
         return [], {
+            # in place of the cross-entropy, the loss of the logits (n, 1 + C) of all sampled boxes
             "loss_classifier": self.class_loss(logits, torch.cat(classes)),
             "loss_box_reg": regression,
         }
@@ -90,7 +91,7 @@ def detector_of(recipe: DetectionRecipe) -> FasterRCNN:
         "max_size": recipe.longer,
         "box_score_thresh": recipe.least_score,
     }
-    build = BUILDERS.get(recipe.backbone, _resnet)
+    build = BUILDERS.get(recipe.backbone, _resnet)  # for a ResNet of torchvision
     model = build(recipe, outputs, settings)
     chosen = recipe.classification
     if chosen.loss == "rambo":
@@ -121,13 +122,13 @@ def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) ->
     if pretrained:
         body.load_state_dict(timm_backbone(RESNEXT, PRETRAINED, True).net.state_dict())
 
-    # prefixes of the names of the layers that are trained; the early layers of a pretrained net
-    # stay frozen
+    # Prefixes of the names of the layers that are trained: all LAYERS of a net with random weights.
+    # Of a pretrained net, the first two (conv1, layer1) stay frozen.
     trained = TRAINED if pretrained else LAYERS
     for name, parameter in body.named_parameters():
         parameter.requires_grad_(name.startswith(trained))
     # the layers whose outputs the feature pyramid uses, with the names that it gives them, and
-    # their widths
+    # their widths; 256 is the width of its own maps, as in torchvision's detectors
     layers = {f"layer{depth}": str(depth - 1) for depth in (1, 2, 3, 4)}
     backbone = BackboneWithFPN(body, layers, [256, 512, 1024, 2048], 256)
     return FasterRCNN(backbone, outputs, **settings)
@@ -141,6 +142,7 @@ def _resnet(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> 
     FasterRCNN.
     """
     weights = WEIGHTS[recipe.backbone] if recipe.weights == "imagenet" else None
+    # where torchvision looks for weights that a user has downloaded, for the error message
     where = str(Path(torch.hub.get_dir()) / "checkpoints")
     backbone = with_fetched_weights(
         lambda: resnet_fpn_backbone(

@@ -101,7 +101,7 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
 
     values = _parsed(text, name_or_file)
     for change in changes:
-        values = _merged(values, parse_change(change))
+        values = _merged(values, parse_change(change))  # "a.b=1" is {"a": {"b": 1}}
     recipe = build(DetectionRecipe, values, source=name_or_file)
     _refuse_idle(recipe, changes)
     return recipe
@@ -145,12 +145,12 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a recipe with a change. In a table, only the keys that the change has
     are replaced."""
-    both = {
+    merged_tables = {
         key: _merged(values[key], own)
         for key, own in change.items()
         if isinstance(own, dict) and key in values
     }
-    return values | change | both
+    return values | change | merged_tables
 
 
 def _folder() -> Any:

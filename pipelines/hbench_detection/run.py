@@ -49,9 +49,11 @@ def run(
     """Train, detect and score. Raises DataError for missing files, ConfigError for a loss that is
     not finite.
 
-    `device` is a torch device. With `resume`, training continues after the last completed epoch, if
-    there is one.
+    `root` is the folder of VOC, and `out` that of the run. `device` is a torch device. With
+    `resume`, training continues after the last completed epoch, if there is one. `on_epoch` is
+    called with the number of each epoch, from 1, and its mean loss.
     """
+    # LAST is the file with the state after the last completed epoch
     if (out / LAST).exists() and not resume:
         raise DataError(
             f"{out} holds a run",
@@ -68,7 +70,7 @@ def run(
     torch.manual_seed(recipe.seed)
     model = detector_of(recipe).to(device)
     learn(model, training, recipe, out=out, on_epoch=on_epoch)
-    found = detect(model, test)
+    found = detect(model, test)  # boxes, labels and scores of every image
 
     return write_report(recipe, test, found, scores_of(found, test.boxes, recipe.classes), out)
 
@@ -101,7 +103,7 @@ def learn(
     out: Path | None = None,
     on_epoch: OnEpoch = lambda epoch, loss: None,
 ) -> list[float]:
-    """Train the model in place and return the loss of every step.
+    """Train the model in place and return the loss of every step since this start.
 
     With `out`, the state is saved there after every epoch, and training continues from a saved
     state. `on_epoch` receives the number of each epoch, counted from 1, and its mean loss.
@@ -122,6 +124,7 @@ def learn(
         # positions of images in the part; their order depends only on seed and epoch
         for step, places in enumerate(batches(len(part.files), recipe, epoch)):
             for group in optimizer.param_groups:
+                # by the epoch, and by the number of the step since the beginning of the run
                 group["lr"] = rate(recipe, epoch, epoch * steps + step)
             loss = _loss_on(model, [example(part, place, recipe, epoch) for place in places])
             if not loss.isfinite():
@@ -181,9 +184,8 @@ def example(
     corners = boxes.corners[~boxes.difficult].clone()  # left, top, right, bottom
     if random.Random(f"{recipe.seed} {epoch} {place}").random() < recipe.flip:
         image = image.flip(-1)
-        corners[:, [0, 2]] = (
-            image.shape[-1] - corners[:, [2, 0]]
-        )  # the old right edge is the new left edge
+        # the old right edge, mirrored, is the new left edge
+        corners[:, [0, 2]] = image.shape[-1] - corners[:, [2, 0]]
     return image, {"boxes": corners, "labels": boxes.classes[~boxes.difficult]}
 
 
@@ -245,7 +247,7 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
     # for every image, one row per detection: left, top, right, bottom, category, score
     rows: dict[str, list[list[float]]] = {image.stem: [] for image in test.files}
 
-    number = 0  # of the result being read, for the error
+    number = 0  # of the result that is read, from 1; for the error
     try:
         results = read_json(file, most=MAX_LIST_BYTES)
         if not isinstance(results, list):
@@ -330,6 +332,7 @@ def _save_epoch(
     # written whole or not at all, so that a run can continue after being killed here
     with replacing(out / LAST) as temporary:
         torch.save(state, temporary)
+    # a full disk raises DataError
     with full_disk_told(out), (out / "log.jsonl").open("a", encoding="utf-8") as log:
         log.write(json.dumps({"epoch": epoch, "loss": loss}) + "\n")
 
@@ -343,7 +346,7 @@ def _resume_from(model: nn.Module, optimizer: torch.optim.Optimizer, path: Path)
         raise DataError(
             f"{path} cannot be resumed", found=str(error), fix="start again in another --out"
         ) from None
-    with usable(path):
+    with usable(path):  # values that are missing or do not fit raise DataError
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["torch"])

@@ -43,7 +43,12 @@ def scores_of(
     found: Sequence[dict[str, Tensor]], truth: Sequence[Boxes], classes: Sequence[str]
 ) -> DetectionScores:
     """Score the detections {boxes (n, 4), labels (n,), scores (n,)} of every image against the
-    image's objects."""
+    image's objects.
+
+    `found` and `truth` have the detections and the objects of each image. `classes` are the names
+    of the labels 1, 2, …
+    """
+    # the extended summary has the precision at every recall, from which the AP of VOC is computed
     metric = MeanAveragePrecision(
         backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )
@@ -62,11 +67,12 @@ def scores_of(
     per_class = {}
     for number, name in enumerate(classes, start=1):  # 0 is the background
         is_known = number in with_objects
-        # the result lacks classes that have objects and no detections
+        # a class whose objects were never detected has an AP of 0
         per_class[name] = ap_of_number.get(number, 0.0) if is_known else float("nan")
     known = [value for value in per_class.values() if not math.isnan(value)]
     mean = sum(known) / len(known) if known else float("nan")
 
+    # "map" is COCO's AP50:95
     return DetectionScores(per_class, mean, float(result["map"]))
 
 
@@ -92,10 +98,11 @@ def _target(boxes: Boxes, found: Tensor) -> dict[str, Tensor]:
     matches an object only once, and every detection that overlaps a difficult object must be
     ignored.
     """
-    # COCO ignores objects whose area is out of range
+    # COCO ignores objects whose area is out of range, as OUTSIDE is
     width, height = (boxes.corners[:, 2:] - boxes.corners[:, :2]).unbind(dim=1)
     area = torch.where(boxes.difficult, torch.full_like(width, OUTSIDE), width * height)
     of_its_class = (boxes.classes[:, None] == found).sum(dim=1)  # (n,): detections
     times = torch.where(boxes.difficult, of_its_class.clamp(min=1), 1)
+    # each object once, before difficult ones are repeated
     once = {"boxes": boxes.corners, "labels": boxes.classes, "area": area}
     return {key: value.repeat_interleave(times, dim=0) for key, value in once.items()}

@@ -74,6 +74,7 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
     """
     try:
         root = parse_xml(text_of(path))
+        # of each object: its class's name, its four edges, and whether it is difficult
         objects = [_object(each) for each in root.iterfind("object")]
     except ValueError as error:
         raise DataError(f"{path} is not an annotation of VOC", found=str(error)) from None
@@ -132,7 +133,9 @@ def part_of(root: Path, lists: Sequence[str], classes: Sequence[str] = CLASSES) 
         files += [folder / "JPEGImages" / f"{name}.jpg" for name in names]
 
     found = (
-        boxes_of(file.parents[1] / "Annotations" / f"{file.stem}.xml", classes) for file in files
+        # parents[1] is the folder of the year, which has JPEGImages/ and Annotations/
+        boxes_of(file.parents[1] / "Annotations" / f"{file.stem}.xml", classes)
+        for file in files
     )
     return VocPart(tuple(files), tuple(found))
 
