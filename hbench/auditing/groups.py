@@ -184,6 +184,7 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
     targets = np.unique([group.label for group in lost])
     looked_at = np.flatnonzero(np.isin(classes, targets))
     best = Evidence(changed).alternatives(looked_at, classes[looked_at])
+    # `contradicted` keeps the items whose best alternative has more evidence than their label
     found = groups_of(changed, contradicted(best, looked_at), strangeness)
     # with an empty array first, since concatenate fails for an empty list
     in_groups = np.concatenate([np.zeros(0, np.int64), *(each.items for each in found)])

@@ -183,6 +183,7 @@ def _small(_recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) -> 
         # of 5 × 5 places of every box, as the pooling above has
         box_head=nn.Sequential(nn.Flatten(), nn.Linear(widths[-1] * 25, 64), nn.ReLU()),
         box_predictor=_Predictor(64, outputs),
+        # numbers of proposals, sampled boxes and detections, far below torchvision's defaults
         rpn_pre_nms_top_n_train=200,
         rpn_post_nms_top_n_train=60,
         rpn_pre_nms_top_n_test=200,

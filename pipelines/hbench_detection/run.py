@@ -254,7 +254,7 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
             raise ValueError(f"{type(results).__name__} in place of a list")
         for each in results:
             number += 1
-            # COCO stores a corner and the side lengths of a box
+            # the four edges; COCO stores a corner and the side lengths of a box
             corners = _corners(each["bbox"])
             row = [*corners, float(each["category_id"]), float(each["score"])]
             rows[str(each["image_id"])].append(row)
