@@ -204,15 +204,19 @@ def audit(
     lists, groups = suspects_of(votes, distances, most=most)
     copies = copies_of(pool, votes, nearest.first(neighbours))
     return Audit(
-        table_of(pool, lists, votes),
-        copies,
-        completions_of(pool, votes),
-        merges_of(pool, votes),
-        lists,
-        groups,
-        pool,
-        votes,
-        (*pool.remarks, *_remarks_on_lists(lists), *_remark_on_copies_across_splits(pool, copies)),
+        suspects=table_of(pool, lists, votes),
+        copies=copies,
+        completions=completions_of(pool, votes),
+        merges=merges_of(pool, votes),
+        lists=lists,
+        groups=groups,
+        pool=pool,
+        votes=votes,
+        remarks=(
+            *pool.remarks,
+            *_remarks_on_lists(lists),
+            *_remark_on_copies_across_splits(pool, copies),
+        ),
     )
 
 

@@ -53,7 +53,9 @@ def copies_of(pool: Pool, votes: Votes, nearest: Nearest) -> pa.Table:
     at = np.flatnonzero(is_copy & (~same | elsewhere))
     at = at[np.argsort(-pairs.cosines[at], kind="stable")]
     return _table_of_copies(
-        pool, votes, Pairs(pairs.first[at], pairs.second[at], pairs.cosines[at])
+        pool,
+        votes,
+        Pairs(first=pairs.first[at], second=pairs.second[at], cosines=pairs.cosines[at]),
     )
 
 
@@ -61,7 +63,7 @@ def is_copy_of_its_label(votes: Votes, nearest: Nearest) -> NDArray[np.bool_]:
     """Whether each of the nearest items of an item is a copy of it under the same label, (N, m)."""
     # flat arrays of pairs of an item and each of its nearest items, (N · m,)
     first = np.repeat(np.arange(len(nearest.items)), nearest.items.shape[1])
-    pairs = Pairs(first, nearest.items.ravel(), nearest.cosines.ravel())
+    pairs = Pairs(first=first, second=nearest.items.ravel(), cosines=nearest.cosines.ravel())
     same = votes.classes[pairs.first] == votes.classes[pairs.second]
     found: NDArray[np.bool_] = same & _are_copies(votes, pairs, same)
     return found.reshape(nearest.items.shape)

@@ -232,5 +232,11 @@ def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> li
         taken.add(label)
         items = by_class[source]
         number = round(LOST * len(items))
-        flows.append(SuspectGroup(label, source, np.sort(rng.choice(items, number, replace=False))))
+        flows.append(
+            SuspectGroup(
+                label=label,
+                proposed=source,
+                items=np.sort(rng.choice(items, number, replace=False)),
+            )
+        )
     return flows

@@ -99,7 +99,9 @@ class Sample(NamedTuple):
         against = (1 - share) * np.exp(-np.clip(line_of(line, self.features.T), -50, 50))
         # the density of labels as they are, divided by that of swapped labels
         seen = share + against
-        return Chances(self.ratio / (self.ratio + seen), against / (self.ratio + seen), seen)
+        return Chances(
+            chance=self.ratio / (self.ratio + seen), steps=against / (self.ratio + seen), seen=seen
+        )
 
 
 def line_of(line: Floats, columns: Iterable[Floats]) -> Floats:

@@ -54,7 +54,11 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
         if share >= AGREE and (votes.paths[proposed, :level] == votes.paths[own, :level]).all():
             path = JOINED.join(pool.paths[proposed][: level + 1])
             id_of, split = str(pool.manifest.items[item]), str(pool.split[item])
-            found.append(Completion(id_of, split, pool.labels[own], path, share))
+            found.append(
+                Completion(
+                    item=id_of, split=split, label=pool.labels[own], proposed=path, share=share
+                )
+            )
     found.sort(key=lambda each: -each.share)
     return _table_of_rows(Completion, found)
 

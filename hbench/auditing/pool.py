@@ -106,7 +106,12 @@ def pool_of(data: Dataset, vectors: Embeddings, *, cosine: bool) -> Pool:
     # (N,): the row of each item's vector; the vectors themselves are not copied
     places = embedding_files.align(vectors, joined.items)
     split = np.array([each.split for each in members], dtype=object)
-    return Pool(joined, split, SelectedRows(vectors.vectors, places), tuple(remarks))
+    return Pool(
+        manifest=joined,
+        split=split,
+        vectors=SelectedRows(vectors.vectors, places),
+        remarks=tuple(remarks),
+    )
 
 
 class Member(NamedTuple):
@@ -122,7 +127,7 @@ def _members(split: str, manifest: Manifest) -> list[Member]:
     own node ids, so that splits can only be combined by names."""
     paths = class_rows(manifest.tree)
     pairs = zip(manifest.items.tolist(), manifest.labels[:, -1].tolist(), strict=True)
-    return [Member(str(item), paths[label], split) for item, label in pairs]
+    return [Member(item=str(item), path=paths[label], split=split) for item, label in pairs]
 
 
 def _left_out(manifest: Manifest, known: set[str], levels: tuple[str, ...]) -> str:
@@ -194,7 +199,9 @@ def nearest_of(
     rows: Any = pool.vectors
     side = Side(rows, pool.manifest.labels)
     # without a gallery or own rows in one (None, None), the items rank each other
-    job = job_of(Retrieval(side, None, None, pool.manifest.items), conditions)
+    job = job_of(
+        Retrieval(queries=side, gallery=None, self_rows=None, ids=pool.manifest.items), conditions
+    )
     top = TopResults(len(pool), min(2 * k, len(pool) - 1))
     # `top` collects the nearest items while the metrics are computed; the only one, R@1, needs the
     # finest level alone, so that little is sorted

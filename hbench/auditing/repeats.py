@@ -30,7 +30,13 @@ def votes_of(
     """
     paths, known, classes = labelled
     # as if all listed items voted, copies included, to find the copies among them
-    unlimited = Votes(paths, known, classes, nearest.items, np.ones(len(classes)))
+    unlimited = Votes(
+        paths=paths,
+        known=known,
+        classes=classes,
+        neighbours=nearest.items,
+        weights=np.ones(len(classes)),
+    )
     bursts = _bursts(unlimited, nearest)
     listed = bursts[nearest.items]  # (N, m): the burst of each of the m nearest items
     # a neighbour is a repeat if it is in the item's own burst, or in that of a nearer neighbour

@@ -177,7 +177,14 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     slopes[:columns] = found.line[1:] / width
     intercept = found.line[0] - slopes[:columns] @ center
     line = np.array([intercept, *slopes])
-    return Sureness(found.least, line, middle, True, found.most, are_apart)
+    return Sureness(
+        share=found.least,
+        line=line,
+        middle=middle,
+        is_trusted=True,
+        most=found.most,
+        is_apart=are_apart,
+    )
 
 
 def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
@@ -207,7 +214,7 @@ def _likely_shares(sample: Sample) -> Ends:
     # in nats of log-likelihood, like HARDLY_LESS
     least = int(np.flatnonzero(above <= HARDLY_LESS[0])[0])
     most = int(np.flatnonzero(above <= HARDLY_LESS[1])[-1])
-    return Ends(float(SHARES[least]), float(SHARES[most]), lines[least])
+    return Ends(least=float(SHARES[least]), most=float(SHARES[most]), line=lines[least])
 
 
 def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
@@ -240,8 +247,8 @@ def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     # with each row, its number of labels as they are, and of swapped labels; a row that is no bin
     # is one label, and counts as 1 of its own kind and 0 of the other
     return Sample(
-        np.concatenate([np.ones((len(rows), 1)), rows], axis=1),
-        np.concatenate([counts[0], ones[0], 0 * ones[1]]),
-        np.concatenate([counts[1], 0 * ones[0], ones[1]]),
-        ratio,
+        features=np.concatenate([np.ones((len(rows), 1)), rows], axis=1),
+        as_is=np.concatenate([counts[0], ones[0], 0 * ones[1]]),
+        swapped=np.concatenate([counts[1], 0 * ones[0], ones[1]]),
+        ratio=ratio,
     )

@@ -95,8 +95,10 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     for number, each in enumerate(groups, start=1):
         group[each.items] = number  # 0 means no group
     recall = recall_of_groups(votes, strangeness)
-    of_far = Candidates(FAR, found.far, is_far, group, recall.far)
-    of_near = Candidates(NEAR, found.near, ~is_far, group, recall.near)
+    of_far = Candidates(kind=FAR, best=found.far, chosen=is_far, group=group, recall=recall.far)
+    of_near = Candidates(
+        kind=NEAR, best=found.near, chosen=~is_far, group=group, recall=recall.near
+    )
     listed = partial(_list_of_kind, evidence=evidence, strangeness=strangeness, most=most)
     return Suspects((listed(of_far), listed(of_near)), tuple(groups))
 
@@ -149,15 +151,15 @@ def _list_of_kind(
 
     listed = items[order][:most]
     return SuspectList(
-        some.kind,
-        listed,
-        best.classes[listed],
-        best.evidence[listed],
-        sureness[order][:most],
-        some.group[listed],
-        curve,
-        at_least,
-        at_most,
+        kind=some.kind,
+        items=listed,
+        proposed=best.classes[listed],
+        evidence=best.evidence[listed],
+        sureness=sureness[order][:most],
+        group=some.group[listed],
+        curve=curve,
+        at_least=at_least,
+        at_most=at_most,
     )
 
 

@@ -177,7 +177,9 @@ def gather_batch(part: Tensor) -> Tensor:
     if not (dist.is_available() and dist.is_initialized()):
         return part
     _refuse_other_shapes(part)
-    return gather(part, Processes(dist.get_rank(), dist.get_world_size(), part.device))
+    return gather(
+        part, Processes(rank=dist.get_rank(), world=dist.get_world_size(), device=part.device)
+    )
 
 
 def _refuse_other_shapes(part: Tensor) -> None:

@@ -117,7 +117,9 @@ def _sum_equal_paths(rows: Shares) -> Shares:
     # different ones, which are sorted
     different, of_row = np.unique(keys, axis=0, return_inverse=True)
     sums = np.bincount(of_row.ravel(), rows.shares, len(different)).astype(np.float64)
-    return Shares(different[:, 0], different[:, 1:].astype(rows.paths.dtype), sums)
+    return Shares(
+        owners=different[:, 0], paths=different[:, 1:].astype(rows.paths.dtype), shares=sums
+    )
 
 
 def _row_of_largest_share(rows: Shares, items: int) -> Positions:
@@ -151,7 +153,9 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
     further = agrees.all(axis=1) & (lengths > own_end) & (own_end > 0)
     if not further.any():
         return nodes
-    below = Shares(rows.owners[further], rows.paths[further], rows.shares[further])
+    below = Shares(
+        owners=rows.owners[further], paths=rows.paths[further], shares=rows.shares[further]
+    )
     first = _row_of_largest_share(below, len(nodes))
     is_longer = first >= 0  # (N,): whether there is a longer path for the item
     nodes = nodes.copy()

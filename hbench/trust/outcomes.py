@@ -41,7 +41,9 @@ class JudgedClimb(NamedTuple):
 
     def of(self, rows: Positions | NDArray[np.bool_]) -> JudgedClimb:
         """The judged climbs of some items; `rows`: their positions (n,), or a mask (N,)."""
-        return JudgedClimb(self.climb.of(rows), self.right[rows], self.coverage[rows])
+        return JudgedClimb(
+            climb=self.climb.of(rows), right=self.right[rows], coverage=self.coverage[rows]
+        )
 
 
 class AtLevel(NamedTuple):
@@ -101,7 +103,9 @@ def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
     # (N, L + 1): by level from 0, the root, whose coverage is 0
     covered = np.concatenate([np.zeros((len(levels), 1)), coverage], axis=1)
     by_level = tuple(
-        AtLevel(level, int((levels == level).sum()), _mean(answers[levels == level]))
+        AtLevel(
+            level=level, items=int((levels == level).sum()), right=_mean(answers[levels == level])
+        )
         for level in range(1, right.shape[1] + 1)
     )
     return Outcome(

@@ -60,7 +60,7 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
     # the number of the threshold with which to begin; None if there are too few units in any case
     first = _first_threshold(answers, target)
     if first is None:
-        return Promise(math.inf, number, needed)
+        return Promise(threshold=math.inf, units=number, needed=needed)
     # fixed-sequence testing: from the largest threshold down, until the first that fails
     held = math.inf  # the lowest threshold that has passed, ∞ for none
     # thresholds (n,), and at each of them the numbers of answers and of wrong ones by unit, (n, G)
@@ -73,7 +73,7 @@ def threshold_for(climb: Climb, right: Values, units: Positions, target: float) 
             held = float(tried[through - 1])
         if through < len(passed):
             break
-    return Promise(held, number, needed)
+    return Promise(threshold=held, units=number, needed=needed)
 
 
 def units_needed(target: float) -> int:
@@ -196,7 +196,9 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     owners = np.broadcast_to(units[:, None], reach.shape)
     some = is_node & ((said != 0) | (wrong != 0))
     number = int(units.max(initial=-1)) + 1
-    return _Answers(tried, at[some], owners[some], said[some], wrong[some], number)
+    return _Answers(
+        tried=tried, at=at[some], of=owners[some], said=said[some], wrong=wrong[some], units=number
+    )
 
 
 def _first_threshold(answers: _Answers, target: float) -> int | None:

@@ -73,7 +73,7 @@ def scores_of(
     mean = sum(known) / len(known) if known else float("nan")
 
     # "map" is COCO's AP50:95
-    return DetectionScores(per_class, mean, float(result["map"]))
+    return DetectionScores(per_class=per_class, ap50=mean, ap50_95=float(result["map"]))
 
 
 def _ap_of_numbers(result: Mapping[str, Any]) -> dict[int, float]:
