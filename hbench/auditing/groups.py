@@ -102,8 +102,11 @@ def _items_by_pair(votes: Votes, found: Contradicted) -> list[SuspectGroup]:
     order = np.argsort(keys, kind="stable")
     pairs, starts = np.unique(keys[order], return_index=True)
     members = np.split(found.items[order], starts[1:])
-    both = [divmod(pair, len(votes.paths)) for pair in pairs.tolist()]  # (class, proposed class)
-    return [SuspectGroup(*classes, items) for classes, items in zip(both, members, strict=True)]
+    groups = []
+    for pair, items in zip(pairs.tolist(), members, strict=True):
+        label, proposed = divmod(pair, len(votes.paths))
+        groups.append(SuspectGroup(label, proposed, items))
+    return groups
 
 
 def _is_at_home(
