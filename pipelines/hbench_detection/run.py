@@ -247,28 +247,29 @@ def scored_again(recipe: DetectionRecipe, root: Path, file: Path, out: Path) -> 
     # for every image, one row per detection: left, top, right, bottom, category, score
     rows: dict[str, list[list[float]]] = {image.stem: [] for image in test.files}
 
-    number = 0  # of the result that is read, from 1; for the error
+    where = ""  # the result or the image that is read, for the error
     try:
         results = read_json(file, most=MAX_LIST_BYTES)
         if not isinstance(results, list):
             raise ValueError(f"{type(results).__name__} in place of a list")
-        for each in results:
-            number += 1
+        for number, each in enumerate(results, start=1):
+            where = f", in result {number}"
             # the four edges; COCO stores a corner and the side lengths of a box
             corners = _corners(each["bbox"])
             row = [*corners, float(each["category_id"]), float(each["score"])]
             rows[str(each["image_id"])].append(row)
-        # images without detections have no rows: reshape then gives (0, 6)
-        found = [
-            _detections(torch.tensor(own, dtype=torch.float64).reshape(-1, 6), len(recipe.classes))
-            for own in rows.values()
-        ]
+        found = []
+        for image, own in rows.items():
+            where = f", of the image {image}"
+            # an image without detections has no rows: reshape then gives (0, 6)
+            boxes = torch.tensor(own, dtype=torch.float64).reshape(-1, 6)
+            found.append(_detections(boxes, len(recipe.classes)))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        in_result = f"{type(error).__name__}: {error}, in result {number}"
+        in_result = f"{type(error).__name__}: {error}{where}"
         raise DataError(
             f"{file} does not hold detections of these images",
             expected="COCO's results: image_id, category_id, bbox, score",
-            found=in_result if number else str(error),
+            found=in_result if where else str(error),
         ) from None
 
     out.mkdir(parents=True, exist_ok=True)

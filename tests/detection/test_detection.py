@@ -383,9 +383,9 @@ def test_detections_are_scored_again_to_the_same_numbers(voc, tmp_path):
 
 def test_files_that_are_not_detections_are_refused(few, tmp_path):
     for content, problem in (
-        ([{"image_id": "none"}], "KeyError"),
+        ([{}, {"image_id": "none"}], "KeyError.*in result 2"),
         ({}, "dict in place of a list"),
-        ([{"category_id": 1.5}], "a category that is none of 1"),
+        ([{"category_id": 1.5}, {}], "a category that is none of 1.*of the image test_0000"),
         ([{"category_id": 0}], "a category that is none of 1"),
         ([{"bbox": [4, 4, -3, 2]}], "a box of negative width or height"),
     ):
