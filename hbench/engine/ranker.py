@@ -197,7 +197,7 @@ class Ranker:
         if self.known is not None:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
         self.sizes = lists.counts.sum(axis=1)  # (Q,): the counts are without left-out items
-        self.mutual = False  # only whole rows of scores can be rearranged
+        self.mutual = False  # scores of mutual queries come in tiles; only whole rows can be moved
         # rearranging the rows gives left-out items −inf, so no pairs are left for `mask`
         none = self.columns[:0]
         self.left_out = lambda _first, _last: (none, none)

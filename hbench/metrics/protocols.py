@@ -192,7 +192,9 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         equal_levels = (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
         return rel.astype(np.float64), equal_levels
 
-    by_name = None  # if the names form a tree, comparing names gives the levels of the tree
+    # The function for queries with ambiguous names, used in place of `score`: it compares items by
+    # name. None if the names form a tree, where comparing names gives the levels of the tree.
+    by_name = None
     if setting.names is not None:
         # equal names are counted where |Ω^(l)| is: in the set of queries, or in each list
         own_names = None if own_counts is None else setting.names

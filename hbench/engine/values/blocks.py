@@ -73,6 +73,7 @@ class Block:
         # called with finished rows (n, G) and the place in the block of the first of their queries
         self.adders: list[Callable[[NDArray[np.floating], int], None]] = []
         self.finishers: list[Callable[[], None]] = []
+        # the same queries under other labels, such as those of another tree; added by callers
         self.others: list[Block] = []
 
     def add(self, scores: NDArray[np.floating], start: int) -> None:

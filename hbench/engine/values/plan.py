@@ -321,6 +321,8 @@ class MetricPlan:
         try:
             workspace = self.spare.pop()  # one that no thread uses at present
         except IndexError:  # no check before: another thread could take the last one meanwhile
+            # One query may have most_positives of them. The buffers for sorting and ranking hold at
+            # least ITEMS and RANKS, so that one call of a kernel handles several short queries.
             size = max(self.most_positives, RANKS)
             read = 0 if self.ranker.known is None else size  # only partial labels have readings
             workspace = Workspace(

@@ -88,10 +88,13 @@ class NodeVectors:
         masses = np.empty((len(pictures), depth))
         bytes_of_one = 4 * len(self.tree.names[-1])  # float32 scores of all leaves for one picture
         for block in slices(len(pictures), BLOCK_BYTES // bytes_of_one):
+            # for each level with vectors, (pictures, nodes with a vector)
             products = [product_of(pictures[block], each) for each in self.vectors[self.first :]]
             # A product is fastest for many pictures at once. The steps below are faster for few,
             # whose scores stay in the processor's cache.
             for part in slices(block.stop - block.start, CACHE_BYTES // bytes_of_one):
+                # for each of these levels, (pictures, all its nodes): a node without a vector has
+                # the score of its best child
                 by_level = self._scores_of_all_nodes([product[part] for product in products])
                 best = [scores.argmax(axis=1) for scores in by_level]
                 at = slice(block.start + part.start, block.start + part.stop)

@@ -230,7 +230,12 @@ def jobs_under(
     examined: Examined, trees: Sequence[OtherTree], *, memory: int | None = None
 ) -> dict[str, Job]:
     """Make {test: job}, each job with a view for each of the other `trees`. `memory`: the most
-    bytes held beyond the embeddings. Raises the errors of `report_under`."""
+    bytes held beyond the embeddings.
+
+    Raises UsageError for a submitted ranking, and for what other trees cannot score: partial
+    labels, items of several paths, positives listed pair by pair, another protocol than the
+    paper's, or no metric of all levels. Raises TreeError for trees that lack a class.
+    """
     _refuse_unfit(examined)
     tests = examined.data.tests
     # {test: function that makes its views from a ranker}; workers call it with a ranker of theirs
@@ -289,7 +294,9 @@ def _views(
 
 
 def _refuse_unfit(examined: Examined) -> None:
-    """Raise UsageError for everything that other trees cannot score: see `report_under`."""
+    """Raise UsageError for everything that other trees cannot score: partial labels, items of
+    several paths, positives listed pair by pair, another protocol than the paper's, or no metric of
+    all levels."""
     conditions = examined.conditions
     graded = any(map(is_graded, conditions.metrics))
     words = conditions.words

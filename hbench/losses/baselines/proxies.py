@@ -187,8 +187,9 @@ class CompositeSoftTriplet(BatchLoss):
 
     def compute(self, batch: LossBatch) -> Tensor:
         """The sum over the levels of a soft triplet loss: at each level, the logit of an item's own
-        class should exceed those of all classes outside of its group by the margin of the level;
-        0 for an empty batch."""
+        class should exceed those of all classes outside of its group by the margin of the level; 0
+        for an empty batch. Only proxies are normalised: the length of an embedding scales its
+        logits."""
         embeddings, proxies = full_precision(batch.embeddings, self.weight)
         require_dimension(embeddings, proxies)
         if len(batch.labels) == 0:

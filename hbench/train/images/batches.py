@@ -128,8 +128,12 @@ class Held(Dataset[Batch]):
 
     def __getitems__(self, keys: Keys) -> Batch:
         """Return a batch, (normalised images float32 (B, C, H, W), rows (B,)), for its keys, (row,
-        seed) each. Each image is varied with its own seed. torch's loader calls this with all keys
-        of a batch at once."""
+        seed) each. torch's loader calls this with all keys of a batch at once.
+
+        Each image is varied with its own seed, unless `self.scale` is None: scaled by a factor
+        between the two numbers of `scale`, rotated and shifted. `self.outside` is what is shown
+        beyond its edge, black or the pixel at the edge.
+        """
         rows, seeds = (np.array(column, dtype=np.int64) for column in zip(*keys, strict=True))
         images = self.pixels[torch.from_numpy(rows)].float() / 255
         if self.scale is not None:

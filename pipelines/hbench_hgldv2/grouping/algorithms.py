@@ -114,7 +114,8 @@ def _cut_linkage(
     method: Literal["ward", "average"],
 ) -> Ids:
     """Cut a linkage of the points (n, D) into the clusters 0 … k − 1. A linkage ignores the
-    weights."""
+    weights. `apart`: pairs of rows of `points` that must not share a cluster. They get a distance
+    so large that they are merged last, so they are apart unless k is too small for that."""
     from scipy.cluster.hierarchy import fcluster
 
     from_one = fcluster(dendrogram(points, method, apart), settings.k, "maxclust")

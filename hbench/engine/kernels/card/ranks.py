@@ -137,10 +137,17 @@ class Sorted(NamedTuple):
 
 @card_kernel
 def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) -> None:
-    """Rank the positives of n rows of scores (n, G), in which left-out items have −inf. Writes
-    ranks and codes to `slots`, and the rest to `found`. Each block of threads handles one query."""
-    # memory that the threads of a block share: the table of the parts with the counts behind it,
-    # the first part of each bucket, and numbers per thread
+    """Rank the positives of n rows of scores (n, G), in which left-out items have −inf. Each block
+    of threads handles one query.
+
+    The positives are sorted by parts: the range of their scores is divided into BUCKETS of equal
+    width, and a bucket with many positives into several parts. `slots` gets scores, codes and
+    ranks; `found`, per query, the numbers of positives and of left-out items, the code of the first
+    item, and whether scores are tied, or overflow (are not finite: the host raises an error).
+    """
+    # memory that the threads of a block share: `pool` has the table of where each part ends and,
+    # behind it, the counts of distractors; `firsts` the first part of each bucket; `sums` and
+    # `extremes` a number per thread
     pool = cuda.shared.array(POOL, int32)
     firsts = cuda.shared.array(FIRSTS, int32)
     sums = cuda.shared.array(THREADS, int32)

@@ -61,7 +61,9 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
     """Write the lists of n queries with levels in place of codes. Each block of threads handles one
     query.
 
-    An item that does not stay is removed, and all items behind it move up by one rank. An item that
+    `meaning` is the same for all queries. For each code it has a level, and whether an item of this
+    code stays in the list: under partial labels, a reading may leave out items of unknown level. An
+    item that does not stay is removed, and all items behind it move up by one rank. An item that
     stays at level 0 becomes a distractor: it keeps its rank but is not listed.
     """
     sums = cuda.shared.array(THREADS, int64)
