@@ -131,14 +131,18 @@ class Evidence:
         for level in range(votes.depth):
             nodes = votes.paths[:, level]  # (C,): the node of each class
             number = int(nodes.max()) + 1
-            # (N, k): the node of each neighbour; int32 halves the memory
-            cast = nodes.astype(np.int32)[classes[votes.neighbours]]
+            # (N, k): each neighbour votes for its own node; int32 halves the memory
+            nodes_of_votes = nodes.astype(np.int32)[classes[votes.neighbours]]
+            parents = votes.parents[classes]  # (N,): of each item, by the parents (C,) of classes
+            weights = votes.weights  # (N,): an item and its copies of the same label add up to 1
             self.levels.append(
                 Level(
-                    cast=cast,
+                    cast=nodes_of_votes,
+                    # (V,): of each node among the items, the votes to expect where nothing else is
+                    # known; `log_likelihood` adds some of these for classes with few items
                     shares=np.bincount(nodes[classes], minlength=number) / len(classes),
-                    of_class=VoteCounts(classes, cast, number, votes.weights),
-                    of_parent=VoteCounts(votes.parents[classes], cast, number, votes.weights),
+                    of_class=VoteCounts(classes, nodes_of_votes, number, weights),
+                    of_parent=VoteCounts(parents, nodes_of_votes, number, weights),
                 )
             )
 

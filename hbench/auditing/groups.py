@@ -197,8 +197,8 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
 
 def _batch_of_neighbours(votes: Votes, flow: SuspectGroup) -> SuspectGroup:
     """Replace the relabelled items of a class by a batch of neighbours: the first of them, and its
-    nearest neighbours in that class. As in `_relabel_some`, `proposed` is the true class, and
-    `label` the wrong one."""
+    nearest neighbours in that class. Of both groups, `proposed` is the true class, which the
+    neighbours propose, and `label` the wrong one, which the items get."""
     first = flow.items[0]
     near = votes.neighbours[first]
     batch = [first, *near[votes.classes[near] == flow.proposed][: FEWEST - 1].tolist()]

@@ -61,13 +61,15 @@ class Sample(NamedTuple):
 
     def cost(self, line: Floats, share: float) -> float:
         """The cost of a line: the negative log-likelihood of which labels are swapped, plus the
-        penalty of the coefficients. The arguments are those of `fit`."""
+        penalty of the coefficients. `line`: the coefficients of the features, (p,). `share`: π, the
+        share of labels that are wrong."""
         chance = self._chances(line, share).chance
         likely = self.swapped * np.log(chance) + self.as_is * np.log1p(-chance)
         return float((_held(line) * line**2).sum() - likely.sum())
 
     def slope(self, line: Floats, share: float) -> Floats:
-        """The gradient of the cost by the coefficients, (p,)."""
+        """The gradient of the cost by the coefficients of the features, which are `line`, (p,).
+        `share`: π, the share of labels that are wrong."""
         _, steps, seen = self._chances(line, share)
         slopes = self.as_is * steps * self.ratio / seen - self.swapped * steps
         found = np.array([(each * slopes).sum() for each in self.features.T])
@@ -75,8 +77,8 @@ class Sample(NamedTuple):
         return slope
 
     def curvature(self, line: Floats, share: float) -> Floats:
-        """The expected second derivatives of the cost by the coefficients, (p, p). The arguments
-        are those of `fit`."""
+        """The expected second derivatives of the cost by the coefficients, (p, p). `line`: the
+        coefficients of the features, (p,). `share`: π, the share of labels that are wrong."""
         chance, steps, _ = self._chances(line, share)
         # `steps` is the derivative of log p by the log-odds, so that of a chance p is p·steps, and
         # each label has (p·steps)² / (p (1 − p))

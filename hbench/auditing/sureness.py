@@ -188,8 +188,8 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
 
 
 def _are_apart(observed: Seen, of_swaps: Seen) -> bool:
-    """Whether there are hardly any labels between right and swapped ones. The arguments are those
-    of `_fit_curve`."""
+    """Whether there are hardly any labels between right and swapped ones. `observed`: the values of
+    the labels as they are. `of_swaps`: the values of labels that were swapped on purpose."""
     weakest = np.quantile(of_swaps.evidence, WEAKEST)
     # labels with some evidence against them, but less than nearly all swapped labels have
     between = int(((observed.evidence > 0) & (observed.evidence < weakest)).sum())

@@ -151,13 +151,14 @@ def _line(
     Args:
         metrics: the names of the metrics that are columns.
         marks: the number of each remark of earlier lines, from 1; new remarks are added here.
-        levels: as for `table`.
+        levels: the names of the levels, coarse to fine, if all are scored on one test; else empty.
+            With them, remarks also tell which scores of different levels contradict each other.
         trained_on: whether the column of training sets is filled.
     """
     # a result that several papers print has one line, with the merged values of their rows
     merged = as_one(standing.rows)
-    texts = [text for row in standing.rows for text in remarks(row, levels)]
-    numbers = [marks.setdefault(text, len(marks) + 1) for text in texts]
+    remarked = [remark for row in standing.rows for remark in remarks(row, levels)]
+    numbers = [marks.setdefault(remark, len(marks) + 1) for remark in remarked]
     values = [
         standing.place,
         " ".join([merged.method, *(f"[{number}]" for number in dict.fromkeys(numbers))]),
@@ -167,9 +168,9 @@ def _line(
         merged.setup.trained_on if trained_on else None,
         *map(merged.scores.get, metrics),
     ]
-    texts = [NONE if value is None else str(value) for value in values]
+    cells = [NONE if value is None else str(value) for value in values]
     sources = dict.fromkeys(map(short_source, standing.rows))
-    return (*texts, ", ".join(sources))
+    return (*cells, ", ".join(sources))
 
 
 def remarks(row: Row, levels: Sequence[str]) -> list[str]:
@@ -177,8 +178,8 @@ def remarks(row: Row, levels: Sequence[str]) -> list[str]:
     and the scores that contradict each other (`impossible` yields a sentence for these).
 
     A remark on a paper's row begins with the paper's table, since several papers may print one
-    result. A remark on a run has no such beginning, so that several runs can share it. `levels` are
-    as for `table`.
+    result. A remark on a run has no such beginning, so that several runs can share it. `levels`:
+    the names of the levels, coarse to fine, if all are scored on one test; else empty.
     """
     source = row.paper or row.run
     doubt = [source.doubt] if source and source.doubt else []

@@ -200,9 +200,10 @@ def submitted(
 ) -> Submission:
     """Read the submission in a file, or in a file of queries and one of the gallery.
 
-    `ids`: the file with the ids of all items, for vectors without ids. `gallery`: None if `file`
-    has both. `movable`: whether the evaluation may reorder the vectors of a single file in place,
-    because the caller does not use them afterwards.
+    `ids`: a file of ids, for vectors without ids. It is read for each of the two files, so both
+    must then have vectors of the same items in the same order. None: the ids are in the files, or
+    in a file beside each. `gallery`: None if `file` has both. `movable`: whether the evaluation may
+    reorder the vectors of a single file in place, because the caller does not use them afterwards.
     """
     from hbench.evaluation import submission
     from hbench.evaluation.submission.embedding import EmbeddingSubmission

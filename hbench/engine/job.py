@@ -73,7 +73,8 @@ class Values(NamedTuple):
 
     def put(self, at: NDArray[np.int64], found: Values) -> None:
         """Copy the values `found` for n queries into these arrays, under every view. `at` (n,):
-        the position of each of the n queries in these arrays."""
+        the position of each of the n queries in these arrays, along the last axis of `values` (M,
+        queries), and along the first axis of the others."""
         self.values[:, at] = found.values
         self.first_level[at] = found.first_level
         self.tied[at] = found.tied

@@ -98,7 +98,7 @@ def left_out_of(
 
     Args:
         queries: the queries, of which the ignore groups are used.
-        gallery: the gallery items, likewise.
+        gallery: the gallery items, of which the ignore groups are used.
         asked: (Q,), the input positions of the queries in canonical order.
         columns: (G,), the input positions of the gallery items in canonical order.
         self_rows: (Q,), in input order: the position of the query itself in the gallery, −1 if it
@@ -119,7 +119,7 @@ def left_out_of(
     if queries.ignore is None or gallery.ignore is None:
         return itself
     groups = queries.ignore[asked]  # (Q,): the group of each query, −1 for none
-    members = gallery.ignore[columns]  # (G,): the group of each column, likewise
+    members = gallery.ignore[columns]  # (G,): the group of each column, −1 for none
     # sorted by group, the members of a query's group are the items from its start to its end
     by_group = np.argsort(members, kind="stable")
     starts, ends = (

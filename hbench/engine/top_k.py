@@ -150,8 +150,11 @@ def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
 
     A row is divided into STRIPES stripes, each of which has every STRIPES-th item. The bound is the
     k-th largest of the stripes' maxima: it is near the k-th best score, and found among a fraction
-    of the numbers. For short rows it is the k-th best score itself, and −inf for rows of at most k
-    items, which are all wanted.
+    of the numbers.
+
+    A row is not divided if it has fewer than two items for each stripe, or if k is STRIPES or more.
+    The bound is then the k-th best score itself, or −inf if the row has at most k items, which are
+    all wanted.
     """
     n, items = rows.shape
     of_stripe = items // STRIPES  # items of each stripe
@@ -184,6 +187,7 @@ def _levels(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArra
 
 def _tie_keys(ranker: Ranker, first: int, rows: Places, columns: Places) -> NDArray[np.uint8]:
     """The keys (n,) by which equal scores are ordered, lower first, for n pairs of a query and an
-    item. They follow from the levels of the pairs; the parameters are those of `_levels`."""
+    item. They follow from the levels of the pairs. `rows` (n,): the queries, counted from query
+    `first` in canonical order. `columns` (n,): the items, as columns of the rows of scores."""
     keys: NDArray[np.uint8] = ranker.tie_key[_levels(ranker, first, rows, columns)]
     return keys

@@ -95,13 +95,17 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
             return result
 
         self._refuse_second_memory()
+        # A loss of hbench accepts two orders of the arguments after `labels`, and recognises them
+        # by the type of the third one. Only hbench's order has a place for rows in the memory, and
+        # only the order of pytorch-metric-learning has a place for mined pairs.
         if isinstance(indices_tuple, Tensor):  # rows in the memory, from HierarchicalMemory
-            # hbench's order of arguments, which has a place for the rows: references come third
+            # hbench's order: references, their labels, rows
             in_memory: Tensor = self.loss(embeddings, labels, ref_emb, ref_labels, indices_tuple)
             return in_memory
         if indices_tuple is not None:  # mined pairs
+            # raises ConfigError if a part of the loss takes no pairs or selects pairs itself
             self._refuse_pairs()
-        # the other library's order: pairs come third
+        # the other library's order: pairs or None, references, their labels
         among: Tensor = self.loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         return among
 

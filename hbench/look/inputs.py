@@ -204,9 +204,12 @@ def examined_files(
 ) -> list[Examined]:
     """Read embedding files and check them against a dataset and against each other.
 
-    `metric`, `similarity` and `ties`, and the errors, are as in `examined_embeddings`. Raises also
-    ComparisonError if the files list different items that could not be embedded: these items are
-    left out, so that the queries and galleries of the files differ.
+    `metric` is the only metric that will be computed. `similarity` is None for the dataset's own.
+    `ties` says which of several items with equal scores come first.
+
+    Raises SubmissionError for a file that does not fit the dataset, and UsageError for a ranking.
+    Raises ComparisonError if the files list different items that could not be embedded: these items
+    are left out, so that the queries and galleries of the files differ.
     """
     examined = [
         examined_embeddings(path, data, metric, similarity=similarity, ties=ties) for path in paths

@@ -331,13 +331,17 @@ def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
     """Return the centre of the exponentials. The exponential of a positive more than SPAN τ below
     the centre would be nearly 0; all exponentials are then computed anew around the positive.
 
+    Positives come best first, and the first centre is SPAN τ below the best score: so no positive
+    is more than SPAN τ above the centre either.
+
     `score`: of the positive; `tau`: of the step; `centre`: the score around which the exponentials
     have been computed.
     """
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
-        # the exponent is bounded, so that no exponential is infinite; the sigmoid is 1 there anyway
+        # The exponent is bounded, so that no exponential is infinite. The sigmoid of an item so far
+        # above the positive, σ((s_item − s_positive)/τ) in `window_sums`, is 1 anyway.
         one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
     return score
 

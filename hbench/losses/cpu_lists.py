@@ -31,8 +31,9 @@ MOST_ITEMS = 1 << 24  # columns that fit into a key next to score and level
 
 def make_lists(scores: Tensor, levels: Tensor, depth: int) -> Lists:
     """Make lists of scores (Q, N). Finite float32 scores on a CPU get compiled lists, if they have
-    fewer than MOST_ITEMS columns, since a column takes 24 bits of a key. Other scores get the
-    general code, which also handles NaN and ∞. `levels` (Q, N): of the items; `depth`: L."""
+    fewer than MOST_ITEMS columns: each item is sorted by a key of 64 bits, of which the score takes
+    32, the level 8 and the column 24. Other scores get the general code, which also handles NaN and
+    ∞. `levels` (Q, N): of the items; `depth`: L."""
     # The sum is finite only if all scores are. If a sum of finite scores overflows, the general
     # code is used, which is slower but gives the same result.
     fits = (
@@ -74,8 +75,8 @@ class CompiledLists(Lists):
         return torch.from_numpy(counts[:, :-1]), by_rank
 
     def find_positives(self, table: Tensor) -> Positives:
-        """As in `Lists`, but the positives of a list are in order of rank. `table` (Q, L + 1): the
-        relevance of each level in each list."""
+        """Find the items of positive relevance, list by list, and in a list in order of rank.
+        `table` (Q, L + 1): the relevance of each level in each list, 0 for distractors."""
         number = int((self.counts * (table > 0)).sum())
         # the kernel writes to the three rows of one array, which are unpacked here
         query, item, level = columns = torch.empty((3, number), dtype=torch.int64)
@@ -83,7 +84,9 @@ class CompiledLists(Lists):
         return Positives(query, item, level, table[query, level], table)
 
     def exact_sums(self, positives: Positives, table: Tensor) -> Tensor:
-        """As in `Lists`, computed by a compiled kernel."""
+        """Compute Σ_{j before k} table[q, level of k, level of j] for each positive k of query q:
+        float32 (P,), without a gradient. `table` (Q, L + 1, L + 1): the weight of an item j for a
+        positive k, by level of each."""
         rows = self._rows(positives, table)
         sums = np.empty(len(positives.query), np.float32)
         _by_threads(lambda part: exact_sums(part, sums), rows)

@@ -62,7 +62,9 @@ def level_sequence(
     counts: NDArray[np.int64],
     tie_key: NDArray[np.uint8],
 ) -> LevelSequence:
-    """Rank the items of one query's list. Returns the ranks and levels of its positives.
+    """Rank the items of one query's list. Returns the ranks (P,), from 1, and the levels (P,) of
+    its P positives, best first; `counts` unchanged; and `tied`, one bool for the whole list:
+    whether a positive has the same score as an item of another level.
 
     `scores`, `levels` (G,): of the items. `counts` (L+1,): how many items of each level are in the
     query's gallery. `tie_key` (L+1,): among equal scores the level with the smaller key comes
@@ -148,10 +150,10 @@ def unknown_ranges(
     Args:
         queries: labels (Q, L).
         gallery: labels (G, L), in canonical order.
-        starts: (Q, L), of the ranges of items that share each level (`level_ranges`).
-        ends: (Q, L), likewise.
-        known_of_queries: (Q,), how many levels of each label are known.
-        known_of_gallery: (G,), likewise.
+        starts: (Q, L), the first places of the ranges of items that share each level.
+        ends: (Q, L), the places after the last items of these ranges.
+        known_of_queries: (Q,), how many levels of each query's label are known.
+        known_of_gallery: (G,), how many levels of each gallery item's label are known.
 
     Returns:
         The first place of each range and the place after its last, (Q, L − 1) each; 0 and 0 if it

@@ -82,9 +82,9 @@ class NameColumns:
     ) -> NamedSequences:
         """Make the level sequences by name of one query.
 
-        `query`: its row in `self.queries` (Q, L), the names as numbers, as in `self.gallery`
-        (G, L). `scores` (G,): of the gallery for this query. `left_out` (n,): the indices of
-        gallery items that are not in its list.
+        `query`: its row in `self.queries` (Q, L), whose names are numbers by which they are equal
+        to those of `self.gallery` (G, L). `scores` (G,): of the gallery for this query. `left_out`
+        (n,): the indices of gallery items that are not in its list.
         """
         # all items that remain are in the list, so they are also the gallery that is counted
         equal = np.delete(self.gallery == self.queries[query], left_out, axis=0)

@@ -280,9 +280,10 @@ def bound_without_errors(units: float) -> float:
 
 
 def _intervals(sums: UnitSums, normal: float) -> Values:
-    """Compute the intervals (M, 2) of the means of M metrics, as `mean_intervals` explains.
-    `normal`: the quantile of the normal distribution, such as 1.96 for 95 %. Means of values beyond
-    [0, 1] have the t interval, others the interval of a fraction of trials."""
+    """Compute the intervals (M, 2), low and high, of the means of M metrics; NaN with fewer than
+    two units. `sums`: what the units contribute to the means. `normal`: the quantile of the normal
+    distribution, such as 1.96 for 95 %. Means of values beyond [0, 1] have the t interval, others
+    Agresti and Coull's interval of a fraction of trials, of which there are an effective number."""
     low_high = np.full((len(sums.means), 2), np.nan)
     columns = zip(sums.means, sums.variance, sums.effective_units, sums.freedom, strict=True)
     for row, (mean, variance, units, freedom) in enumerate(columns):

@@ -156,7 +156,7 @@ def compare(
 
     Args:
         first: a Report, or the path of its file (JSON).
-        second: likewise.
+        second: the other Report, or the path of its file.
         metrics: the metrics to compare, as a list or a text with commas. Default: all metrics that
             both reports have.
         unit: the unit of intervals and test: a level, whose classes are the units, or "query".
@@ -187,6 +187,7 @@ def compare(
         unit=unit,
         signature=one.signature,
         differences=tuple(differences_of(one_table, other_table, unit=unit)),
+        # a remark, "" for equal sizes of images: the signatures, which are equal, do not have them
         sizes=sizes_in_words(one, other),
     )
 

@@ -194,7 +194,7 @@ def _differences(
     Args:
         names: of the metrics.
         first: the values of the first report, (M, Q), NaN where undefined.
-        second: those of the second report, likewise.
+        second: the values of the second report, (M, Q), NaN where undefined.
         units: the number of each query's unit, (Q,).
         tests: the number of each query's test, (Q,).
     """

@@ -38,12 +38,14 @@ def of_vectors(ids: Sequence[str] | NDArray[Any], vectors: NDArray[Any]) -> str:
     dtype = vectors.dtype.newbyteorder("<")  # the same bytes on every machine
 
     def piece(start: int) -> bytes:
-        """The digest of the PIECE items that begin at position `start` of `order`, the rows sorted
-        by id. The whole digest is taken over these digests, so that threads can compute them in
-        parallel."""
+        """The digest of the PIECE items that begin at position `start` of `order` (N,), the indices
+        that sort the items by id; `named` (N,) and `vectors` (N, D) are the items' ids and vectors.
+        The whole digest is taken over these digests, so that threads can compute them in parallel.
+        """
         rows = order[start : start + PIECE]
         # JSON text never holds a zero byte, so this one marks where the vectors begin
         digest = hashlib.sha256(json.dumps(named[rows].tolist()).encode() + b"\0")
+        # row by row and in little-endian order, so that equal numbers have equal bytes
         digest.update(np.ascontiguousarray(vectors[rows], dtype=dtype).data.cast("B"))
         return digest.digest()
 

@@ -68,7 +68,11 @@ def lists_of(
     table: pa.Table, query_ids: Ids | Sequence[str], gallery: Ids | Sequence[str]
 ) -> QueryLists:
     """The judged gallery items of all queries, joined query by query in flat arrays, as the engine
-    expects them. The arguments are those of `judged`."""
+    expects them.
+
+    `table`: a row for each pair of a query and an item, with their level, which is negative for an
+    item that the query's ranking leaves out; pairs of other ids are skipped. `query_ids` (Q,), in
+    the order of the lists; `gallery` (G,): the ids of its items."""
     lists = judged(table, query_ids, gallery)
     # (Q + 1,): query i has the entries from bounds[i] to bounds[i + 1]
     bounds = np.concatenate([[0], np.cumsum([len(each.rows) for each in lists])]).astype(np.int64)

@@ -183,14 +183,13 @@ def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
 
     `whole`: the dataset with training and test items. `world`: the number of processes that share
     each batch. Returns the fitted recipe, the dataset without the held-out classes, the held-out
-    classes or None, and the steps of an epoch. Raises UnknownName, ConfigError and DataError.
-    """
-    refuse_choices(recipe)
+    classes or None, and the steps of an epoch. Raises UnknownName, ConfigError and DataError."""
+    refuse_choices(recipe)  # unknown names, and settings that do not go together
     refuse_several(training_manifest(whole))  # losses support one path for each item only
     data, held = split_off(whole, recipe)
     manifest = training_manifest(data)
     recipe = fitted_to(recipe, manifest, world)
-    refuse_too_large(len(manifest), recipe.images)
+    refuse_too_large(len(manifest), recipe.images)  # more `shifted` images than memory may hold
     # make the losses, as training does, so that a value that a loss does not accept is refused now.
     # If the net determines the dimension, any number will do: the net is not loaded for it
     labels = unknown_as_minus_one(manifest.labels, manifest.tree)
@@ -210,11 +209,11 @@ def _train_and_score(
     watch: Watch,
     made: str | None,
 ) -> Report:
-    """Train and score in a folder that this training has locked. Only the first process writes to
-    the folder and calls the trackers; all processes take every step. `ready`: the result of
-    `prepare_run`. `watch`: the functions on_… of `train`. `made`: the command that reproduces this
-    run, None if there is none. The other arguments are those of `train`.
-    """
+    """Train and score in the folder `out`, which this training has locked. Only the first of the
+    `processes` writes to it and calls the trackers (names: `track`); all take every step. `ready`:
+    the result of `prepare_run`. `resume`: continue from the last checkpoint. `callbacks`: called
+    with (step, {name: value}) for every logged step. `watch`: the functions on_… of `train`.
+    `made`: the command that reproduces this run, None if there is none."""
     recipe, data, held, _steps_per_epoch = ready  # `held`: the held-out classes, or None
     run = begin(recipe, data, processes)
     if resume and checkpoints.checkpoints_in(out):

@@ -279,7 +279,7 @@ def levels_of_pairs(queries: ArrayLike, gallery: ArrayLike) -> NDArray[np.uint8]
     Args:
         queries: labels (Q, L), coarse to fine, numbers or names. (Q,) means one level. (Q, P, L)
             means P right paths for each query; the pair of paths that shares most counts.
-        gallery: labels (G, L), likewise.
+        gallery: labels (G, L), (G,) or (G, P, L), of as many levels.
 
     Returns:
         uint8 (Q, G): 0 (nothing shared) … L (same class).

@@ -205,9 +205,10 @@ def _first_threshold(answers: _Answers, target: float) -> int | None:
     """The number of the threshold at which the sequence of tests begins. It depends only on how
     many answers there are, not on how many are right.
 
-    It is the first threshold at which enough units have answers to pass the test with some errors
-    (see ROOM). If there is none, it is the one at which most units have answers; None if even these
-    would not pass the test without any error. `target`: the share of answers that is to be right.
+    It is the first threshold at which enough units have answers to pass the test with some errors:
+    without any error, the bound of the share of errors is at most ROOM · (1 − target). If there is
+    none, it is the one at which most units have answers; None if even these would not pass the test
+    without any error. `target`: the share of answers that is to be right.
     """
     most = 0.0
     found = None

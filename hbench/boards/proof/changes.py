@@ -24,7 +24,8 @@ class BoardChanges(NamedTuple):
 
 
 def changes_since(revision: str, path: Path) -> BoardChanges:
-    """Return what has changed in a leaderboard's file since a git revision (see `compared`).
+    """Return what has changed in a leaderboard's file since a git revision: the indices of new
+    and changed rows, the methods of removed rows, the changed keys of the head, and the old rows.
 
     Raises UsageError for an unknown revision. Raises ConfigError if the file or its folder is a
     symbolic link, since git does not store the revisions of the file behind the link.

@@ -50,9 +50,11 @@ def verdict_on(
     """Fetch the file of a row of a run, and verify the row with it.
 
     The file is stored in hbench's cache by its digest, and an interrupted download is resumed.
-    `on_progress` is called with the number of new bytes. The verdict is "differs" if there is
-    another file at the address, or if the file of a row that claims to be verified cannot be had.
-    For other rows, any other error of fetching gives "cannot be had".
+    `on_progress` is called with the number of new bytes.
+
+    The verdict is "differs" if another file is at the address. If the queries are names, or the
+    dataset or the file cannot be had, it is "cannot be had"; but it is "differs" for a row that
+    claims to be verified, since this claim cannot be trusted. Else the new scores decide.
     """
     assert row.run is not None
     # the queries are names, whose vectors are in a second file without an address (BY_HAND says so)

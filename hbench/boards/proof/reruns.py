@@ -194,18 +194,20 @@ def outcome(row: Row, checks: Sequence[Check]) -> tuple[str, bool]:
 
 
 def allowed_of(run: RunProvenance) -> dict[str, Decimal] | None:
-    """Return by metric how far the score of a further seed may be from that of a row with n seeds,
-    in points; None if the row states no seeds.
+    """Return by metric how far the score of a further seed may be from the row's score, in points;
+    None if the row states no seeds.
 
-    The limit is √2 t s, where s is the standard deviation between the seeds, and t a quantile of
-    Student's distribution with n − 1 degrees of freedom.
+    The row's score is that of one run, whose file can be scored again; it is not the mean over the
+    row's n seeds. The limit is √2 t s, where s is the standard deviation between the n seeds, and t
+    a quantile of Student's distribution with n − 1 degrees of freedom.
     """
     from scipy.stats import t
 
     if run.seeds is None:
         return None
-    # √2, since both the row and the new run vary. The chance of exceeding a limit, 1 − SURE, is for
-    # all metrics together: it is shared among them (Bonferroni), and each share between both sides.
+    # √2, since the row and the new run are one run each: their difference has the variance 2 s².
+    # The chance of exceeding a limit, 1 − SURE, is for all metrics together: it is shared among
+    # them (Bonferroni), and each share between both sides.
     quantile = t.ppf(1 - (1 - SURE) / 2 / len(run.between_seeds), run.seeds - 1)
     factor = Decimal(math.sqrt(2) * float(quantile))
     return {metric: factor * s for metric, s in run.between_seeds.items()}

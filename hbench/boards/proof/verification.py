@@ -246,8 +246,11 @@ def _checks(
     board: Leaderboard, row: Row, given: GivenFile, rescore: Callable[[Row], Document]
 ) -> Iterator[Check]:
     """Yield a check for every score of a row, and for every other field that differs. If the file
-    is not the row's, the file's content is the only other field with a check. `given` and `rescore`
-    are as for `verify`. Raises ComparisonError if the dataset has changed since the row was made.
+    is not the row's, the file's content is the only other field with a check. Raises
+    ComparisonError if the dataset has changed since the row was made.
+
+    `given`: the sha256 of the file's content, and that of the file itself. `rescore`: scores the
+    file again under the conditions of a row, and returns the report.
     """
     metrics = computed_metrics(row, board)
     document = rescore(row)

@@ -198,8 +198,9 @@ def _understood(
     listed: list[tuple[str, str, int]],
     levels: tuple[str, ...],
 ) -> Understood:
-    """Record how a file of judgements was understood. `source`: the file's name; the other
-    arguments are those of `_dataset`."""
+    """Record how a file of judgements was understood. `source`: the file's name.
+    `grades`: {(query, item): grade} of all judged pairs. `listed`: (query, item, level from 1) of
+    the relevant pairs. `levels`: the names of the levels, by rising grade."""
     queries = {query for query, _ in grades}
     gallery = {item for _, item in grades}
     facts = [f"{len(listed):,} relevant of {len(grades):,} judged pairs"]

@@ -147,6 +147,8 @@ def _with_a_row_per_path(
     cell holds one label.
 
     `columns`: the roles of the columns before, with the unused ones in `left_out`, {column: why}.
+    `chosen`: the columns that the user named, empty or None for those to be found, and the
+    separator of the names in a path.
     """
     # the columns of labels: those chosen, or the levels and unused columns that hold labels, too
     labels = chosen.levels or [*columns.levels, *_columns_with_several_labels(table, columns)]
@@ -154,6 +156,7 @@ def _with_a_row_per_path(
     others = {name: why for name, why in columns.left_out.items() if name not in labels}
     # a cell with several labels becomes several rows with one label each
     table = several.without_marks(table, labels, chosen.separator)
+    # `replace`: the column of ids stays the one that was found before rows were repeated
     found = columns_of(table.drop_columns([*others]), replace(chosen, item=columns.item))
     return table, replace(found, left_out={**found.left_out, **others})
 

@@ -232,9 +232,9 @@ class OwnTable:
             names = whole.dictionary.to_pylist()
             codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             is_name = np.array([bool(name) and not is_unknown(name) for name in names], bool)
-            # `codes` (N,): the number of each row's name. `parent` gets one of the nodes above each
-            # name. If each name has only one node above, all rows agree with `parent`, and the
-            # names are the nodes
+            # `codes` (N,): the number of each row's name, its place in `names`. The assignment
+            # keeps the last of the nodes above each name. If every name has only one node above,
+            # this is the node above in all rows of the name, and the names are the nodes
             parent = np.zeros(len(names), np.int64)
             parent[codes] = path
             if bool((parent[codes] == path).all()):

@@ -220,7 +220,8 @@ class Opened(WorkerPlugin):
 
     def job(self, contents: Sequence[Content]) -> Job:
         """The job, made from the embeddings at the first call. Raises IntegrityError if it is not
-        the same as the client's job. `contents`: see `embedded`."""
+        the same as the client's job. `contents`: the ids and vectors of each file, if another
+        worker sent them; empty if this worker is to read the files."""
         # other threads of the worker wait for what is being made; the lock is reentrant, as
         # `embedded` takes it again
         with self.lock:

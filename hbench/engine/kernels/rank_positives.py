@@ -125,9 +125,10 @@ def count_above(
     whether a distractor has the score of a positive.
 
     `distractors`: the scores before and behind the columns of the positives. `ordered` (P + 1,):
-    the positives' scores, best first, then a lower one or −inf. `before`: a buffer for
-    BUCKETS·P + 1 counts. `rule`: whether ties are `pessimistic`, and up to how many positives
-    (`few`) each is compared with all distractors.
+    the positives' scores, best first, then one that is not higher, where every search stops: the
+    next portion's best, or −inf behind the last positive. `before`: a buffer for BUCKETS·P + 1
+    counts, which is overwritten. `rule`: whether ties are `pessimistic`, and up to how many
+    positives (`few`) each is compared with all distractors.
     """
     positives = len(above) - 1
     tied = False
@@ -141,8 +142,10 @@ def count_above(
         buckets = positives * (
             BUCKETS if total > 10 * positives else 8 if total > 4 * positives else 4
         )
+        # the functions below take the numbers of positives and buckets from these lengths
         ordered = ordered[: positives + 1]
         before = before[: buckets + 1]
+        # fills `before[b]` with the number of positives in the buckets before b
         look_up(ordered, before)
         for scores in distractors:
             tied |= count_distractors(scores, ordered, before, rule.pessimistic, above)
@@ -165,8 +168,8 @@ def add_up(above: NDArray[np.int32], positives: int, ranks: NDArray[np.int32]) -
 def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
     """Fill the table by which scores are looked up: `before` (buckets + 1,) gets the number of
     positives in the buckets before each bucket; the first bucket has the highest scores. `ordered`
-    (P + 1,), P ≥ 1: the positives' scores, descending, then a lower one or −inf, where every search
-    stops."""
+    (P + 1,), P ≥ 1: the positives' scores, descending, then one that is not higher, or −inf, where
+    every search stops."""
     scale = scale_of(ordered, before)  # buckets per unit of score
     high = ordered[0]
     top = ordered.dtype.type(len(before) - 2)  # the last bucket, as a float
@@ -211,10 +214,11 @@ def count_distractors(
     """Count every distractor in `above[s]` (P + 1,), where s is the slot of the first positive
     after it; return whether a distractor has the score of a positive.
 
-    `scores` (n,): of the distractors. `ordered` (P + 1,): the positives' scores, best first, then a
-    lower one, where every search stops. `before` (buckets + 1,): how many positives are in the
-    buckets before each. The slot of a distractor is searched from there to the start of the next
-    bucket. `pessimistic`: whether a distractor comes before a positive with the same score.
+    `scores` (n,): of the distractors. `ordered` (P + 1,): the positives' scores, best first, then
+    one that is not higher, where every search stops. `before` (buckets + 1,): how many positives
+    are in the buckets before each. The slot of a distractor is searched from there to the start of
+    the next bucket. `pessimistic`: whether a distractor comes before a positive with the same
+    score.
     """
     # as in `look_up`: buckets per unit of score, the best score, and the last bucket as a float
     scale = scale_of(ordered, before)

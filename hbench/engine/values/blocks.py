@@ -107,7 +107,8 @@ class Block:
 
 class JobPlans:
     """The plans of all views of a job. `own`: the plan of the job's own view, None for a small job,
-    which is computed by formulas. `others`: the plans of its other views, None likewise."""
+    which is computed by formulas. `others`: the plans of its other views, in the order of
+    `job.others`; all are None if `own` is."""
 
     def __init__(self, job: Job, own: MetricPlan | None) -> None:
         """`own`: the plan of the job's own view. If it is None, other views get no plan, either."""

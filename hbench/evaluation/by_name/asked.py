@@ -255,11 +255,12 @@ def read_calibration(
 
 
 def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) -> list[str] | None:
-    """Return the items that get answers; None for the queries of the test. `ids`: the items of the
-    file. Items that are in no split of the dataset are called new.
+    """Return the ids of the items that get answers; None for the queries of the test alone. `ids`:
+    of the items of the file. Items that are in no split of the dataset are called new.
 
-    If other items set the threshold, answers are given to the items of the file that are new or
-    queries of the test. Otherwise they are given to all queries of the test and to the new items.
+    `calibration`: what the threshold is set on. If it is Others (items of another file or split),
+    answers are given to the items of the file that are new or queries of the test. Otherwise it is
+    set on some of the named items: these are all queries of the test and the new items of the file.
     """
     answered = to_be_answered(data, ids)
     if isinstance(calibration, Others):
@@ -268,7 +269,8 @@ def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) 
     queries = test.items[test.query].tolist()
     known = set(queries)
     new = [item for item in answered if item not in known]
-    # a file that has only new items most likely belongs to another dataset
+    # a file that has only new items most likely belongs to another dataset: None, so that the
+    # queries are asked for, which it lacks
     return [*queries, *new] if 0 < len(new) < len(answered) else None
 
 

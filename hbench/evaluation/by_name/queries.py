@@ -115,7 +115,10 @@ def report_of_names(
     on_test: OnTest | None = None,
 ) -> Report:
     """Measure the nodes of every depth, each depth as a test, and report means over all nodes.
-    `memory`, `execute` and `on_test` are those of `report_on_nodes`.
+
+    `memory`: the most bytes held beyond the vectors; None: the default. `execute`: computes the
+    blocks. `on_test`: called with the name of a test; returns a function that is called with the
+    number of finished blocks and that of all.
     """
     conditions = asked.conditions
     # {test: measurement}, a test for each depth. `_of_edges` sets the consistency of nodes whose

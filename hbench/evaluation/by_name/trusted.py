@@ -259,15 +259,15 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
     """Set a threshold on some items, and answer every item by the deepest node on its path whose
     mass reaches the threshold.
 
-    The promise holds for new units: classes, whose items err together, or single items. Raises the
-    errors of `NamedPictures.trust`.
+    The promise holds for new units: classes, whose items err together, or single items. Raises
+    UsageError for a target outside of 0 … 1 or a mask of another length, UnknownName for an id.
 
     Args:
         named: the items.
         target: the share of answers that should be right.
         calibrate: the items to set the threshold on, as a mask (N,) or ids. None: the units are
             split into halves, each of which is answered with the threshold set on the other.
-        unit: what the promise calls its units, such as "species".
+        unit: the name of the units that the promise holds for, such as "species".
     """
     _refuse_target(target)
     has_truth = named.has_truth
@@ -292,12 +292,12 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
 def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit: str) -> Trusted:
     """Set a threshold on other items, with labels, and answer the items of `named` with it.
 
-    `target`: the share of answers that should be right. `unit`: what the promise calls its units.
-    Raises the errors of `NamedPictures.trust`.
-    """
+    `target`: the share of answers that should be right. `unit`: the name of the promise's units,
+    classes ("species") or single items ("query"). Raises UsageError unless 0 < target < 1."""
     _refuse_target(target)
     # `_of`: masses, verdicts and units of the items of known truth
     promise = threshold_for(*_of(others, others.has_truth), target)
+    # one threshold for all: `named` is not split, so there are no thresholds of its `halves`
     thresholds = np.full(len(named.items), promise.threshold)
     # an item that is in both was used to set the threshold, so it is not measured
     is_other = ~np.isin(named.items.astype(str), others.items.astype(str))

@@ -144,8 +144,9 @@ class EmbeddingSubmission:
         return tuple(names), []
 
     def refuse_partial(self, data: Dataset) -> None:
-        """Raise SubmissionError if the dataset lists positives pair by pair. Partial labels are not
-        supported for it, since levels that are listed do not come from labels."""
+        """Raise SubmissionError if the dataset lists positives pair by pair. Called if labels end
+        above the finest level. Under such partial labels, items of unknown level are left out of a
+        query's list, and the labels say which these are; listed levels do not come from labels."""
         if data.lists:
             raise SubmissionError(
                 "partial labels are scored by embeddings alone",

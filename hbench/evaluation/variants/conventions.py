@@ -85,13 +85,14 @@ class PrintedValue(NamedTuple):
         return value if self.is_fraction else factor * value
 
     def is_given_by(self, value: float, factor: int = 100) -> bool:
-        """Whether a value, rounded to the last digit, prints this number. `factor`: see `of`."""
+        """Whether a value, rounded to the last digit, prints this number. `factor`: by
+        which the value is multiplied, 100 for percent, unless a fraction was printed."""
         # the tolerance covers rounding errors in the difference
         return abs(self.of(value, factor) - self.value) <= self.unit / 2 * (1 + 1e-9)
 
     def is_cut_from(self, value: float, factor: int = 100) -> bool:
-        """Whether a value, truncated after the last digit, prints this number. `factor`: see
-        `of`."""
+        """Whether a value, truncated after the last digit, prints this number. `factor`: by
+        which the value is multiplied, 100 for percent, unless a fraction was printed."""
         return 0 <= self.of(value, factor) - self.value < self.unit * (1 - 1e-9)
 
 

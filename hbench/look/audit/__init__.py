@@ -215,7 +215,8 @@ def _card(
 
     Args:
         audit: the audit.
-        items: positions in the manifest; the first item's levels to those beside are shown.
+        items: positions of the items in the manifest, at least one. For each item beside them, the
+            card shows the level of the pair with the first of them.
         proposed: the fine class that the items may belong to.
         beside: positions of the items to show beside them.
         remark: the small print of the card.

@@ -182,9 +182,9 @@ def draw_map(
 
 @kind(
     "map",
-    "the means of the fine classes by t-SNE or UMAP, coloured by a coarser level",
-    "an embedding file with --dataset",
-    "dataset test level method",
+    "the means of the fine classes by t-SNE or UMAP, coloured by a coarser level",  # for the help
+    "an embedding file with --dataset",  # its files, for the help
+    "dataset test level method",  # the fields of a request that it accepts
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw the map of a file's classes for the requested test and level."""

@@ -120,8 +120,8 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
 @kind(
     "h-pr",
     "the hierarchical precision–recall curve, whose area is H-AP",
-    "embedding files with --dataset",
-    "dataset test names",
+    "embedding files with --dataset",  # its files, for the help
+    "dataset test names",  # the fields of a request that it accepts
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw the curves of the requested files over the queries of one test."""

@@ -165,8 +165,8 @@ def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
 @kind(
     "levels",
     "AP and R@k at each level, several runs side by side",
-    "reports (.json)",
-    "metrics names",
+    "reports (.json)",  # its files, for the help
+    "metrics names",  # the fields of a request that it accepts
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:

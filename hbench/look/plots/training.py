@@ -243,8 +243,8 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
 @kind(
     "curves",
     "loss and test scores over the epochs of training",
-    "folders of runs, or their log.jsonl",
-    "names metrics",
+    "folders of runs, or their log.jsonl",  # its files, for the help
+    "names metrics",  # the fields of a request that it accepts
 )
 def _draw_curves(request: PlotRequest) -> Drawing:
     """Draw the curves of training runs. Each is given as its folder or a file in it, and is called

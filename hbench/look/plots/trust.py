@@ -131,8 +131,8 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
 @kind(
     "trust",
     "risk against coverage: how often what is said is wrong, by how much is said",
-    f"answers in JSON ({MADE_BY})",
-    "names",
+    f"answers in JSON ({MADE_BY})",  # its files, for the help
+    "names",  # the fields of a request that it accepts
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw the curves of files of answers. A curve is called by its requested name or, without one,

@@ -315,12 +315,13 @@ def _vectors_of_lists(column: pa.Array, source: Path) -> NDArray[Any]:
                 found=f"{widths[widths != width][0]}",
             )
 
-    values = storage(column.flatten())
+    values = storage(column.flatten())  # (n·D,): plain numbers, without Arrow's extension types
     if values.null_count:
         raise SubmissionError(
             f"{source} has {values.null_count:,} nulls inside its vectors", expected="numbers"
         )
 
+    # `numbers` reads the bytes of the array in place, as the NumPy type that is equal to Arrow's
     return numbers(values, np.dtype(values.type.to_pandas_dtype())).reshape(len(column), width)
 
 

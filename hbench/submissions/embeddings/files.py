@@ -127,7 +127,7 @@ def read_npz(path: Path, ids: Path | None) -> Stored:
             left_out = tuple(as_ids(member(archive, "left_out", path), path.name).tolist())
 
     stored = _with_ids(path, vectors, inner_ids, ids)
-    # for usual names, `as_words` is "": then a sentence of `_with_ids` on the file of ids is kept
+    # for the user: which arrays were taken, "" for usual names; or else which file of ids
     return stored._replace(left_out=left_out, read_as=as_words(name, of_ids) or stored.read_as)
 
 
@@ -243,6 +243,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
         and are_all_vectors(parts)
         and not are_sparse(held)
     ):
+        # the type is passed by name, since `numpy_of` returns bfloat16 as uint16
         dtype = str(next(iter(held.values())).dtype).removeprefix("torch.")
         return _stored_one_by_one(
             path, {name: numpy_of(part) for name, part in held.items()}, ids, dtype=dtype
@@ -267,7 +268,7 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     dtype = str(tensor.dtype).removeprefix("torch.")
     stored = _with_ids(path, numpy_of(tensor), inner_ids, ids, dtype=dtype)
 
-    # for usual names, `as_words` is "": then a sentence of `_with_ids` on the file of ids is kept
+    # for the user: which entries were taken, "" for usual names; or else which file of ids
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 

@@ -127,8 +127,7 @@ def _pairs_by_first_rewriting(
 
     The first of the `rewritings` is taken that makes the given share of the sample equal to one of
     the `others`. The sample has wanted ids and `others` unknown ones; if `mirrored`, it is the
-    other way round.
-    """
+    other way round."""
     if not others:
         return None
     for rewriting in rewritings:
@@ -145,8 +144,8 @@ def _rewritings_by_two(
     sample: list[str], others: list[str], *, mirrored: bool
 ) -> Iterator[Rewriting]:
     """Yield pairs of rewritings, each as one rewriting, that make most of a smaller sample equal to
-    others. Trying all pairs on the whole sample would take long. `mirrored` is as in
-    `_pairs_by_first_rewriting`."""
+    others. Trying all pairs on the whole sample would take long. `mirrored`: whether
+    the sample has unknown ids and `others` wanted ones, else it is the other way round."""
     few, near = _with_same_letters(
         sample[:: max(1, len(sample) // PAIR_SAMPLE)][:PAIR_SAMPLE], others, 10 * PAIR_SAMPLE
     )
@@ -177,7 +176,8 @@ def _pairs_that_meet(
     only_one: bool,
 ) -> list[tuple[str, str]]:
     """The pairs (unknown, wanted) of different names that a rewriting makes equal. If `only_one`,
-    names with several partners are skipped. `mirrored` is as in `_pairs_by_first_rewriting`."""
+    names with several partners are skipped. `mirrored`: whether the sample has unknown names and
+    `others` wanted ones, else it is the other way round."""
     of_sample = rewriting.of_wanted
     of_others = rewriting.of_unknown
     if mirrored:
@@ -207,7 +207,8 @@ def _pairs_below_folders(
     sample: Sequence[str], others: Sequence[str], spelling: Spelling, *, mirrored: bool
 ) -> list[tuple[str, str]]:
     """The pairs (unknown, wanted) in which one path is the other without some leading folders, once
-    both are rewritten by `spelling`. `mirrored` is as in `_pairs_by_first_rewriting`."""
+    both are rewritten by `spelling`. `mirrored`: whether the sample has unknown names and `others`
+    wanted ones, else it is the other way round."""
     # from the rewritten name, and from each end of it (b/c and c for a/b/c), to the original name
     whole = {spelling(name): name for name in others}
     ends = {end: name for path, name in whole.items() for end in _ends_of(path)}

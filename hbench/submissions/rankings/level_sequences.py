@@ -126,7 +126,7 @@ def _lines_by_query(
 
     Args:
         queries: the query of every line, as its row in the manifest, −1 if unknown, (n,).
-        items: the item of every line, likewise.
+        items: the item of every line, as its row in the manifest, −1 if unknown, (n,).
     """
     kept = (queries >= 0) & ~_left_out(manifest, queries, items) & ~padding(ranking, items)
     bounds = zip(ranking.offsets[:-1].tolist(), ranking.offsets[1:].tolist(), strict=True)
@@ -292,7 +292,7 @@ def _levels_of_lines(
 
     Args:
         queries: the query of every line, as its row in the manifest, −1 if unknown, (n,).
-        items: the item of every line, likewise.
+        items: the item of every line, as its row in the manifest, −1 if unknown, (n,).
         again: whether the line repeats an item of its list, (n,).
     """
     levels = np.zeros(len(items), np.uint8)

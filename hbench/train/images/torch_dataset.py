@@ -120,8 +120,9 @@ class VisionImages(VisionDataset):  # type: ignore[misc]  # torchvision has no t
         *,
         name: str,
     ) -> None:
-        """Read or build the published dataset `name` in `root`. The other arguments are those of
-        torchvision's datasets; `download`: fetch the raw files first."""
+        """Read or build the published dataset `name` in `root`, a folder with the built dataset or
+        its raw files. `split`: "train" or a test. `transform` and `target_transform` are applied to
+        each image and to each number of a fine class. `download`: fetch the raw files first."""
         super().__init__(root, transform=transform, target_transform=target_transform)
         dataset = _dataset(name, Path(root), download=download)
         splits = dataset.tests | ({"train": dataset.train} if dataset.train is not None else {})

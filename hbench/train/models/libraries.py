@@ -140,7 +140,8 @@ def distilled_deit(name: str, weights: str, pools: bool) -> Backbone:
     """Build a plain DeiT with the weights of the distilled one, without the distillation token and
     its position embedding, as the papers' released code does (rank losses, §VII-B).
 
-    `name`: its size, such as "small". `weights`, `pools`: those of `timm_backbone`.
+    `name`: its size, such as "small". `weights`: PRETRAINED or RANDOM. `pools`: keep the net's own
+    pooling.
     """
     distilled = timm_backbone(f"deit_{name}_distilled_patch16_224", weights, pools)
     plain = timm_backbone(f"deit_{name}_patch16_224", RANDOM, pools)

@@ -68,8 +68,12 @@ def in_two_passes(part: int) -> TrainStep:
         processes: Processes,
         scale: Scale,
     ) -> LossAndTerms:
-        """Compute the gradient in two passes over the pieces of a batch. The arguments are those of
-        `direct`."""
+        """Compute the gradient in two passes over the pieces of a batch. It is added to the
+        weights' `grad`; the loss and its terms are returned, without a graph.
+
+        `embed`: the net. `objective`: an `Objective`. `images` (B/W, C, H, W), `labels` (B/W, L):
+        this process's part of the batch, of W `processes`. `scale`: multiplies the loss before its
+        gradient is computed, for float16."""
         # first pass: compute the embeddings of all pieces without a graph
         pieces = torch.split(images, part)
         states = []

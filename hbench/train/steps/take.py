@@ -90,7 +90,8 @@ def steps(
             continue
         values = torch.stack([each.values for each in waiting]).tolist()  # in one transfer
         seconds = time.perf_counter() - began
-        speed = pace.after(len(waiting)) * recipe.sampler.batch
+        # steps per second over the recent reads; each is timed from `go_on`, or the start, to here
+        speed = pace.after(len(waiting)) * recipe.sampler.batch  # images per second
         for each, of_step in zip(waiting, values, strict=True):
             step = _record(
                 each,
@@ -107,6 +108,8 @@ def steps(
                 raise non_finite(step, items, out / _non_finite_name(processes))
             yield step
         waiting.clear()
+        # The clock starts again here: the caller may have validated or saved the run at a `yield`,
+        # which must not count as the time of the next steps.
         pace.go_on()
 
 

@@ -167,8 +167,8 @@ def _images(
 ) -> Mapping[tuple[str, int], Sequence[str]]:
     """Return {(split, landmark id): ids of the landmark's images} for the selected landmarks.
 
-    Texts that are no ids are skipped, see `_is_id`. Raises DataError where no split has a list of
-    images.
+    An id has three or more letters and digits, and nothing else; other texts are skipped. Raises
+    DataError where no split has a list of images.
     """
     wanted = {(row.split, row.landmark_id) for row in selection}
     # split -> (file, the name of its column of image ids)

@@ -87,7 +87,11 @@ def faiss_kmeans(
     apart: Sequence[tuple[int, int]],
 ) -> Ids:
     """Run faiss's Lloyd k-means, which is fast for many labels. Return the cluster 0 … k − 1 of
-    every point (n,). The arguments are those of `kmeans`, which ignores `apart`, too."""
+    every point (n,).
+
+    `weights` (n,) are the weights of the points (n, D). `apart` is ignored: `cluster` separates
+    these pairs afterwards.
+    """
     import faiss
 
     model = faiss.Kmeans(
