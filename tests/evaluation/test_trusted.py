@@ -89,6 +89,13 @@ def test_one_path_with_a_chance_leaves_the_rest_to_the_root(tmp_path):
     assert named.climb.masses.tolist() == [[0.75, 0.75]] * len(rows)
 
 
+def test_chances_of_names_below_the_coarsest_level_are_those_of_these_names(tmp_path):
+    table, rows = birds(tmp_path)
+    lines = ["item\tlineage", *(f"{item}\ts:{kind}(0.75)" for item, _, kind in rows)]
+    named = hbench.name(predicted(tmp_path, lines, "lineages.tsv"), table)
+    assert named.climb.masses.tolist() == [[0.75, 0.75]] * len(rows)
+
+
 def test_a_lineage_of_more_ranks_and_epithets_finds_its_nodes(tmp_path):
     table = tmp_path / "taxa.csv"
     table.write_text(
