@@ -293,7 +293,10 @@ def _board(request: PlotRequest, name: str) -> Leaderboard:
 
 
 @kind(
-    "pareto", "a leaderboard by two metrics, fine AP against H-AP, with its front", BOARD, "metrics"
+    "pareto",
+    about="a leaderboard by two metrics, fine AP against H-AP, with its front",
+    files=BOARD,
+    options="metrics",
 )
 def _draw_pareto(request: PlotRequest) -> Drawing:
     """Draw a leaderboard by the two requested metrics, by default those of PARETO."""
@@ -305,7 +308,7 @@ def _draw_pareto(request: PlotRequest) -> Drawing:
     return draw_pareto(_board(request, "pareto"), (metrics[0], metrics[1]))
 
 
-@kind("time", "a leaderboard by year, with the best so far", BOARD, "metrics")
+@kind("time", about="a leaderboard by year, with the best so far", files=BOARD, options="metrics")
 def _draw_time(request: PlotRequest) -> Drawing:
     """Draw a leaderboard by year and the requested metric, by default the leaderboard's own."""
     board = _board(request, "time")

@@ -182,9 +182,9 @@ def draw_map(
 
 @kind(
     "map",
-    "the means of the fine classes by t-SNE or UMAP, coloured by a coarser level",  # for the help
-    "an embedding file with --dataset",  # its files, for the help
-    "dataset test level method",  # the fields of a request that it accepts
+    about="the means of the fine classes by t-SNE or UMAP, coloured by a coarser level",
+    files="an embedding file with --dataset",
+    options="dataset test level method",
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw the map of a file's classes for the requested test and level."""

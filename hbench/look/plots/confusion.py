@@ -132,9 +132,9 @@ def _in_cell(share: float) -> str:
 
 @kind(
     "confusion",
-    "which classes of a level are taken for which by the first result",
-    "an embedding file with --dataset",  # its files, for the help
-    "dataset test level",  # the fields of a request that it accepts
+    about="which classes of a level are taken for which by the first result",
+    files="an embedding file with --dataset",
+    options="dataset test level",
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw the confusion of a file's first results at the requested level."""

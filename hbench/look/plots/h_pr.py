@@ -119,9 +119,9 @@ def draw_curves(curves: Sequence[Curve], about: str) -> Drawing:
 
 @kind(
     "h-pr",
-    "the hierarchical precision–recall curve, whose area is H-AP",
-    "embedding files with --dataset",  # its files, for the help
-    "dataset test names",  # the fields of a request that it accepts
+    about="the hierarchical precision–recall curve, whose area is H-AP",
+    files="embedding files with --dataset",
+    options="dataset test names",
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw the curves of the requested files over the queries of one test."""

@@ -164,9 +164,9 @@ def _of_report(report: Report, metrics: Sequence[str]) -> Drawing:
 
 @kind(
     "levels",
-    "AP and R@k at each level, several runs side by side",
-    "reports (.json)",  # its files, for the help
-    "metrics names",  # the fields of a request that it accepts
+    about="AP and R@k at each level, several runs side by side",
+    files="reports (.json)",
+    options="metrics names",
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:

@@ -208,10 +208,10 @@ def _of_report(report: Report, _metrics: Sequence[str]) -> Drawing:
 
 @kind(
     "mistakes",
-    "the level of the first wrong result, and of the results at ranks 1, 5 and 10",
-    "embedding files with --dataset, or reports (.json; rank 1, and the first wrong result by "
-    f"{FIRST_MISTAKE})",  # its files, for the help
-    "dataset test names",  # the fields of a request that it accepts
+    about="the level of the first wrong result, and of the results at ranks 1, 5 and 10",
+    files="embedding files with --dataset, or reports (.json; rank 1, and the first wrong result "
+    f"by {FIRST_MISTAKE})",
+    options="dataset test names",
     of_report=_of_report,
 )
 def _draw(request: PlotRequest) -> Drawing:

@@ -130,9 +130,9 @@ def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: st
 
 @kind(
     "sizes",
-    "what smaller vectors cost: scores by the bytes of a vector",
-    f"sizes in JSON ({MADE_BY})",  # its files, for the help
-    "metrics",  # the fields of a request that it accepts
+    about="what smaller vectors cost: scores by the bytes of a vector",
+    files=f"sizes in JSON ({MADE_BY})",
+    options="metrics",
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw one file of sizes by the requested metrics, by default all of them."""

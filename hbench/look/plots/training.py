@@ -242,9 +242,9 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
 
 @kind(
     "curves",
-    "loss and test scores over the epochs of training",
-    "folders of runs, or their log.jsonl",  # its files, for the help
-    "names metrics",  # the fields of a request that it accepts
+    about="loss and test scores over the epochs of training",
+    files="folders of runs, or their log.jsonl",
+    options="names metrics",
 )
 def _draw_curves(request: PlotRequest) -> Drawing:
     """Draw the curves of training runs. Each is given as its folder or a file in it, and is called

@@ -250,10 +250,10 @@ def _explain(figure: Figure, panel: Axes, scale: tuple[float, float], metric: st
 
 @kind(
     "tree",
-    "a label tree as an icicle by items; with --metric and --by-query coloured by the values of "
-    "its queries",
-    "a dataset, a table of it, or a tree (.graphml, .json, .nwk)",  # its files, for the help
-    "test metrics by_query",  # the fields of a request that it accepts
+    about="a label tree as an icicle by items; with --metric and --by-query coloured by the values "
+    "of its queries",
+    files="a dataset, a table of it, or a tree (.graphml, .json, .nwk)",
+    options="test metrics by_query",
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw a tree from a file or a dataset. Where values of queries are given, their means

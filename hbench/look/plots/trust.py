@@ -130,9 +130,9 @@ def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
 
 @kind(
     "trust",
-    "risk against coverage: how often what is said is wrong, by how much is said",
-    f"answers in JSON ({MADE_BY})",  # its files, for the help
-    "names",  # the fields of a request that it accepts
+    about="risk against coverage: how often what is said is wrong, by how much is said",
+    files=f"answers in JSON ({MADE_BY})",
+    options="names",
 )
 def _draw(request: PlotRequest) -> Drawing:
     """Draw the curves of files of answers. A curve is called by its requested name or, without one,
