@@ -149,14 +149,21 @@ class Ends(NamedTuple):
 
 
 def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
-    """Fit the curve from observed values to sureness by maximum likelihood.
+    """Fit the curve from observed values to sureness by maximum likelihood. A swapped label stands
+    for a wrong one, of which it is known that it is wrong.
+
+    The curve is a line in three features: the evidence against a label, how strange its item is,
+    and a term that bends the line. The result has the smallest and the largest likely share of
+    wrong labels (`share`, `most`); sureness is that of the smallest. Callers have tested already
+    that swapped labels stand out, so the curve is trusted.
 
     Args:
         observed: the values of the labels as they are.
         of_swaps: the values of labels that were swapped on purpose.
         ratio: the number of swapped labels to that of all items.
     """
-    middle = max(float(np.median(of_swaps.evidence)), 1e-6)  # a divisor, so it must not be 0
+    # the evidence against a typical wrong label, a divisor in the features, so it must not be 0
+    middle = max(float(np.median(of_swaps.evidence)), 1e-6)
     are_apart = _are_apart(observed, of_swaps)
     # the third feature, which bends the line, needs labels between right and swapped ones
     columns = 2 if are_apart else 3

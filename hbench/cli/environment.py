@@ -66,7 +66,7 @@ def plugins() -> Iterator[dict[str, str | bool | None]]:
     is left out, or what it raised; None if it works).
 
     Plug-ins are loaded as hbench loads them: a registry loads its plug-ins when it is first read,
-    and warns of those that fail. Verbs have no registry.
+    and warns of those that fail. Verbs (further commands of `hbench`) have no registry.
     """
     # `registry`: "MODULE:NAME" of the one that loads this kind of plug-ins; "" for verbs
     for group, (kind, registry) in GROUPS.items():
@@ -140,7 +140,7 @@ class ForeignLine(NamedTuple):
 
 def foreign_line(error: BaseException) -> ForeignLine | None:
     """Find the innermost line of a user's own program (FILE.py:NAME), or of a plug-in package, that
-    an error passed through; None if it passed through neither."""
+    an error passed through; None if it passed through neither. A line is a text, "FILE, line N"."""
     packages = _packages_of_plugins()  # {outermost module: package}
     found = None
     # the outermost line comes first, so that the last one found is the innermost

@@ -261,9 +261,9 @@ class CardJob:
 
 
 class _Share(NamedTuple):
-    """Blocks, by their `numbers`, whose values the card computes, under the job's `own` view and
-    its `others`. `done`: the event that the card has finished, None if there is nothing to wait
-    for."""
+    """Blocks, by their `numbers`, whose values the card computes, under the job's `own` view (the
+    labels of the dataset) and its `others`, such as those of other trees. `done`: the event that
+    the card has finished, None if there is nothing to wait for."""
 
     numbers: range
     own: CardValues
@@ -279,8 +279,10 @@ class _Share(NamedTuple):
         # the job's own view tells, as all views have the same scores
         if self.own.overflows():
             raise overflow(scores.query_rows.read(self.own.block.queries))
+        # each view writes the metrics of its queries to the values of its block
         for view in (self.own, *self.others):
             view.finish()
+        # the block of the job's own labels joins the finished values of the other views to its own
         self.own.block.others = [view.block for view in self.others]
         # one `Values` holds those of all blocks, of which each block gets a slice
         values = self.own.block.finish()

@@ -61,6 +61,7 @@ def parse_newick(text: str) -> ClassGraph[NodeId]:
             # the tokens after this tree
             later = sum(kind == "mark" and value == ";" for _, kind, value in tokens)
             graph.graph["trees"] = 1 + later
+            # nodes are identified by their ids, so that names may repeat
             graph.graph["by_node"] = True
             return graph
         elif kind == "comment" and value.startswith(LEVELS):
