@@ -64,8 +64,9 @@ def completions_of(pool: Pool, votes: Votes) -> pa.Table:
 
 
 def _class_most_agree_on(votes: Votes, item: int, level: int) -> tuple[int, float]:
-    """A class below the node that most neighbours of an item have at a level, and the share of all
-    its neighbours that have this node. `level` is the index of the level."""
+    """Find the node that most neighbours of an item have at a level, the index of which is `level`.
+    Return one of the classes below it, and the share of all neighbours that have this node. Any
+    class below will do: the caller uses only its path down to this level."""
     near = votes.classes[votes.neighbours[item]]
     further = near[votes.known[near] > level]
     if not len(further):  # with a share of 0, the caller does not use the class

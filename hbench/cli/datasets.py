@@ -171,7 +171,8 @@ def _files_to_fetch(spec: Spec) -> list[str]:
 
 def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
     """Collect the facts of a built dataset for its card, {name: fact}: version, levels, counts of
-    each split, tree of each split, digests, and the folder of its images."""
+    each split ({name of what is counted: number}), tree of each split, digests, and the folder of
+    its images."""
     from hbench.datasets.build import count_contents
 
     trees = {
@@ -181,6 +182,7 @@ def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "version": dataset.version,
         "levels": list(dataset.levels),
+        # classes to which the released evaluators give one name count once
         "counts": {
             split: count_contents(manifest, dataset.official_names)
             for split, manifest in dataset.manifests.items()

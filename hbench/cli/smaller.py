@@ -245,8 +245,9 @@ def _show_table(scores: Sequence[SmallerScore], *, as_csv: bool) -> None:
 
 
 def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
-    """Format a size's score of a metric, in percent, and in brackets the interval of its difference
-    from the whole. `differences`: {metric: difference}, empty for the whole."""
+    """Format the score of a metric that vectors of some size have (`--dims`, `--bits`,
+    `--components`), in percent, and in brackets the interval of its difference from the score of
+    the whole vectors. `differences`: {metric: difference}, empty for the whole vectors."""
     from hbench.records.shown import shown, shown_difference_range
 
     value = shown(metric, score.report.document.scores[metric].value)

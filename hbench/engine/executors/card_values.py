@@ -291,7 +291,11 @@ class CardView:
     def rank(self, rows: Tensor, first: int) -> None:
         """Start the kernels that rank the positives of n queries, which begin with query `first` in
         canonical order. `rows` (n, G): their finished scores, −inf where an item is left out of the
-        list. The kernels write to `slots`, which has the memory of `of_lists`, and to `of_found`.
+        list.
+
+        The kernels read the columns of the positives in `self.ranges`, a view into the memory of
+        `staged`, which is filled before. They write ranks and codes to `slots`, which has the
+        memory of `of_lists`, and to `of_found` what else is found for each query, such as ties.
         """
         self.staged.fill(self._ranges(first, first + len(rows)))
         scores = on_card(rows)

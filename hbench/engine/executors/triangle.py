@@ -298,10 +298,12 @@ class Triangle:
             yield rows[: len(self.scores.rows(block))]
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
-        """The values of a block, once all items have been counted for its queries: ranks are
-        computed from the counts, and metrics from the ranks. `lists`, `counts`: of all queries."""
-        values = Block(self.ranker, range(block, block + 1), self.plan.metrics)
-        side = self._side(block, lists, counts)
+        """The values of a block, once all items have been compared with its queries: ranks are
+        computed from the counts of distractors between neighbouring positives, and metrics from the
+        ranks. `block`: its number. `lists`, `counts`: the sorted positives and what has been
+        counted, of all queries."""
+        values = Block(self.ranker, range(block, block + 1), self.plan.metrics)  # of one block
+        side = self._side(block, lists, counts)  # the lists and counts of its queries alone
         fast = FastColumns(values, self.plan)
         positives = side.lists.parts.sizes - 1  # (n,): a part also holds the query itself
         # in the flat ranks, a query's positives end where the next query's positives begin

@@ -304,7 +304,8 @@ def _ids_alone(path: Path) -> list[str] | None:
 
 
 def _of_file(path: Path, data: Dataset, given: Named) -> Others:
-    """Take the labelled items of another file to set the threshold on.
+    """Take the labelled items of another file, on which the threshold is set: the least mass with
+    which a node is given as an answer.
 
     `given`: the content of the file at `path`, by which the items are named. Raises SubmissionError
     if no item has a label.
@@ -322,13 +323,14 @@ def _of_file(path: Path, data: Dataset, given: Named) -> Others:
 
 
 def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
-    """Take the labelled items of a split to set the threshold on, from the first of the `sources`
-    (files by which items are named) that has any of these items. Raises SubmissionError if no
-    source has one."""
+    """Take the labelled items of a split, on which the threshold is set: the least mass with which
+    a node is given as an answer. The result has the ids of these items and the file by which they
+    are named: the first of the `sources` that has any of them. Raises SubmissionError if no source
+    has one."""
     split = set(splits_of(data)[name].items.tolist())
     for source in sources:
         items = [item for item in ids_of(source) if item in split]
-        labelled = labelled_among(data, items)
+        labelled = labelled_among(data, items)  # ids; the others are named in a remark
         if labelled:
             return _others(source, labelled, items, f"the split {name}")
     raise SubmissionError(

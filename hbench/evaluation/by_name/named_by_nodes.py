@@ -141,13 +141,14 @@ def _naming_of_readings(
 def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[str, Values]]:
     """Compute {reader: {value such as hF1: (Q,), of the items}}."""
     tree = manifest.tree
+    # the E true paths (E, L), the item of each, and how many levels of each are known: first one
+    # path of each of the Q items, in order, then the further paths of items that have several
     labels, owners, known = truth_of(manifest)
 
     by_reader = {}
     for reader, nodes in readings.nodes.items():  # nodes (Q, L) of the items, coarse to fine
         by_reader[reader] = scores_of(tree, nodes, labels, owners, known)
-        # NaN for items without a label, as the other values. The first paths of all items come
-        # first, hence known[: len(nodes)]
+        # NaN for items without a label, as the other values
         consistent = are_consistent(tree, nodes).astype(np.float64)
         by_reader[reader]["consistent"] = np.where(known[: len(nodes)] > 0, consistent, np.nan)
     return by_reader

@@ -208,7 +208,7 @@ def browse(
         UnknownName: a query, class, metric or test that does not exist.
         SubmissionError: files that cannot be ranked.
     """
-    paths = _paths(files, k)
+    paths = _paths(files, k)  # raises if there is no file, or no result to show
     # WAYS are the names of these arguments
     choice = _choice(
         dict(zip(WAYS, (queries, class_name, worst, best, severe, at_random), strict=True))
@@ -216,6 +216,7 @@ def browse(
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     test = test_of(data, test)
     k = min(k, len(data.tests[test]))  # no list is longer than the test
+    # files are checked for all tests of the dataset, as in an evaluation
     examined = examined_files(paths, data, by, similarity=similarity, ties=ties)
     if nodes is None:
         return _results(test, _names(paths), examined, choice, by=by, k=k)
