@@ -118,8 +118,9 @@ def job_of(
     """Make the job that computes every metric of every query of a test.
 
     `also`: a second protocol, whose values are computed in the same pass. `memory`: the most bytes
-    held beyond the embeddings. `all_pairs`: whether released evaluators keep the item ranked last;
-    None: if the queries are their own gallery.
+    held beyond the embeddings. `all_pairs`: whether the queries count as their own gallery for
+    released evaluators. If they do not, the released code drops the item ranked last of each list.
+    None: as it is in the test.
     """
     names = None if test.names is None else test.names[0]  # (Q, L), of the queries
     keeps_last = test.gallery is None if all_pairs is None else all_pairs

@@ -194,11 +194,14 @@ def make_buffers(rows: SortedLists) -> OneList:
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
-    """Load one of the lists into the buffers. Weights are loaded only for levels with a relevance
+    """Load one of the lists into the buffers: its exponentials e^((s − c)/τ) (N,), of which
+    sigmoids of score differences are formed, and for each level of a positive the weights (N,) that
+    the items have in its sum, by their levels. Weights are loaded only for levels with a relevance
     above 0, since other levels have no positives."""
     levels = rows.levels[row]
     relevance = rows.relevance[row]
-    # in the LANES places behind the list, the weights stay 0
+    # Behind the list the buffers have LANES more places, to which windows are extended. The weights
+    # stay 0 there, so that these places add nothing to a sum, whatever their exponentials are.
     buffers.exponential[: len(levels)] = rows.exponentials[row]
     for level in range(1, len(relevance)):
         if relevance[level] > 0:

@@ -393,7 +393,8 @@ def spellings(cut: str = "k") -> list[str]:
     """
     shapes = set()
     for base in metrics:
-        # a registered name may end in the mark of a cut (@) or a level (/ and #)
+        # A registered name may end in the mark of a cut (@), or of a level: AP# always needs one;
+        # ASI/ is the same metric as ASI, so its mark is dropped, and ASI is listed once.
         shape = base.rstrip("/@")
         if "cut" in metrics[base].takes:
             shape += f"@{cut}"

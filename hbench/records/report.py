@@ -131,7 +131,9 @@ class Report:
         )
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: every metric with its interval and its number of queries."""
+        """A table for notebooks: the metrics with their intervals and numbers of queries, without
+        R@k that are 100 at a smaller k already (`worth_showing`, which compares models; here there
+        is one)."""
         scores = self.document.scores
         rows = []
         for name in worth_showing(list(scores), [values_of(scores)]):

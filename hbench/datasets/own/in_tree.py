@@ -118,7 +118,8 @@ def _paths_to_nodes(names: NameTable) -> dict[str, list[Row]]:
     """
     from hbench.tree.policies import mend
 
-    # {path as in the file: path with a different name of a node under each parent; None: left out}
+    # {path as in the file: path with a different name of a node under each parent}. Policies may
+    # leave paths out (None), but this one never does: `or row` below only tells type checkers so
     apart = mend(names, ["by-path"]).final
     paths: dict[str, dict[Row, None]] = {}
     for row, renamed in apart.items():

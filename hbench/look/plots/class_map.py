@@ -164,7 +164,7 @@ def draw_map(
             panel.scatter(
                 x,
                 y,
-                s=6 * SIZES[number],
+                s=6 * SIZES[number],  # which makes the shapes of all groups look equally large
                 color=group_color(number, len(largest)),
                 marker=marker_of(number),
                 edgecolors="white",

@@ -251,7 +251,8 @@ def rambo_ap(
     """Make the loss L_AP of the queries' lists (RaMBO, Eq. 22).
 
     Args:
-        lam: λ for ranks divided by n.
+        lam: λ, the strength of the black-box interpolation of ranks divided by n, the length of a
+            list. The larger, the smoother.
         margin: between positives and others.
         memory: how many past batches are kept, whose lists count, too.
         released: whether to follow the released code, where a query stays in its own list, the
@@ -272,7 +273,8 @@ def rambo_recall(
     """Make the loss L_rec of the queries' lists (RaMBO, Eq. 20).
 
     Args:
-        lam: λ for ranks divided by n.
+        lam: λ, the strength of the black-box interpolation of ranks divided by n, the length of a
+            list. The larger, the smoother.
         margin: between positives and others.
         weight: "log" for w_K ≈ 1/K, or "loglog" for w_K ≈ 1/(K log K).
         memory: how many past batches are kept, whose lists count, too.

@@ -275,7 +275,7 @@ def _letters_of(name: str) -> tuple[str, str, str]:
     """
     if MARKED.search(name):  # perhaps with something that Python or an address adds to a name
         name = unquote(_unwrapped(name))
-    if not name.isascii():  # one form for letters that Unicode can write in several ways
+    if not name.isascii():  # repair UTF-8 read as Latin-1, and write letters in one form
         name = unicodedata.normalize("NFKD", _as_utf8(name)).casefold()
         name = "".join(letter for letter in name if letter.isalnum() or letter in "/\\.")
     path = name.replace("\\", "/")

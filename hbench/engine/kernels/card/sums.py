@@ -338,9 +338,11 @@ def counted(counts: Int64s, query: Number, level: Number) -> Number:
 def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
     """Add to one graded sum (t − t')·(precision sum of the items of relevance ≥ t), for the
     relevances t for which the lowest level of these items is that of the part; t' is the next
-    smaller relevance.
+    smaller relevance. A relevance t whose items have another lowest level is added with the part of
+    that level.
 
-    Other relevances are added at another lowest level, when the list has exactly their items.
+    By level, for this query and sum: `relevance`, and `weight`, how often an item counts (more than
+    once where a released evaluator takes equal relevances for one level).
     """
     counts = work.request.counts[query.number]
     relevance = work.request.relevance[query.number, part.number]
