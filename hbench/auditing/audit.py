@@ -178,18 +178,7 @@ def audit(
             expected="neighbours ≥ 3, most ≥ 1",
             found=f"neighbours {neighbours}, most {most}",
         )
-    given: Any = vectors
-    if ids is not None:
-        given = joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
-    elif isinstance(given, str | Path):
-        given = embedding_files.read(Path(given))
-    elif not isinstance(given, Embeddings):
-        raise UsageError(
-            "vectors in memory need the names of their items",
-            expected="ids, one of each row, as the items of the dataset",
-            fix="hbench.audit(vectors, dataset, ids=…)",
-        )
-
+    given = _embeddings_of(vectors, ids)
     data = dataset if isinstance(dataset, Dataset) else load(dataset)
     if similarity is None:
         similarity = data.protocol.similarity
@@ -217,6 +206,25 @@ def audit(
             *_remarks_on_lists(lists),
             *_remark_on_copies_across_splits(pool, copies),
         ),
+    )
+
+
+def _embeddings_of(
+    vectors: str | Path | Embeddings | ArrayLike, ids: Sequence[str] | None
+) -> Embeddings:
+    """The embeddings to audit: read from a file, or joined from vectors (N, D) and their `ids`
+    (N,); embeddings are returned unchanged. Raises UsageError for vectors without ids."""
+    given: Any = vectors
+    if ids is not None:
+        return joined(as_ids(ids, "ids"), as_vectors(given, "vectors"))
+    if isinstance(given, str | Path):
+        return embedding_files.read(Path(given))
+    if isinstance(given, Embeddings):
+        return given
+    raise UsageError(
+        "vectors in memory need the names of their items",
+        expected="ids, one of each row, as the items of the dataset",
+        fix="hbench.audit(vectors, dataset, ids=…)",
     )
 
 

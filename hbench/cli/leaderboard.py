@@ -88,8 +88,11 @@ def list_(as_json: bool, as_csv: bool) -> None:
         lines.append((name, len(board.rows), board.metric, score, best, runs, board.protocol))
     if as_json:
         # null where `leader` returned dashes
-        values = ([None if cell == NONE else cell for cell in line] for line in lines)
-        show_json([dict(zip(header, line, strict=True)) for line in values])
+        records = []
+        for line in lines:
+            values = [None if cell == NONE else cell for cell in line]
+            records.append(dict(zip(header, values, strict=True)))
+        show_json(records)
     else:
         # in CSV the cells are empty where `leader` returned dashes
         empty = "" if as_csv else NONE
