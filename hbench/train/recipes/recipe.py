@@ -201,8 +201,8 @@ class LossSpec(BaseModel):
         and pydantic's own check has a better message for this."""
         keys = values if isinstance(values, dict) else {}  # pydantic refuses values of other types
         for key in keys:
-            similar = closest(key, cls.model_fields)  # names of fields that are spelt alike
-            if key not in cls.model_fields and not similar:
+            # `closest` has the names of fields that are spelt alike
+            if key not in cls.model_fields and not closest(key, cls.model_fields):
                 raise ValueError(
                     f"a loss has weight and params, and not {key!r}; if that is a parameter of the "
                     f"loss, its key is params.{key}"
