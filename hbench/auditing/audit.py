@@ -67,7 +67,8 @@ class Audit:
 
     def in_words(self) -> str:
         """The numbers of suspects and other findings, in words. For each list, also how many of its
-        suspects are wrong with a probability (sureness) of at least .9."""
+        suspects are wrong with a probability (sureness) of at least .9, and the bounds on the
+        number of wrong labels, if they can be trusted."""
         parts = []
         for each in self.lists:
             # the sureness of suspects in groups is NaN, as is every one that cannot be trusted; NaN
@@ -230,8 +231,8 @@ def _embeddings_of(
 
 def in_words(suspects: SuspectList) -> str:
     """The bounds on the number of wrong labels, in words. Empty if none can be trusted (`at_least`
-    is None). Only `at_most` is None if some mistakes could not be seen. A lower bound of 0 is left
-    out, since it says nothing.
+    is None). If some mistakes could not be seen, `at_most` alone is None, and only the lower bound
+    is given. A lower bound of 0 is left out, since it says nothing.
 
     >>> from types import SimpleNamespace as Like
     >>> in_words(Like(at_least=1_200, at_most=1_400)), in_words(Like(at_least=0, at_most=3))

@@ -179,8 +179,9 @@ class Evidence:
         is_near = common == known - 1  # they share all levels above the label's last one: siblings
 
         # The evidence is the logarithm of a ratio of likelihoods. Far and near alternatives have
-        # different likelihoods: those for far ones are smoothed with the parent, which siblings
-        # share. `of_own` is two arrays (m,), `of_other` two arrays (pairs,).
+        # different likelihoods: the ones for far alternatives are smoothed with the parent, which
+        # cannot tell siblings apart. `of_own` is two arrays (m,), `of_other` two arrays (pairs,):
+        # first the likelihoods for far alternatives, then those for near ones.
         of_own = self.log_likelihood(items, classes)
         of_other = self.log_likelihood(items[row], other)
         best = []

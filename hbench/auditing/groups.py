@@ -69,8 +69,8 @@ def groups_of(votes: Votes, found: Contradicted, strangeness: Strangeness) -> li
     """The groups among items whose neighbours contradict their labels, the largest first.
 
     A group is kept if it has at least FEWEST items, if at most half as many items of the proposed
-    class look like its own class, and if its items fit into the proposed class (`_is_at_home`).
-    Copies of one picture count as one item, since their weights add up to 1.
+    class look like the class of the group's labels, and if its items fit into the proposed class
+    (`_is_at_home`). Copies of one picture count as one item, since their weights add up to 1.
 
     Args:
         votes: the classes of all items and of their neighbours.
@@ -162,10 +162,14 @@ def recall_of_groups(votes: Votes, strangeness: Strangeness) -> GroupRecall:
     Each of these classes loses items that are drawn at random, and in a second experiment a batch
     of neighbours, as if the batch had been labelled together. The smaller share counts. It is NaN
     if fewer than FEWEST_SOURCES classes could lose items.
+
+    All of this is done for far wrong labels, classes with another parent, and then for near ones,
+    siblings. `strangeness`: how far items are from their neighbours, by which groups are judged.
     """
     rng = np.random.default_rng(0)  # a fixed seed, so that an audit can be repeated exactly
     shares = []
     for is_far in (True, False):
+        # a group of items for each class that loses some, with the true and the wrong class
         flows = _relabel_some(votes, rng, is_far=is_far)
         batches = [_batch_of_neighbours(votes, flow) for flow in flows]
         both = (_share_found_again(votes, strangeness, lost) for lost in (flows, batches))

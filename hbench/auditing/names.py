@@ -94,6 +94,7 @@ def merges_of(pool: Pool, votes: Votes) -> pa.Table:
         # A tiny class may be the other one, misspelt. Only the votes of its own items show that,
         # and nearly all must agree: a larger class votes for itself in any case.
         of_tiny = max(share if sizes[one] <= TINY else 0.0, back if sizes[other] <= TINY else 0.0)
+        # a pair is told apart if the share of either class is below TOLD_APART
         if min(share, back) >= TOLD_APART or of_tiny >= AGREE:
             names = (pool.labels[one], pool.labels[other])
             found.append(OneClass(*names, share, back, sizes[one], sizes[other]))

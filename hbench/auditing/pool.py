@@ -203,8 +203,8 @@ def nearest_of(
         Retrieval(queries=side, gallery=None, self_rows=None, ids=pool.manifest.items), conditions
     )
     top = TopResults(len(pool), min(2 * k, len(pool) - 1))
-    # `top` collects the nearest items while the metrics are computed; the only one, R@1, needs the
-    # finest level alone, so that little is sorted
+    # `top` collects the nearest items while the metrics of `conditions` are computed. The caller
+    # asks for R@1 only, which needs the finest level alone, so that little is sorted.
     measure(replace(job, top=top), on_block=on_block)
     assert (top.items != NO_ITEM).all()  # there are more items than places to fill
     items = top.items.astype(np.int64)

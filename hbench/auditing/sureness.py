@@ -79,11 +79,12 @@ class Sureness(NamedTuple):
     is_apart: bool  # whether there are hardly any labels between right and swapped ones
 
     def odds(self, seen: Seen) -> Floats:
-        """The log-odds (m,) by which suspects are ordered; the evidence itself if the curve is not
-        trusted.
+        """The log-odds that each label is wrong, (n,), by which suspects are ordered; the evidence
+        itself if the curve is not trusted. `seen`: the evidence and the strangeness of n labels.
 
         They are a + b·s + d·z·min(s⁺/m, 1) + c·log(1 + s⁺), with a, b, d and c from `line`. Here s
-        is the evidence, s⁺ its positive part, z the strangeness, and m is `middle`.
+        is the evidence against a label, s⁺ its positive part, z how strange the item would be in
+        the proposed class, and m is `middle`: strangeness counts more as the evidence grows.
         """
         if not self.is_trusted:
             return seen.evidence
@@ -207,7 +208,9 @@ def _likely_shares(sample: Sample) -> Ends:
     """Find the smallest and the largest share π of wrong labels that are hardly less likely than
     the likeliest share. Return them with the line that fits best with the smallest.
 
-    Each of SHARES is tried with the line that fits best with it.
+    Each of SHARES is tried with the line that fits best with it, the coefficients (p,) of the
+    log-odds of "wrong" by the sample's p features. The smallest share gives the lowest sureness.
+    It may be less likely than the largest one (HARDLY_LESS), as a false alarm is worse than a miss.
     """
     lines = []
     costs = []
@@ -239,11 +242,12 @@ def _sample(both: list[Seen], features: list[Floats], ratio: float) -> Sample:
     is_low = [each.evidence <= 0 for each in both]
     low = [each[some] for each, some in zip(features, is_low, strict=True)]
     whole = np.sort(np.concatenate(low)[:, 0])  # the evidence of both, standardised
-    # bins with equal numbers of labels; repeated values may leave fewer bins, or none
+    # bins with equal numbers of labels; repeated values leave fewer bins, and if all labels have
+    # one and the same value, none: they cannot be told apart, and are left out
     edges = np.unique(np.quantile(whole, np.linspace(0, 1, BINS + 1))) if len(whole) else whole
     # a row per bin: copies of the first label's row, since labels in bins differ in nothing but the
     # first feature, which becomes the middle of the bin
-    binned = np.repeat(np.concatenate([*low, features[1]])[:1], max(len(edges) - 1, 0), axis=0)
+    binned = np.repeat(np.concatenate(low)[:1], max(len(edges) - 1, 0), axis=0)
     counts = [np.zeros(0), np.zeros(0)]
     if len(edges) > 1:
         binned[:, 0] = (edges[1:] + edges[:-1]) / 2

@@ -70,7 +70,9 @@ class Suspects(NamedTuple):
 
 
 def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> Suspects:
-    """Find the far and the near suspects.
+    """Find the far and the near suspects: items whose label seems to be wrong, and whose right
+    class
+    seems to be far from the label (under another parent) or near it (a sibling).
 
     An item is in the list of the alternative with more evidence, the far list if both are equal.
 
@@ -90,10 +92,13 @@ def suspects_of(votes: Votes, distances: NDArray[np.float64], *, most: int) -> S
     found = Alternatives(found.far, Best(near, found.near.classes))
 
     is_far = found.far.evidence >= found.near.evidence
+    # groups of items of one class that all seem to belong to one other class
     groups = groups_of(votes, contradicted(found, everyone), strangeness)
     group = np.zeros(len(everyone), np.int64)
     for number, each in enumerate(groups, start=1):
         group[each.items] = number  # 0 means no group
+    # of labels made wrong in groups on purpose, the shares that `groups_of` finds again: the upper
+    # bounds on the number of wrong labels add groups that were not found
     recall = recall_of_groups(votes, strangeness)
     of_far = Candidates(kind=FAR, best=found.far, chosen=is_far, group=group, recall=recall.far)
     of_near = Candidates(

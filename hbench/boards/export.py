@@ -48,8 +48,8 @@ def table(
         standings: the results, in the order of the lines.
         metrics: the names of the metrics that become columns.
         citations: by key, the leaderboard's citations, for the full sources.
-        levels: the names of the levels, coarse to fine, if all are scored on one test, so that
-            their scores can contradict each other; else empty.
+        levels: the names of the levels, coarse to fine, for remarks on scores of several levels
+            that contradict each other; empty if the levels are not all scored on one test.
     """
     header = ("place", "method", "year", "backbone", "dim", "trained on", *metrics, "source")
     marks: dict[str, int] = {}  # the number of each remark; `_line` adds to it
@@ -126,8 +126,8 @@ def _comparable(
     """Return for each standing its score by a metric, or None if it has no score that is comparable
     with the others: its row says so, or was made under other conditions than the leaderboard's."""
     rows = [as_one(standing.rows) for standing in standings]  # the rows of a result, merged
-    # The queries are items in all rows of a table (`setup.queries` is None), or names of the label
-    # tree in all of them, so that the first row tells.
+    # Either the queries of all rows of a table are items (`setup.queries` is None), or those of all
+    # rows are names of the label tree, so the first row tells which.
     by_name = bool(rows) and rows[0].setup.queries is not None
     return [
         row.scores.get(metric)

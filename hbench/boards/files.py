@@ -132,8 +132,9 @@ def parse_board(text: str, source: str) -> Leaderboard:
 
 
 def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a text for each score in a TOML file that is a whole number. `values` is the content of
-    the file."""
+    """Yield a text, for an error message, for each score in a TOML file that is written as a whole
+    number: a 25 does not state to how many digits it was rounded, as 25.0 does. `values` is the
+    content of the file."""
     # the content is not validated yet, so each part may be of any type
     rows = values.get("row")
     if not isinstance(rows, list):
@@ -143,7 +144,8 @@ def _whole_scores(values: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(scores, dict):
             continue
         for metric, score in scores.items():
-            # the schema's validation refuses other wrong values: texts, booleans, negative numbers
+            # only what the schema's validation would take: it refuses texts, booleans and negative
+            # numbers itself
             if isinstance(score, int) and not isinstance(score, bool) and score >= 0:
                 yield f"{row.get('method')}: {metric} = {score}"
 

@@ -276,15 +276,16 @@ class Row(BaseModel):
     @property
     def identity(self) -> tuple[object, ...]:
         """The values that no two rows of a leaderboard may share. For a run, these are the digest
-        of its file, that of the vectors of names, and the conditions of its scores.
+        of its file, the digest of the vectors of names (None if the queries are items), and the
+        conditions of its scores.
         """
         if self.run:
-            files = (self.run.digest, self.run.names)  # None where the queries are items
+            files = (self.run.digest, self.run.names)
             found = self.run.conditions
             if found is None:  # the signature of another program, which cannot be parsed
                 return (*files, self.run.signature)
-            # Without the number in a similarity, such as a curvature: else one file could get many
-            # rows, by trying numbers until the score is best.
+            # The number in a similarity, such as a curvature, is left out: else one file could get
+            # many rows, by trying numbers until the score is best.
             similarity = NUMBER.sub("", found.words.similarity)
             return (*files, replace(found, words=replace(found.words, similarity=similarity)))
         return (self.method, self.backbone, self.dim, self.setup.text, self.source)

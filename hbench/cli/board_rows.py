@@ -130,8 +130,8 @@ def add(
     else:
         board, row = carried
     path = to or leaderboard_runs.target(name)
-    # the rows that must not be of the same run, besides the file's: with --to none, since the
-    # leaderboard may have rows of that file, too
+    # A row of the same run must not be in the file, nor among the leaderboard's other rows. With
+    # --to only the file is checked, since the leaderboard may have rows of that file, too.
     beside = board if to is None else board.model_copy(update={"rows": ()})
     # write the row; `gone`: the rows of the file that it replaces
     gone = leaderboard_runs.add(row, beside, path, replace=replace)
@@ -297,7 +297,8 @@ def verify(
     of_a_file = row_files.said  # the options given that name files of one row, as "--ids"
     if dataset:
         of_a_file.append("--dataset")
-    # there are three sources of the files, and exactly one must be chosen
+    # There are three sources of the files: --fetch, --files, and the options of one row's files.
+    # Two of them are too many.
     if (fetch or files) and (of_a_file or (fetch and files)):
         raise click.UsageError(
             "--fetch verifies by the files that rows name, --files by those of a folder: leave "

@@ -182,7 +182,7 @@ def _facts_of_built(dataset: Dataset) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "version": dataset.version,
         "levels": list(dataset.levels),
-        # classes to which the released evaluators give one name count once
+        # classes that have the same name in the released evaluators are counted as one
         "counts": {
             split: count_contents(manifest, dataset.official_names)
             for split, manifest in dataset.manifests.items()

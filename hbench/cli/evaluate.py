@@ -224,6 +224,7 @@ def command(
     smaller.refuse_beside(
         of_one_report | submitted.of_names | files.beside_the_report | extent.given, shown_as
     )
+    # also adds a file of values by query beside the report if --top-k needs one
     files = _refused_together(files, extent, method=method, nodes=submitted.nodes)
     # check everything that can be refused before a dataset and vectors are read
     reporting.refuse_missing([file, *submitted.paths])
@@ -241,6 +242,7 @@ def command(
         _show_checked(checked, as_json=as_json)
         return
 
+    # `scored`: the files of vectors with those of their ids, which a cluster's workers read again
     report = _report(checked, execution, scoring, submitted.nodes, submitted.scored(file))
     if report is not None:  # None: a share of the blocks was computed, to be reported later
         reporting.write_report(report, files)

@@ -86,6 +86,7 @@ def command(
             "the gap is measured by labels", expected="a label tree", found="listed positives"
         )
     examined = examine(given, data, Settings(metrics, similarity=similarity))
+    # items with several paths, or with paths that end early; the words of the conditions state both
     _refuse_other_paths(examined.conditions.words)
     documents = []
     for name, manifest in examined.data.tests.items():
@@ -117,7 +118,9 @@ def command(
 
 def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
     """Make the document for --json: the gap of every metric (inside batches minus whole gallery) as
-    fractions, its bounds, and how it was measured."""
+    fractions; two upper bounds of the gap of AP, for a model that is perfect inside batches
+    (`bound`) and for one that is calibrated like this one, or None (`calibrated_bound`); and the
+    signature, which says how the gap was measured."""
     # of each metric: its name, its mean inside batches and on the whole gallery, and over how many
     # queries: those for which it is defined in both
     columns = zip(gap.metrics, gap.inside, gap.whole, gap.queries, strict=True)

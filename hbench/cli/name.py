@@ -128,6 +128,7 @@ class PromiseOptions:
         sources = [given]
         if source.gallery is not None and self.calibrate is not None:
             sources.append(embeddings.read(source.gallery))
+        # --calibrate may also name a file of other items, which is read like the file of `given`
         return read_calibration(self.calibrate, data, sources, lambda file: source.read(file, data))
 
     def items(self, on: Calibration, data: Dataset, given: Named) -> list[str] | None:
@@ -213,8 +214,9 @@ def command(
     Example: hbench name new.csv -d labels.csv --trust .95 --calibrate known.csv -o answers.csv
     """
     _refuse_outputs(output, page)
-    promise.refuse_alone()
-    # the calibration is read before anything is named: it decides which items are named
+    promise.refuse_alone()  # --calibrate without --trust
+    # The calibration, on which the threshold is set, is read before anything is named. It decides
+    # which items are named: the test's queries, or new items if others are calibrated on.
     data = table.load(dataset)
     given = source.read(file, data)
     calibration = promise.calibration(data, given, source)
@@ -257,12 +259,13 @@ def _compare_with_predictions(
 
 
 def _json_document(named: NamedPictures, trusted: Trusted | None) -> dict[str, Any]:
-    """Make the document for --json: the scores {reader: {value: score}}; the reliability of masses
-    (shares of the probability) as {level: bins}; and the answers, if there is a promise. A bin is
-    [lower end, items, mean mass, share right]; bins without items are left out."""
+    """Make the document for --json: the scores, {reader: {what is measured: score}}; the
+    reliability of masses (shares of the probability), {level: bins}; and the answers, if there is a
+    promise. A bin is [lower end, items, mean mass, share right]; bins without items are left
+    out."""
     scores = {}
     for reader, of_reader in named.scores.items():
-        scores[reader] = {value: score.model_dump() for value, score in of_reader.items()}
+        scores[reader] = {measure: score.model_dump() for measure, score in of_reader.items()}
     reliability = {}
     for level, bins in named.reliability().items():
         reliability[level] = [
@@ -282,6 +285,7 @@ def _show_names(named: NamedPictures, trusted: Trusted | None) -> None:
         show(trusted.remark)
         show_table("answers, percent", *_answers(named, trusted))
     if named.has_truth.any():  # of new items nobody knows what is right
+        # all values are in percent, except hops, which are counted in edges
         show_table("names, percent; hops: edges", *_scores(named))
         show_table("mass, and what is right of it, percent", *_reliability(named))
     show(named.signature)
@@ -295,6 +299,7 @@ def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
 
     # values differ in their numbers of items and units: an item, or a whole unit, may lack a value
     units = max(each.units for each in against)
+    # all values are in percent, except hops, which are counted in edges
     show_table(
         f"{file.stem} − {other.stem}, percent; hops: edges",
         ["value", "first", "second", *HEADER],
@@ -307,9 +312,9 @@ def _show_differences(against: NamesCompared, file: Path, other: Path) -> None:
 def _answers(named: NamedPictures, trusted: Trusted) -> tuple[list[str], list[list[str]]]:
     """Make the table of answers, as header and rows. Its rows are the answers at the promise's
     threshold and, where they can be measured, at the common fixed thresholds (.8, .6 and .4); items
-    without a label have a row of their own. Its columns are the share of items that are answered,
-    the share of these answers that is right, the coverage (how much of the tree the answers rule
-    out, 1 for a leaf), and for each level the number of its answers and the share right."""
+    without a label have a row of their own. Its columns are the share of items that are answered
+    (said), the share of these answers that is right, the coverage (how much of the tree the answers
+    rule out, 1 for a leaf), and for each level the number of its answers and the share right."""
     header = ["thresholds", "said", "right of it", "coverage"]
     header += [f"at {level}" for level in named.manifest.levels]
     kinds = {}

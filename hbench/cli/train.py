@@ -128,6 +128,8 @@ def command(
     from hbench.train.recipes import files
     from hbench.train.records.refusals import holds_run, lost_its_weights
 
+    # to the programs that the user typed, which --set and --sweep may also name; a program that
+    # only the recipe's file names needs --trust-code
     _consent(changes, sweep, trust_code)
     chosen = files.resolve(recipe, changes)
     if only_print:
@@ -415,7 +417,7 @@ class Progress:
             self.bars.update(self.task, description=self._line(self.last))
         is_best = record.step == record.best_step
         beside = "the best so far" if is_best else f"the best is {best} at step {record.best_step}"
-        if self.is_first:
+        if self.is_first:  # the first of several processes speaks for all
             value = shown(record.metric, record.score)
             said = f"validation at step {record.step}: {record.metric} {value}, {beside}"
             say_above(self.bars, said)

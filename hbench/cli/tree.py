@@ -290,7 +290,8 @@ def show_command(
             }
         )
         return
-    # pipes and files get whole lines and all children: no node has more than there are classes
+    # lines of pipes and files are not wrapped; `most` is the number of classes if all children are
+    # asked for (0), since no node has more children than that
     console = Console(width=None if watched(sys.stdout) else 10_000, highlight=False)
     console.print(outline(tree, items, depth=depth or tree.depth, most=max_children or len(items)))
     _show_figures(figures)

@@ -98,7 +98,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Check values {parameter: value} for a function, and return them converted to what it expects:
     a number to a float, a text to a Path. Raises UsageError for a value that is of none of the
-    kinds that its parameter accepts.
+    kinds that its parameter accepts, and for a path that no file can have.
     """
     plain = {}
     for name, value in values.items():
@@ -108,7 +108,7 @@ def fitted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str,
         if kinds and kind is None:
             raise _other_kind(name, value, " or ".join(kind.name for kind in kinds))
         if isinstance(value, str | os.PathLike) and name in _paths_of(function):
-            _refuse_no_name(name, value)
+            _refuse_no_name(name, value)  # such as one with a NUL, or with too long a part
         plain[name] = value if kind is None else kind.plain(value)
     return plain
 
@@ -303,7 +303,7 @@ def _kind_of_many(origin: Any, members: tuple[Any, ...]) -> ArgumentKind | None:
 
 def _kind_of_class(annotation: type) -> ArgumentKind:
     """The kind of values that an annotation by a single class accepts. Where callers may pass
-    another class, such as str for Path, the kind also converts the value."""
+    another class, such as str for Path, the kind also converts the value (`plain`)."""
     name = WORDS.get(annotation, f"a {annotation.__name__}")
     classes = OTHER_CLASSES.get(annotation, (annotation,))
 

@@ -70,7 +70,8 @@ class HBenchError(Exception):
         fix: str | None = None,
     ) -> None:
         """Keep the parts and compose the message: the problem, and below it a line for each other
-        part that is given. Characters that control a terminal are escaped."""
+        part that is given. Very long words and parts are shortened (`readable`), and characters
+        that control a terminal are escaped (`visible`)."""
         self.problem = problem
         self.expected = expected
         self.found = found

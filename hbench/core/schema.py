@@ -129,7 +129,7 @@ def _problem(values: Mapping[str, Any], detail: ErrorDetails) -> str:
         if kind == "tuple_type" and scalar:  # a single value in place of a list
             said += f", such as {list_meant_by(str(detail['input']))}"
         said += f", found {detail['input']!s}" if scalar and kind != "missing" else ""
-    # with the values, since an element of a list is also called by its first value: row 2 ('b')
+    # `_place` reads the values, to call an element of a list by its first value, too: row 2 ('b')
     place = _place(values, where)
     return f"{place}: {said}" if place else said
 

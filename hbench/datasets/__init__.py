@@ -181,7 +181,8 @@ def _own_dataset(path: Path, built: Path | None, version: str, *, is_plain: bool
 
     Raises UnknownName or DataError if there is no such dataset.
     """
-    # without a built dataset, read even a folder that has no dataset.json: the error names the file
+    # Without a dataset that was built under this name, a folder that has no dataset.json is read,
+    # too: the error then names this file.
     if path.is_dir() and ((path / "dataset.json").exists() or built is None):
         # the folder may hold a published dataset that the user built there: its images are opened
         # as in its papers

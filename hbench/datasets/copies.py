@@ -192,8 +192,8 @@ class Copies:
         return [name_of[row] for row in self.rows]
 
     def effect(self, choice: str) -> str:
-        """Say how many items and classes are left after the choice "first" or "merge" of what
-        becomes of copies: one item of each picture stays."""
+        """Say how many items and classes are left with a choice for copies, "first" or "merge", by
+        which one item of each picture stays."""
         after = [row for row in self.after(choice) if row is not None]
         before = _number_of_classes(self.rows)
         left = _number_of_classes(after)

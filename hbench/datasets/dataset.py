@@ -231,12 +231,12 @@ class Dataset:
             manifest.levels, manifest.tree.names, manifest.labels.T, strict=True
         ):
             same = self.official_names.get(level, {})
-            # nodes with the same official name get the number of the first of them
+            # official names are numbered as they occur, so nodes with the same one share its number
             known: dict[str, int] = {}
             of_node = [known.setdefault(same.get(name, name), len(known)) for name in names]
             columns.append(np.asarray(of_node, np.int32)[ids])
         labels = np.stack(columns, axis=1)
-        # without an ambiguous name, one that several nodes of a level have, the numbers tell the
+        # if no name is ambiguous, that is stands for several nodes of a level, the numbers tell the
         # same classes apart as the labels of the manifest
         return labels if have_ambiguous_names(labels, manifest.labels).any() else None
 

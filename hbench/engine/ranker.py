@@ -104,11 +104,14 @@ class Ranker:
         self.queries = (
             self.columns if ranked is queries else canonical_order(queries.labels, query_keys)
         )
-        # columns with the vector of an earlier column, and these earlier columns
+        # Columns with the vector of an earlier column, and these earlier columns, whose scores they
+        # get: equal vectors must tie, but products may round them differently.
         self.copies, self.originals = duplicates(ranked.vectors, self.columns, keys)
         self.left_out = left_out_of(
             queries, ranked, asked=self.queries, columns=self.columns, self_rows=own_rows
         )
+        # (Q,): the items in each list, before any is left out; with several paths `_take_paths`
+        # sets the numbers after that
         self.sizes = np.full(len(self.queries), len(self.columns))
         self.known: NDArray[np.uint8] | None = None  # (Q,): set below if labels are partial
         # set where the positives are not ranges of the canonical order; `order` by `relabelled`
@@ -133,7 +136,8 @@ class Ranker:
         left = None if memory is None else memory - tables
         query_rows, gallery_rows = similarity(queries.vectors, ranked.vectors)
         # If both sides are one object, its rows are moved into the order of the columns, so that no
-        # block has to copy them. They are not moved if the caller did not allow it.
+        # block has to copy them. If the caller did not allow it, `reordered_in_place` returns them
+        # as they are; rows know their own order, so `Scores` reads either by the same numbers.
         if query_rows is gallery_rows:
             query_rows = gallery_rows = gallery_rows.reordered_in_place(self.columns)
         self.scores = Scores((query_rows, gallery_rows), self.queries, self.columns, left)
@@ -363,7 +367,7 @@ class Ranker:
         code.
         """
         codes = np.zeros(len(row), np.uint8)
-        starts, ends = self.coded
+        starts, ends = self.coded  # (Q, K − 1) each: the range of columns of each code from 1 on
         # an item has the last code whose range holds it; distractors, code 0, have no range
         for code, (start, end) in enumerate(zip(starts[query], ends[query], strict=True), start=1):
             codes[start:end] = code

@@ -81,7 +81,8 @@ def evaluate(
         similarity: as in `hbench.score`. Default: the dataset's.
         relevance: as in `hbench.score`.
         alpha: as in `hbench.score`.
-        unit: as in `hbench.score`.
+        unit: what intervals are taken over: the classes of a level, or "query". Default: the
+            finest level.
         method: the name that the report gives the submission.
         leave_out: "zero": items whose vectors are all zero are neither queries nor in the gallery;
             they are counted, also in the signature. Default: such a file is refused under cosine.

@@ -66,14 +66,20 @@ def gap_of(
     of the items of each batch. `margins`: α and β of ROADMAP's calibration loss, which pushes the
     cosines of positives above α, and those of negatives below β. `on_batch`: called with the number
     of finished batches and the number of all.
+
+    The result has two upper bounds of the gap of AP: `bound`, for a model that is perfect inside
+    every batch, and `calibrated_bound`, which also uses how many scores are beyond the margins.
     """
     whole = measure(job_of(test, chosen)).values  # (M, Q), NaN where undefined
+    # (M, Q) each: the sum of a query's values over the batches in which they are defined, and the
+    # number of these batches; (b, Q, L + 1): the items of each level in every batch
     totals, defined, counts = _inside_batches(test, chosen, batches, whole.shape, on_batch)
     both = (defined > 0) & ~np.isnan(whole)
     number = both.sum(axis=1)
     _refuse_no_queries(number)
     # (M, Q): the mean over the batches for each query, 0 for queries that are left out
     mean = np.divide(totals, defined, out=np.zeros_like(totals), where=both)
+    # how far AP can fall depends on the positives and negatives of each query in each batch
     bound, calibrated = _mean_bounds(test, chosen, batches, counts=counts, margins=margins)
     return Gap(
         metrics=tuple(map(str, chosen.metrics)),
@@ -222,12 +228,14 @@ def largest_gap(
 
 
 def _most_before(cost: Counts, gain: Counts, capacity: Counts) -> Floats:
-    """Compute the most negatives (n,) that can precede each of n positives in the merged ranking of
-    all batches.
+    """Compute an upper bound (n,) of the negatives that can precede each of n positives in the
+    merged ranking of all batches.
 
-    This is a knapsack problem with divisible items: choose batches, or fractions of them, with the
-    largest total gain whose total cost is at most the capacity. The batches with the largest gain
-    per cost are taken first.
+    In each batch all positives come before all negatives. So a batch's negatives can precede a
+    positive only if all the batch's own positives do: these are its cost. This is a knapsack
+    problem: choose batches with the largest total gain whose total cost is at most the capacity.
+    Fractions of batches are allowed, which only raises the bound. Then the best choice is to take
+    the batches with the largest gain per cost first.
 
     Args:
         cost: (b,), the positives of each batch.

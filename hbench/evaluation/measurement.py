@@ -179,11 +179,11 @@ def _fully_known(side: Side) -> Side:
 def _columns_by_name(test: Retrieval, ranker: Ranker, conditions: Conditions) -> NameColumns | None:
     """Return the labels by name of queries and gallery, each in the ranker's order. None if no
     query is affected, that is has a name that stands for several nodes of the tree."""
-    assert test.names is not None  # otherwise there are no scorers by name
+    assert test.names is not None  # called only for scorers by name, which need these labels
     # (Q, L) and (G, L), in input order
     of_queries, of_gallery = test.names
     gallery = test.queries if test.gallery is None else test.gallery
-    # of both sides, since items of either may show that a name stands for several nodes
+    # of both sides: a name may stand for one node among queries, and for another in the gallery
     nodes = np.concatenate([test.queries.labels, gallery.labels])
     are_ambiguous = have_ambiguous_names(np.concatenate(test.names), nodes)
     affected = are_ambiguous[: len(test.queries.labels)]  # the queries come first

@@ -117,7 +117,8 @@ def _few(
     """Make a remark if the intervals are over too few units to be trusted.
 
     `values` (M, Q): NaN where undefined; queries without any defined value do not count. `units`
-    (Q,): the number of each query's unit.
+    (Q,): the number of each query's unit. With partial labels, where paths may end above the finest
+    level, the remark says so.
     """
     is_scored = ~np.isnan(values).all(axis=0)
     return list(few_units(units[is_scored], conditions.unit, partial=conditions.words.partial))

@@ -64,7 +64,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
                 fix="call it by itself, with scores (n, C) and targets (n, C)",
             )
         self.loss = loss
-        table = None if paths is None else class_paths(paths)  # (C, L), checked
+        # (C, L), checked; None: the labels of a batch are paths (B, L) already
+        table = None if paths is None else class_paths(paths)
         # A buffer is moved with the module. It is not saved (persistent=False), since `paths` are
         # given again when the module is built.
         self.register_buffer("paths", table, persistent=False)
@@ -171,8 +172,11 @@ class HierarchicalMemory(CrossBatchMemory):  # type: ignore[misc]
         memory_size: int = 1024,
         miner: nn.Module | None = None,
     ) -> None:
+        # the base class calls the loss by the other library's arguments, as HierarchicalLoss takes
+        # them
         wrapped = loss if isinstance(loss, HierarchicalLoss) else HierarchicalLoss(loss)
-        wrapped._refuse_second_memory()  # of a loss that has one of its own
+        # hbench's own memory has references of its own, and could not use those of this memory
+        wrapped._refuse_second_memory()
         super().__init__(wrapped, embedding_size, memory_size, miner)
 
     @classmethod

@@ -185,7 +185,7 @@ def agreement_of(named: NamedPictures) -> list[tuple[str, int, float]]:
         return []
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
-    said = _main(named)  # (Q, L): the nodes that the items are named by `sum`
+    said = _main(named)  # (Q, L): the nodes by which the reader `sum` names the items
     # (Q,): the name of the level down to which the readers agree on an item
     agreed = np.array(named.table["agreed_to"].to_pylist(), dtype=object)
     rows = []
@@ -209,7 +209,8 @@ def surest_of(named: NamedPictures, chosen: Trusted | None = None) -> list[SureM
     if chosen is None:
         paths = named.table["path"].to_pylist()
         masses = named.table["mass"].to_numpy()
-        ends = (_main(named) != BELOW).sum(axis=1)  # the number of nodes of each path
+        # the number of nodes of each path, by the reader whose masses are shown
+        ends = (_main(named) != BELOW).sum(axis=1)
         # `judged.right` is (Q, L), 1 for a right node, 0 for a wrong one, NaN if that is not known.
         # Take the last node of each path; an empty path takes any, since it is not counted
         right = named.judged.right[np.arange(len(ends)), np.maximum(ends, 1) - 1]

@@ -437,7 +437,8 @@ class _BlockSum(torch.autograd.Function):
         """The gradients of the three arguments of `forward`: those that `forward` has computed,
         times the gradient of the total, `upstream[0]`, a scalar. None for an input that needs no
         gradient, and for the function."""
-        # `forward` has saved the gradients, and after them the same number of inputs
+        # `forward` has saved the gradients, and after them the same number of inputs. _FirstOrder
+        # returns its first argument; it raises if that is differentiated again by the `source`.
         half = len(ctx.saved_tensors) // 2
         scaled = iter(
             _FirstOrder.apply(grad * upstream[0], source)

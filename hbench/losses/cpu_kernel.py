@@ -149,8 +149,9 @@ def exact_sums(rows: SortedLists, sums: NDArray[np.float32]) -> None:
 @compiled
 def step_sums(rows: SortedLists, shape: StepShape, sums: Floats) -> None:
     """Write two sums for each positive k, which is number `place` of all positives: sums[0, place]
-    = Σ_{j ≠ k} weight · step(s_j − s_k), and sums[1, place] = Σ_{j ≠ k} weight · step'(s_j − s_k),
-    which is minus the derivative of the first sum by s_k.
+    = Σ_{j ≠ k} weight · step(s_j − s_k), and sums[1, place] = Σ_j weight · step'(s_j − s_k).
+    Without the term of k itself, the second would be minus the derivative of the first by s_k;
+    `step_slopes` adds this term once more, with the other sign.
     """
     buffers = make_buffers(rows)
     for row in range(len(rows.scores)):
@@ -216,8 +217,9 @@ def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
 
 @compiled_part
 def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
-    """Compute Σ_j weight · step(s_j − s_k) for each positive k of one list, and its slope by s_k:
-    write both to the places of the positives in `sums` (2, P).
+    """Compute Σ_{j ≠ k} weight · step(s_j − s_k) for each positive k of one list, and the slope
+    Σ_j weight · step'(s_j − s_k), which counts down as s_k rises: write both to the places of the
+    positives in `sums` (2, P).
 
     The step at a difference t is σ(t/τ), plus `shape.start` for t ≥ 0; for t > δ it is the line
     `shape.beyond` + ρ(t − δ); for t < −`shape.reach` it is 0. Items are sorted by descending score.
@@ -267,7 +269,8 @@ def list_sums(one: OneList, shape: StepShape, sums: Floats) -> None:
         )
         # `start` for each item not below k, except for those on the line: `shape.beyond` has it
         jump = shape.start * (above[level] - beyond[level])
-        # the window includes k itself, whose step, at a difference of 0, is ½ + start
+        # The window includes k itself, whose step, at a difference of 0, is ½ + start. Its slope
+        # stays: in the gradient, `list_slopes` adds the same for k as an item, and both cancel out.
         itself = one.weight[level, item] * (0.5 + shape.start)
         sums[0, place], sums[1, place] = (
             value + line + jump - itself,

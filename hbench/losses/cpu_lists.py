@@ -99,7 +99,9 @@ class CompiledLists(Lists):
         the weight of an item j for a positive k, by level of each."""
         if not isinstance(step, Sigmoid | SupRank):  # the general code, tile by tile
             return super().step_sums(positives, table, step)
+        # the lists as the kernel takes them, in order of rank, still without exponentials
         rows = self._rows(positives, table)
+        # the constants of the step; how far a sigmoid reaches depends on the number of items
         shape = shape_of(step, self.scores.shape[1])
         # (Q, N), by rank: the exponents of the kernel's exponentials.
         # Exponents are relative to the best score of a list, so that no exponential overflows.

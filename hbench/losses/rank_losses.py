@@ -240,8 +240,8 @@ def rank_loss(
     """
     split = split_by_level if released else split_by_relevance
     extra = mix_positives() if mix_scores else None
-    # The level that a query has in its own list: L, the finest one, or L + 1. No item of the list
-    # has level L + 1, and RankLoss leaves it out of the list.
+    # The level that a query has in its own list: L, the finest one, or L + 1, the level of items
+    # outside of the list, with which the query is not ranked.
     own_level = (lambda depth: depth) if released else (lambda depth: depth + 1)
     return RankLoss(score, steps, relevance, split=split, own_level=own_level, extra=extra)
 

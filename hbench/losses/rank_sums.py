@@ -206,7 +206,8 @@ def ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: Rank
 
 def h_ranks(lists: Lists, positives: Positives, split: RelevanceSplit, steps: RankSteps) -> Tensor:
     """Compute H-rank(k) of each positive: float (P,), differentiable in the scores. It is the
-    relevance of k, plus a sum over the items more relevant than k, plus a sum over the others.
+    relevance of k, plus Σ_j min(rel(k), rel(j))·step(s_j − s_k) over the other items j, with the
+    step `steps.above` for items more relevant than k and `steps.within` for the rest.
     `split.above`, bool (Q, L+1, L+1): whether the level of j is more relevant than that of k."""
     # (Q, L+1, L+1): min(rel(k), rel(j)) by level of k and of j
     shared = torch.minimum(positives.table[:, :, None], positives.table[:, None, :])
@@ -308,12 +309,14 @@ class _StepSums(torch.autograd.Function):
         upstream = torch.cat([grads[0], grads[0].new_zeros(1)])
         result = torch.zeros_like(scores)
         for tile in _tiles(scores, ctx.pairs, ctx.layout):
-            # (q, k, n), by query, positive and item
+            # (q, k, j), by query, positive (padded to k) and item; `tile.weight` (q, j) are the
+            # weights of the items in the sums of these positives
             slope = ctx.pairs.step.slope(tile.scores[:, None, :] - tile.own[:, :, None])
             of_tile = upstream[tile.place]
             to_items = torch.einsum("qkj,qk->qj", slope, of_tile) * tile.weight
             to_positives = torch.einsum("qkj,qj->qk", slope, tile.weight) * -of_tile
-            # a positive may be among the items, and padding adds 0 to item 0, hence scatter_add
+            # `tile.column` (q, j) has every item once, so `scatter` writes. A positive may be among
+            # the items, and padding adds 0 to item 0, hence scatter_add for the positives.
             rows = scores.new_zeros(len(tile.query), scores.shape[1]).scatter(
                 1, tile.column, to_items
             )
@@ -384,7 +387,11 @@ def _layout(pairs: _Pairs) -> _Layout:
 def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
     """Yield tiles that together have all pairs of a positive and an item with a weight other than
     0. `scores` (Q, N): by column. In a tile, items are sorted by level, the lowest first.
-    `layout.reach`: how many items, by level, are read for positives of each level."""
+
+    Of the layout, `reach` (L,) is how many items, by level, are read for positives of each level;
+    `places` (P,) are the positives, sorted by level; `number` (L, Q) is how many positives of each
+    level a query has, and `sizes` the same numbers on the host.
+    """
     positives = pairs.positives
     sorted_levels = pairs.levels.gather(1, pairs.by_level)
     sorted_scores = scores.gather(1, pairs.by_level)
@@ -398,6 +405,7 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
             continue
         # (Q, N): the weight of each item for positives of this level
         weight = pairs.table[:, level].gather(1, sorted_levels)
+        # (q,) queries, and the places (q, k) of their positives of this level, padded to k
         for query, place in _padded(
             places, layout.number[level - 1], sizes, len(positives.query), max(1, most // reach)
         ):

@@ -254,7 +254,7 @@ def mix_positives(
         fine = levels == depth
         # triu(1): each pair once, and no item with itself
         query, first, second = (fine[:, :, None] & fine[:, None, :]).triu(1).nonzero(as_tuple=True)
-        share = draw(len(query)).to(scores)
+        share = draw(len(query)).to(scores)  # a random share for each pair
         mixed = share * scores[query, first] + (1 - share) * scores[query, second]
         number = torch.bincount(query, minlength=len(scores))  # (Q,): pairs of each query
         # (pairs,): the added column of each pair: pairs are sorted by query, and those of a query

@@ -122,19 +122,21 @@ def _classes_of_first(
     ranked = classes[order]
     falling = scores[order]
     # If more items share the k-th score than fit into the first k, only some of them can vote.
-    # Choose those with which another class gets the most votes.
+    # Choose them so that another class gets as many votes as possible.
     if k < len(ranked) and falling[k - 1] == falling[k]:
         above = ranked[falling > falling[k]]
         tied = ranked[falling == falling[k]]
         # (C,): the most votes that each class can get
         votes, more = (np.bincount(part, minlength=ranked.max() + 1) for part in (above, tied))
         votes += np.minimum(more, k - len(above))
-        # (C,): the position of each class's first item, which decides among equal votes. Assigned
-        # in reverse, so that the first item of a class overwrites its later ones
+        # (C,): the position of each class's first item, which decides among equal votes; k for a
+        # class that has only tied items. Assigned in reverse, so that the first item of a class
+        # overwrites its later ones
         earliest = np.full(len(votes), k)
         earliest[above[::-1]] = np.arange(len(above))[::-1]
-        # sort the tied items: the own class last, the class with the most votes first, and the
-        # items of a class together
+        # Sort the tied items: those of other classes before those of the own class, then those of
+        # the class with the most votes, then those of the class whose first item comes first. The
+        # items of a class stay together.
         ranked[falling == falling[k]] = tied[
             np.lexsort((tied, earliest[tied], -votes[tied], tied == own))
         ]

@@ -47,7 +47,8 @@ def named_sequences(
 
     `scores` (n,): of the listed items. `equal` (n, L): in which columns their names equal those of
     the query. `gallery` (G, L): the same for all items of the query's gallery, to count the items
-    of each level. `ties`: returns the sort keys of equal scores for a number of levels.
+    of each level. `ties`: maps a number of levels L to the keys (L + 1,) that order equal scores,
+    one for each level 0 … L.
     """
 
     def sequence(first: int, last: int) -> LevelSequence:

@@ -75,7 +75,7 @@ class MetricName:
         cut = None if match["cut"] == "R" else match["cut"]
         base = match["base"] + ("@R" if match["cut"] == "R" else "")
         # Where two metrics have the same letters, the registered name of one ends in a mark: NDCG@
-        # has a cut, AP# is for exactly one level, ASI/ is for one level.
+        # has a cut, AP# has positives of exactly one level, and ASI/ is the ASI of one level.
         if match["mark"] == "#":
             base += "#"
         if base + "@" in metrics and cut:
@@ -91,7 +91,7 @@ class MetricName:
             level and "level" not in definition.takes
         ):
             raise _unknown(text)
-        # refuse a registered name that a user typed with its mark, but without a level
+        # AP# and ASI/ are refused without a level: a user may have typed the registered name
         if base in ("AP#", "ASI/") and not level:
             raise _unknown(text)
 

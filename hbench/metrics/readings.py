@@ -76,18 +76,21 @@ def known(depth: int) -> Reading:
 
 def wrong(depth: int) -> Reading:
     """The reading that gives a lower bound of a metric: an item counts as the lowest level that is
-    possible for it. `depth`: the number of levels."""
+    possible for it, as if every unknown label were wrong. `depth`: the number of levels."""
+    # (2L,) each, by code: the lowest level that is possible, and whether the level is known
     lowest, is_known = _codes(depth)
+    # no item is left out of the list
     return Reading(name="wrong", stays=np.ones_like(is_known), level=lowest)
 
 
 def right(depth: int) -> Reading:
     """The reading that gives an upper bound of a metric: an item of unknown level counts as the
-    finest level. `depth`: the number of levels."""
+    finest level, as if every unknown label were right. `depth`: the number of levels."""
+    # (2L,) each, by code: the lowest level that is possible, and whether the level is known
     lowest, is_known = _codes(depth)
     return Reading(
         name="right",
-        stays=np.ones_like(is_known),
+        stays=np.ones_like(is_known),  # no item is left out of the list
         level=np.where(is_known, lowest, np.uint8(depth)),
     )
 

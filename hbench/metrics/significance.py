@@ -65,6 +65,10 @@ class UnitSums(NamedTuple):
         several tests, sets of queries with their galleries. The mean is taken over the queries of
         each test, and then over the tests; it is NaN if a test has no defined value.
 
+        In the result, `parts` (M, G) are what each unit adds to the mean, `errors` the same of the
+        values' differences from the mean of their test, `shares` the weight of each unit, and
+        `trials` (M,) the number of independent trials that would be as precise as the mean.
+
         Args:
             values: (M, Q), NaN where undefined.
             units: (Q,), the unit of each query, 0 … G − 1.
@@ -84,7 +88,8 @@ class UnitSums(NamedTuple):
             queries = counts.sum(axis=2, keepdims=True)
             means = sums.sum(axis=2, keepdims=True) / queries
             weight = 1 / (several * queries)
-            shares = (counts * weight).sum(1)  # (M, G): summed over the tests, as parts and errors
+            # (M, G), as are `parts` and `errors`: sums over the tests
+            shares = (counts * weight).sum(1)
             return cls(
                 means=means.mean(axis=(1, 2)),
                 parts=(sums * weight).sum(1),
@@ -175,7 +180,10 @@ def _summed(values: NDArray[Any], cell: Units, tests: int, groups: int) -> Value
 def _trials(
     values: Values, units: Units, *, shares: Values, counts: Values, sums: Values
 ) -> Values:
-    """Compute `trials_of` for each of M means, (M,); NaN for a mean of fewer than two units.
+    """Compute for each of M means the number of independent trials (values of 0 or 1) that would
+    be as precise, (M,); NaN for a mean of fewer than two units.
+
+    `trials_of` takes the variance of the values from the sums of their squares by unit.
 
     Args:
         values: (M, Q), of the queries, NaN where undefined.
@@ -244,16 +252,17 @@ def mean_intervals(sums: UnitSums) -> Values:
     units are a sample; NaN with fewer than two units.
 
     The interval is Agresti and Coull's, p ± t √(p(1 − p)/n′) with n′ = n + t² and p = (n m +
-    t²/2)/n′ for the mean m. In place of the number of trials it has the effective number n =
-    m(1 − m)/variance, and Student's t with the degrees of freedom of the variance (Korn and
-    Graubard 1998; Dean and Pagano 2015). If all values are 0, or all 1, n is the number of
-    effective units. In the middle of [0, 1] this is close to the t interval; near 0 and 1 it does
-    not collapse. Values outside of [0, 1] have the t interval.
+    t²/2)/n′ for the mean m. In place of the number of trials it has the effective number n = m(1 −
+    m)/variance, and Student's t with the degrees of freedom of the variance (Korn and Graubard
+    1998; Dean and Pagano 2015). If all values are 0, or all 1, there is no variance, and n is the
+    number of effective units (`UnitSums.effective_units`). In the middle of [0, 1] this is close to
+    the t interval; near 0 and 1 it does not collapse. Values outside of [0, 1] have the t interval.
 
     The effective number n depends on the large units, and is far too large if these happen to be
     right. So the interval is widened to contain the interval with n = `sums.trials`, which all
     units determine.
     """
+    # NORMAL: the normal distribution's quantile for 95 %, from which that of Student's t follows
     return _intervals(sums, NORMAL)
 
 

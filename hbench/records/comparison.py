@@ -205,9 +205,12 @@ Reported = tuple[Document, Report | str | Path]
 
 
 def _names_of_both(one: Reported, other: Reported) -> tuple[str, str]:
-    """The names of two reports. If both have the same name, the parts in which the paths of their
-    files differ are appended in brackets. `one`, `other`: a report's document, and the report or
-    the path of its file."""
+    """The names of two reports: the method, else the name of the file, else "first" or "second" for
+    a report in memory. If both names are the same, the parts in which the paths of their files
+    differ are appended in brackets, or "first" and "second" if a report is in memory.
+
+    `one`, `other`: a report's document, and the report or the path of its file.
+    """
     document, report = one
     other_document, other_report = other
     name = _name_of_report(document, report, "first")

@@ -115,8 +115,8 @@ def units_of(table: pa.Table, unit: str | None = None) -> NDArray[np.int64]:
 
     Units are numbered in the order of their names at the level itself; if several have the same
     name, by their parents' names. So if other trees group the same classes, the classes keep their
-    numbers. Queries of several tests have the same unit if they have the same class, or, as their
-    own units, the same id. Raises UnknownName for an unknown level.
+    numbers. Queries of several tests have the same unit if they have the same class or, for
+    "query", the same id. Raises UnknownName for an unknown level.
     """
     levels = levels_of(table)
     if unit == QUERY or (unit is None and not levels):

@@ -174,7 +174,7 @@ def several_labels(
 
 def refuse_several(name: str, values: Sequence[str]) -> None:
     """Raise DataError if one of the `values` of the column `name` holds several labels."""
-    found = several_labels(values)
+    found = several_labels(values)  # the first such value, and its separator
     if found is not None:
         raise DataError(
             f"the column {name} gives some items several labels",

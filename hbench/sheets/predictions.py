@@ -349,7 +349,8 @@ def _rows_of_path_column(
 
 def _names(text: str) -> Row:
     """Split a text at the first of SEPARATORS that it contains into the names of a path, coarse to
-    fine. Prefixes of ranks (k__) and a number in front of the path are removed."""
+    fine, down to the last that is a class ("NA" and the like are none). `split_path` also removes
+    prefixes of ranks (k__) and a number in front of the path."""
     text = text.strip()
     # whether the separator is " > " or ">", the text is split at the mark without blanks
     mark = next((each.strip() for each in SEPARATORS if each in text), None)

@@ -196,8 +196,9 @@ def split_words(written: Collection[str]) -> dict[str, str]:
     {'train': 'train', 'val': 'unused', 'test': 'test'}
     """
     named = {word: SPLIT_WORDS.get(word.strip().lower()) for word in written}
-    # a validation set is the test if the only other split is the training set; its words (such as
-    # "val") are not in SPLIT_WORDS, and mean no split if there is no other
+    # A validation set is the test if the only other split is the training set. Its words, such as
+    # "val", are not in SPLIT_WORDS, so `others` has no validation set. They mean no split if there
+    # are no others.
     others = {split for split in named.values() if split}
     validation = "test" if others == {"train"} else UNUSED
     for word in written:

@@ -131,7 +131,8 @@ def train(
         trust(Path(file))
     recipe = resolve(recipe) if isinstance(recipe, str) else recipe
     ready = prepare_run(recipe, dataset or load(require_dataset(recipe)), processes.world)
-    # no command can name a dataset that was passed as an object
+    # the command that reproduces the run; None for a dataset that was passed as an object, which no
+    # command can name
     made = _command_of(recipe, processes) if dataset is None else None
     recipe = ready.recipe
     if recipe.sampler.batch % processes.world:  # dropping the remainder would change the gradient
@@ -293,10 +294,10 @@ def _learn(
             # validated steps are logged, since a run may stop there with no other line in its log
             if last or step.skipped or is_validated or step.step % recipe.log_every == 0:
                 log.step(step)
-            # On a GPU, results are read later than steps are launched, several at once, and
-            # `run.step` is the last launched step. Validate and save only when its own result has
-            # been read. `steps` launches nothing beyond a step that is due for validation, so no
-            # validation is missed.
+            # On a GPU, several steps are launched before their results are read, all at once.
+            # `run.step`, and the weights, are those of the last launched step, so earlier ones are
+            # only logged. `steps` launches nothing beyond a step that is due for validation until
+            # its result has been read, so no validation is missed.
             if step.step < run.step:
                 continue
             if held is not None and is_validated:
@@ -353,7 +354,8 @@ def _score(
     to note in the file, None for none."""
     manifest = all_tests(data)
     try:
-        # `run.tested` is the model with averaged weights, if the run averages them
+        # `run.tested` is the model with averaged weights, if the run averages them; every process
+        # embeds a part, and all get all vectors (N, D)
         vectors = embed_all(run.tested, data.name, manifest, recipe, processes)
     except DataError as error:  # the advice keeps the trained net, which may have taken hours
         fix = (

@@ -100,7 +100,8 @@ def validation_scores(
     """Score the current model on the dataset of the held-out classes: {metric: score}, including
     the metric that chooses the checkpoint. The first process scores, and all get the scores."""
     manifest = held.tests[VALIDATION]
-    # (N, D): every process embeds a part, and all get all vectors
+    # (N, D): every process embeds a part, and all get all vectors. `run.tested` is the current
+    # model, with averaged weights if the run averages them
     vectors = embed_all(run.tested, held.name, manifest, recipe, processes)
     refuse_zero_vectors(vectors)
     scores: dict[str, float] = {}

@@ -243,7 +243,8 @@ def write(tree: LabelTree, kind: str) -> str:
             fix="--policy trim removes them",
         )
     text = WRITERS[kind](tree)
-    # the roles of a table's columns are guessed, so its levels could be taken for other columns
+    # A reader guesses the roles of a table's columns, and its delimiter. So levels could be taken
+    # for other columns, and names with many semicolons for several cells.
     if kind in tables.DELIMITERS and not (_reads_back(tree) and _is_in_its_dialect(text, kind)):
         raise TreeError(
             "a table of these levels would be read as something else",

@@ -212,7 +212,8 @@ def paths_of_nodes(table: NameTable, nodes: Iterable[str]) -> list[Row]:
         found = places.get(node) or {
             row for name in places if name.startswith(f"{node} (") for row in places[name]
         }
-        # a single such name was not made unique: its brackets are part of the name
+        # If only one name begins so, nothing was added to make it unique: its brackets are a part
+        # of it, and `node` is another name.
         if not found or (node not in places and len(found) == 1):
             raise UnknownName("node of the tree", node, list(places))
         if len(found) > 1:
@@ -300,6 +301,8 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
     entirely from those under another, it is a homonym: one name for several classes."""
     parents = table.parents()
     below: dict[tuple[Key, Key], set[Key]] = defaultdict(set)  # children, by parent and node
+    # The name of each node's level. A key does not always state the level: if names are the same
+    # nodes at all levels, it has EVERYWHERE, and the level where the name comes first is reported.
     levels: dict[Key, str] = {}
     for row in table.rows:
         keys = [ROOT_KEY, *table.keys(row)]
@@ -317,7 +320,7 @@ def _several_parents(table: NameTable) -> Iterator[TreeProblem]:
             # the branches share no child if their union is as large as all of them together
             apart = all(branches) and len(set().union(*branches)) == sum(map(len, branches))
             kind = "homonym" if apart else "several parents"
-            # a key is a level and names, the last of which is the node's; ROOT_KEY has no names
+            # a key has the node's own name as the last of its names; ROOT_KEY has no names
             places = tuple(names[-1] if names else "the root" for _, names in of_node)
             yield TreeProblem(kind, levels[key], key[1][-1], places, sum(of_node.values()))
 

@@ -166,7 +166,8 @@ def trim(table: NameTable) -> NewRows:
     return {row: stripped(map(trimmed, row)) for row in table.rows}
 
 
-@policy("normalise", mends=["alike"], stage=1)  # what trim makes equal is alike no more
+# after `trim` (stage 0): names that `trim` made equal need no mending here
+@policy("normalise", mends=["alike"], stage=1)
 def normalise(table: NameTable) -> NewRows:
     """Names under one parent that differ only in case, blanks, encoding or invisible marks become
     the most frequent.

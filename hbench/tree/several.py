@@ -115,7 +115,8 @@ class Paths(NamedTuple):
 
     def levels(self, first: Positions, second: Positions) -> NDArray[np.uint8]:
         """The level of each pair of items, (n,). `first` and `second` (n,) are their positions."""
-        # the pair of paths that shares most levels counts; an item has at most `most` paths
+        # The pair of paths that shares most levels counts. An item has at most `most` paths; for
+        # one with fewer, `nth` repeats the first path, which changes no maximum.
         best = np.zeros(len(first), np.uint8)
         for one in range(self.most):
             of_first = self.nth(first, one)

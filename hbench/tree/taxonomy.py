@@ -57,7 +57,8 @@ class Taxonomy:
                     fix="mend its parents in the source",
                 )
             seen.add(taxon)
-            # setdefault: if two taxa have the same rank, the lower one counts; "" is no rank
+            # setdefault: if two taxa have the same rank, the lower one counts. Taxa without a rank
+            # are under "", which is no level.
             found.setdefault(self.ranks.get(taxon, ""), self.names[taxon])
             parent = self.parents.get(taxon)
             if parent is None:

@@ -168,8 +168,8 @@ def leaf_counts(tree: LabelTree) -> list[Positions]:
     """The number of leaves at or below each node: one array (nodes of the level,) for each level,
     coarse to fine. A leaf is a class without classes below it.
 
-    A node that stands for an unknown class has the count 0: it is not a class that could be named,
-    and only unknown nodes are below it.
+    A node that stands for an unknown class, or for the class of distractors (NO_CLASS), has the
+    count 0: it is not a class that could be named, and only such nodes are below it.
     """
     # from the finest level up, so that by_level[0] is always that of the next finer level
     by_level: list[Positions] = []

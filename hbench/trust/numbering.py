@@ -44,9 +44,8 @@ class Numbering:
             known = known_part(row)
             for depth in range(1, len(known) + 1):
                 self._of_path[known[:depth]] = labels[depth - 1]
-        # the paths to all added nodes, and to the topmost node of each added branch
-        self._lacking: set[Row] = set()
-        self._unknown: list[Row] = []
+        self._lacking: set[Row] = set()  # the paths to all added nodes
+        self._unknown: list[Row] = []  # the path to the topmost node of each added branch
 
     @property
     def unknown(self) -> tuple[str, ...]:

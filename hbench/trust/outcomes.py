@@ -129,14 +129,15 @@ def curve_of(judged: JudgedClimb) -> RiskCoverage:
     reach, *changes = _changes_of_answers(judged)
     order = np.argsort(-reach, kind="stable")
     falling = reach[order]
-    # The places of the last of thresholds that are equal up to rounding (ROUNDED), where all
-    # changes at this threshold are summed up.
-    # The slice is for the case without any threshold, in which `append` gives one place too many.
+    # Thresholds that are equal up to rounding (ROUNDED) are one. `last`: the place of the last of
+    # each such group, at which the cumulative sums have all its changes. The slice is for the case
+    # without any threshold, in which `append` gives one place too many.
     last = np.flatnonzero(np.append(np.diff(falling) < -ROUNDED, True)[: len(falling)])
     wrong, counted, covered = (np.cumsum(each[order])[last] for each in changes)
     items = len(judged.right)
-    # the first two are sums of −1, 0 and 1, so rounding restores whole numbers; the risk is 0 if no
-    # item is judged
+    # `wrong` and `counted` are sums of −1, 0 and 1, so rounding restores whole numbers. At first,
+    # at the root, all items are judged; `counted` is the change from there. The risk is 0 if no
+    # item is judged.
     risk = np.round(wrong) / np.maximum(items + np.round(counted), 1)
     # at a threshold of ∞ every answer is the root, with coverage and risk 0
     return RiskCoverage(

@@ -205,15 +205,16 @@ def _first_threshold(answers: _Answers, target: float) -> int | None:
     """The number of the threshold at which the sequence of tests begins. It depends only on how
     many answers there are, not on how many are right.
 
-    It is the first threshold at which enough units have answers to pass the test with some errors:
-    without any error, the bound of the share of errors is at most ROOM · (1 − target). If there is
-    none, it is the one at which most units have answers; None if even these would not pass the test
-    without any error. `target`: the share of answers that is to be right.
+    It is the first threshold at which so many units have answers that the test leaves room for some
+    errors: if no answer were wrong, the bound of the share of errors would be at most
+    ROOM · (1 − target). If there is no such threshold, it is the one at which most units have
+    answers; None if even these would not pass the test without any error. `target`: the share of
+    answers that is to be right.
     """
     most = 0.0
     found = None
     number = 0  # the threshold's position
-    for _, said, _ in answers.by_unit():
+    for _, said, _ in answers.by_unit():  # (n, G), for the next n thresholds
         for of_units in said:  # (G,): how many answers each unit gives at this threshold
             total = of_units.sum()
             # the effective number of units: that of units with equally many answers that would

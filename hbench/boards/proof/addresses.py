@@ -97,9 +97,9 @@ class CheckedHost:
         """Return a socket that is connected to a public address. urllib3 calls this; the class is
         mixed into urllib3's connections.
 
-        The addresses of the host are checked before connecting, so that a closed server receives
-        nothing. But urllib3 resolves the host name again when it connects, and the result may
-        differ. So the address of the connection is checked as well.
+        The addresses of the host are checked before connecting, so that a server that is not on the
+        open internet receives nothing. But urllib3 resolves the host name again when it connects,
+        and the result may differ. So the address of the connection is checked as well.
         """
         host = self._dns_host.strip("[]")  # an IPv6 address has brackets in a URL
         port = self.port

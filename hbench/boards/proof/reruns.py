@@ -77,7 +77,7 @@ def command_of(made: str, out: Path, file: str) -> list[str]:
             found=made,
         )
 
-    for before, word in pairwise(words[1:]):
+    for before, word in pairwise(words[1:]):  # every word after the verb, and the one before it
         option = word.partition("=")[0]  # --size for --size=224
         # A recipe in a file may name programs, while hbench's own recipes have plain names. The
         # value of --set is no recipe, so it may have a slash.

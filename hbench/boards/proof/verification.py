@@ -284,13 +284,14 @@ def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
     another row has the same file and conditions, but names the file by its content. `given` are
     both digests of the file. `Leaderboard` itself only finds rows with equal digests.
     """
-    # the identity of a run's row is a tuple: the digest, which differs here, the digest of the
-    # vectors of names, and the conditions
-    _digest, *beside = row.identity
+    # The identity of a run's row is a tuple: the digest of the file, the digest of the vectors of
+    # names, and the conditions. All but the first are compared, since the digests of the file may
+    # be of two kinds.
+    beside = row.identity[1:]
     others = [
         each.method
         for each in board.rows
-        if each.run and each.run.content == given.content and [*each.identity[1:]] == beside
+        if each.run and each.run.content == given.content and each.identity[1:] == beside
     ]
     if row.run and row.run.sha256 and others:
         raise ComparisonError(

@@ -93,6 +93,8 @@ def build_product(raw: Path) -> Splits:
         # a path is the class at this level alone; the level is called "class" in each test
         at_level = [(item, (names[number],)) for item, names in images]
         tests[level] = manifest_of(at_level, TEST_LEVELS)
+    # a split is a list of images with their names, or, where labels have other levels than those of
+    # the dataset, a manifest
     return {"train": images_with_names(raw, "train/label.csv", "train/imgs"), **tests}
 
 

@@ -20,7 +20,8 @@ def build(raw: Path) -> Splits:
     rows = cells_of(raw / TABLE, "file_name", *RANKS[:-1], "sciName")
     labelled = [(file, tuple(names)) for file, *names in rows]
     # many images have the same names, so different rows of names are mended, once each:
-    # {names: mended names}
+    # {names: mended names}. By the policy "by-path", a name under several parents becomes a class
+    # under each of them, such as "Iris (Plantae)".
     final = mended({names: names for _, names in labelled}, RANKS, "by-path")
     return {"test": [(file, final[names]) for file, names in labelled]}
 

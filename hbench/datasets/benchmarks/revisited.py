@@ -55,7 +55,7 @@ def landmark_of(image: str) -> str:
 
 def build(raw: Path, *, file: str) -> Splits:
     """Make the three tests easy, medium and hard. They have the same items and differ only in their
-    lists of positives (`lists`). The label of an item is the building in its name.
+    lists of positives, which `lists` reads. The label of an item is the building in its name.
 
     `raw`: the folder of the downloaded files; `file`: the name of the ground truth in it.
     """

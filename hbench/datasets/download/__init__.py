@@ -204,7 +204,7 @@ class Transfer:
                     raise
             else:
                 self.part.replace(self.target)
-                self.note.unlink(missing_ok=True)
+                self.note.unlink(missing_ok=True)  # it was needed only to resume
                 return sums
 
     def _fetch_rest(self, url: str) -> None:
@@ -247,8 +247,9 @@ class Transfer:
             if answer.status_code == 416:
                 if answer.headers.get("Content-Range") != f"bytes */{here}":
                     self.discard()
-                return self.here > 0
+                return self.here > 0  # complete, unless its bytes were just discarded
             start, self.total = start_and_length(answer, here)  # in bytes; the file's length
+            # `until`: the time at which hbench gives up
             blocks = self.requester.blocks(answer, self.until)
             # the first block is checked before it is written: it may be a web page, not the file
             beginning = next(blocks, b"")

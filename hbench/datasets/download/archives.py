@@ -164,7 +164,8 @@ def _zip_members(archive: Path) -> Iterator[Member]:
 
 def _tar_members(archive: Path) -> Iterator[Member]:
     """Yield the files of a tar, and then read to its end, so that a truncated archive is not taken
-    for a whole one. Raises ValueError for links, devices and sparse files."""
+    for a whole one. Raises ValueError for links, devices and sparse files, and tarfile's ReadError
+    for headers that are so long that they could fill the memory (`BoundedInfo`)."""
     with tarfile.open(archive, tarinfo=BoundedInfo) as opened:
         for info in opened:
             # tarfile lists all members that it has read; a million of them would fill the memory

@@ -60,6 +60,7 @@ def sources_of(
         known = files.get(table["file"])
         files[table["file"]] = RemoteFile(**table) if known is None else replace(known, **table)
 
+    # one entry may stand for several numbered files
     sources = [source for file in files.values() for source in _files_of_entry(file)]
     if mirror:
         base = mirror.rstrip("/")

@@ -174,8 +174,8 @@ def _refuse_gaps(own: OwnTable, rows: Sequence[Row]) -> None:
     """Raise DataError if an item has no name at some level, with advice. `rows`: the names of each
     item; a distractor is called NO_CLASS at every level, so it has no gap."""
     levels = own.columns.levels
-    # checking whole columns first is quick; empty names of distractors are found there, too, and
-    # are told from gaps by `rows` below
+    # Checking whole columns first is quick. It also finds the empty names of distractors.
+    # In `rows`, by which gaps are found below, a distractor is called NO_CLASS.
     has_gaps = any(pc.any(pc.equal(own.text(level), "")).as_py() for level in levels)
     has_gaps |= any("" in row for _, row in own.more_paths)
     if not has_gaps:
@@ -382,7 +382,7 @@ def _manifest_of_rows(
     (`masks`: {"query": (N,), "gallery": (N,)})."""
     # (N,): the place of each chosen row among the chosen ones; meaningless for other rows
     place = np.cumsum(chosen) - 1
-    more = [(int(place[item]), row) for item, row in own.more_paths if chosen[item]]
+    more = [(int(place[at]), row) for at, row in own.more_paths if chosen[at]]
     return manifests.from_names(
         [*compress(items, chosen)],
         [*compress(rows, chosen)],

@@ -58,6 +58,7 @@ def folder_table(
     parts = [folders[:depth] for folders in parts]
     # from here on, the depth of the deepest image; some images may be in fewer folders
     depth = max(map(len, parts))
+    # raises, unless the user named a level for each folder, and so for the outermost ones, too
     if not split_folders and _are_splits(outermost):
         _refuse_splits_as_level(folder, outermost, levels or (), depth)
     levels = list(levels or default_levels(depth))
@@ -90,8 +91,9 @@ def _are_splits(outermost: Sequence[str]) -> bool:
 def _refuse_splits_as_level(
     folder: Path, outermost: Sequence[str], levels: Sequence[str], depth: int
 ) -> None:
-    """Raise DataError for outermost folders that are called like splits, unless the user named as
-    many `levels` as folders are deep (`depth`): then these folders are meant as classes."""
+    """Raise DataError for outermost folders that are all called like splits (`outermost`), unless
+    the user named as many `levels` as folders are deep (`depth`): then the outermost folders are
+    meant as classes."""
     if len(levels) == depth:
         return
     raise DataError(

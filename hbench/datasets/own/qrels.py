@@ -159,6 +159,7 @@ def _dataset(
         levels: the names of the levels, by rising grade.
     """
     table = list_of(listed)
+    # facts in words about how the file was read, which the dataset shows to its user
     read = _understood(path.name, grades, listed, levels)
     tests = {TEST: _manifest(grades, levels)}
     version = digest_of(table)[:12]

@@ -202,8 +202,8 @@ def build_own(
     root = folder / IMAGES if images else root
     understood = own.understood
     on_remark(str(understood))
-    # the items before policies, decisions and copies leave some out: an embedding file may have all
-    # of these, so the card lists those that end up in no split
+    # All items, before policies, decisions and copies leave some out. An embedding file may have
+    # vectors of all of them, so the card lists those that end up in no split.
     listed = own.items
 
     # for the card: how many rows policies and decisions changed, and the choice of copies
@@ -228,7 +228,8 @@ def build_own(
     own = split(own, source.split_by, source.test_fraction, seed=source.seed, on_remark=on_remark)
     try:
         dataset = own_dataset(name, own, root, listed=listed)
-    except TreeError:  # the next line raises a better error: the problems by node, with advice
+    except TreeError:
+        # without policies (), this raises a better error: the problems by node, with advice
         mend_to_tree(NameTable.of(own.columns.levels, own.rows), (), source.name)
         raise
 

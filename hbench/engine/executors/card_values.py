@@ -108,7 +108,7 @@ class GroupSums:
         """
         self.group = group
         self.read = read
-        # a batch of no queries has the shapes and constants of the sums
+        # a batch of no queries, from which the shapes and the constants of the sums are taken
         batch = group.batch(np.zeros((0, view.codes), np.int64))
         request = batch.request
         # counts (Q, L + 1), relevance and weight (Q, H, L + 1) of each query, for H graded sums,

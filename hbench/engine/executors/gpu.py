@@ -253,6 +253,7 @@ class CardJob:
             rows[:, copies] = rows[:, originals]
         # items with several paths: the positives of a query are listed, not ranges of columns
         if ranker.listed is not None:
+            # sets left-out scores, too
             return _of_lists(rows, ranker.listed.placed(first, first + len(rows)))
         # the row and column of each left-out score, which becomes −inf, or NaN if it is not finite
         queries, columns = sent(ranker.left_out(first, first + len(rows)), self.device)

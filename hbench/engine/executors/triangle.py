@@ -142,7 +142,9 @@ class Triangle:
         come before each positive, and add that to `counts`.
 
         A tile is the scores of one block of queries against this chunk. It is counted for the
-        queries in its rows and, since s(i, j) = s(j, i), for those in its columns.
+        queries in its rows and, since s(i, j) = s(j, i), for those in its columns. Of a row or a
+        column, `count_tile` takes only the scores of pairs above the diagonal (i < j), so a pair
+        that a tile holds twice, as (i, j) and as (j, i), is counted once for each of its queries.
 
         Args:
             chunk: the vectors (n, D) of the chunk.
@@ -244,9 +246,12 @@ class Triangle:
             # (n, n), since the queries' own columns are among the columns of their positives
             square = rows[:, queries.start - chunks.start : queries.stop - chunks.start]
             symmetric = np.array_equal(square, square.T)
-            np.fill_diagonal(square, -np.inf)  # a query is not in its own list
+            # a query is no positive of its own: with −∞ it is sorted to the end of its list, where
+            # it still takes a place
+            np.fill_diagonal(square, -np.inf)
             by_score = workspace.by_score
-            # as many queries at once as fit in the workspace; + 1 for the −inf behind each list
+            # as many queries at once as fit in the workspace; + 1 for the place behind each list,
+            # in which `sort` writes −inf, in `by_score` as in `lists`
             for some in fitting(parts.sizes + 1, len(by_score.keys)):
                 sort(rows[some], parts.of(some), by_score)  # writes scores and levels to `by_score`
                 flat = flat_range(parts, some)  # the places of their lists within the block's

@@ -103,8 +103,8 @@ def rank_rows(
         distractors = (rows[row, :begin], rows[row, begin + size :])
         for start in range(0, len(ranks), rule.portion):
             of_portion = ranks[start : start + rule.portion]
-            # one score more, at which a search ends: the next portion's best, or the −inf behind
-            # all positives
+            # one score more, at which a search ends: the next portion's best, or the −inf that
+            # `by_score` has in the place behind each row's list
             ordered = by_score.scores[offset + start : offset + start + len(of_portion) + 1]
             above = counts[: len(of_portion) + 1]
             above[:] = 0
@@ -169,7 +169,8 @@ def look_up(ordered: NDArray[np.floating], before: NDArray[np.uint16]) -> None:
     """Fill the table by which scores are looked up: `before` (buckets + 1,) gets the number of
     positives in the buckets before each bucket; the first bucket has the highest scores. `ordered`
     (P + 1,), P ≥ 1: the positives' scores, descending, then one that is not higher, or −inf, where
-    every search stops."""
+    every search stops. Callers pass at most PORTION positives, so that counts fit into uint16.
+    Places are uint64, since numba adds a branch to an index that may be negative."""
     scale = scale_of(ordered, before)  # buckets per unit of score
     high = ordered[0]
     top = ordered.dtype.type(len(before) - 2)  # the last bucket, as a float
@@ -257,9 +258,9 @@ def compare_distractors(
     pessimistic: bool,
     above: NDArray[np.int32],
 ) -> bool:
-    """Count every distractor in `above[s]` (P + 1,), where s is the slot of the first positive
-    after it, by comparing it with each of few positives. Return whether a distractor has the score
-    of a positive.
+    """Count every distractor in `above` (P + 1,), in the slot of the first positive after it.
+    Every distractor is compared with every positive, which suits few positives. Return whether a
+    distractor has the score of a positive.
 
     `scores` (n,): of the distractors; those behind the last positive are not counted. `ordered`
     (P,): the positives' scores, best first. `pessimistic`: whether a distractor comes before a

@@ -345,7 +345,7 @@ def graded_sum(ranks: Ranks, levels: Levels, lowest: int, grades: Grades, whole:
     relevance, weight, counts = grades
     total = 0.0
     for level in range(lowest, len(counts)):
-        # a quick check first: without it, `level` and `lowest` cannot make a term
+        # a quick check first: only levels that meet these conditions can make a term
         if (
             counts[level]
             and relevance[level] > 0
@@ -373,7 +373,7 @@ def threshold_of(level: int, lowest: int, grades: Grades) -> tuple[float, bool, 
     Returns three values: the next smaller relevance; whether there is a term, that is, `lowest` is
     the lowest level that reaches t, and no level before `level` has the same t; and whether all
     levels from `lowest` on reach t, with weight 1, so that the term is over the whole list. Levels
-    without items are ignored.
+    without items are ignored. The caller has tested that `lowest` itself has items and reaches t.
     """
     relevance, weight, counts = grades
     previous = 0.0

@@ -236,8 +236,9 @@ def empty(items: int, dtype: np.dtype[np.floating], tie_key: NDArray[np.uint8]) 
     # with more than 3 bits for the tie key, 32 bits are too few for the codes of the scores
     bits = (len(tie_key) - 1).bit_length()
     kind = np.dtype(np.uint32 if bits <= 3 else np.uint64)
-    # half of all codes are for positive scores, half for negative ones; float32 scores never need
-    # more codes than there are numbers below infinity. `middle` is the code of a score of zero.
+    # Half of all codes are for positive scores, half for negative ones, and `middle` is the code of
+    # a score of zero. Each half needs at most INFINITE codes, since there are no more float32
+    # numbers from 0 to below infinity.
     middle = min(2 ** (8 * kind.itemsize - 1 - bits) - 1, INFINITE)
     to_level = np.argsort(tie_key).astype(np.uint8)  # the level of each tie key
     coding = Coding(tie_key, to_level, bits, middle)
@@ -324,6 +325,9 @@ def write_keys(
         begin = parts.begins[row]
         part = keys[parts.offsets[row] : parts.offsets[row] + parts.sizes[row]]
         bits = rows[row, begin : begin + len(part)]
+        # There are fewer codes than float32 numbers, `coding.middle` − 1 of them on each side of 0.
+        # They count steps from a floor, chosen so that the largest size has the last step. Exact if
+        # all sizes but 0 are above the floor: those at or below it all get the code of zero.
         floor, own_exact = floor_of(bits, coding.middle)
         exact &= own_exact
         write_codes(bits, floor, coding, coding.of_level[0], part)
@@ -398,8 +402,10 @@ def read_keys(
 ) -> None:
     """Turn the sorted keys in `to` back into scores and levels, and write −inf behind each part.
 
-    `rows` (n, G): the bits of the unsorted scores, from which the floor of each part is computed
-    again. `scores`: the bits of the scores of `to`, which are written.
+    `rows` (n, G): the bits of the unsorted scores, from which the floor of each part, the size at
+    which its codes begin, is computed again. `parts`: the columns of each part, from `begins` on,
+    and its place in flat arrays, from `offsets` on, `sizes` (n,) of each. `scores`: the bits of the
+    scores of `to`, a flat array, which are written.
     """
     coding = to.coding
     for row in range(len(parts.begins)):

@@ -137,8 +137,8 @@ class ListedItems:
         """The gallery columns (n,) of the items at these `places` (n,) of arranged rows. `queries`
         (n,): the query of each place, by its number in canonical order.
         """
-        # places from `size` on, behind the gallery, hold the query's positives in the order of its
-        # list; all other items are in their column
+        # The first `size` places of an arranged row are the gallery's columns. The places behind
+        # them hold the query's positives, in the order of its list.
         columns = places.copy()
         for pair in np.flatnonzero(places >= self.size).tolist():
             columns[pair] = self.lists.positives(int(queries[pair]))[places[pair] - self.size]

@@ -100,7 +100,8 @@ class PathLists:
         """Sort the gallery's paths, and find the ranges of those that share levels with each of the
         queries' P different paths. Sets `items`, `starts`, `ends` and `unknown`, as the class
         describes them, and `path_of_entry` (E,): for each path of the queries, its number among the
-        P different ones.
+        P different ones. Under partial labels, `unknown` are the starts and ends of the gallery's
+        paths that share l levels and may share more, since one of the two paths ends there.
         """
         # columns (E,): L of labels and, under partial labels, how many levels of a path are known
         by_path = (
@@ -123,6 +124,7 @@ class PathLists:
 
         if queries.known is not None and gallery.known is not None:
             known = queries.known[first]
+            # from the ranges of shared labels, before those at unknown levels are emptied below
             self.unknown = unknown_ranges(
                 labels,
                 ranked,

@@ -80,9 +80,12 @@ class Block:
         """Compute the values of the queries from place `start` of the block on, under every view of
         the labels.
 
-        `scores` (n, G) are the queries' rows of scores. In the block of a job's own view they are
-        not finished by the ranker yet; blocks of other views receive finished rows.
+        `scores` (n, G) are the queries' rows of scores. In a finished row, left-out items have −∞,
+        and the items of each level are side by side. The block of a job's own view receives rows as
+        they were multiplied, which its ranker finishes; blocks of other views receive finished
+        rows.
         """
+        # finished rows, some at a time, each time with the place of the first of them among the n
         for begin, rows in self.ranker.arranged(scores, self.first + start):
             for add in self.adders:
                 add(rows, start + begin)
@@ -150,6 +153,7 @@ class JobPlans:
             size += (
                 max(ARRANGED_AT_ONCE, len(ranker.columns) + listed) * ranker.scores.dtype.itemsize
             )
+        # formulas compute values by name, and all values of a small job, which has no plan
         if self.job.by_name is not None or self.own is None:
             size += SEQUENCE_BYTES * len(ranker.columns)
         return size

@@ -214,7 +214,11 @@ class MetricPlan:
 
     @classmethod
     def of(cls, ranker: Ranker, scorers: Sequence[ScoreQuery]) -> MetricPlan:
-        """Make the plan for the metrics of these scorers; each is one row of the values."""
+        """Make the plan for the metrics of these scorers; each is one row of the values.
+
+        Under partial labels (`ranker.known` is set) sequences have codes in place of levels, and a
+        scorer has a reading, which says as what level each code counts.
+        """
         fast = {
             row: s for row, s in enumerate(scorers) if isinstance(s, Scorer) and s.name.base in FAST
         }
@@ -243,6 +247,8 @@ class MetricPlan:
             )
             for (loses, _), group in by_list.items()
         ]
+        # `few`: up to this many positives are compared with every distractor instead of being
+        # looked up; `portion`: the most that are looked up at once
         rule = rank_positives.RankingRule(
             pessimistic=ranker.pessimistic,
             few=rank_positives.MAX_COMPARED,

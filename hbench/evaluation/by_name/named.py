@@ -112,7 +112,7 @@ class NamedPictures:
         known = large & ~np.isnan(right)  # NaN: nobody knows whether the node is right
         if not known.any():
             return "masses are shares, no chances: none of .9 or more at the finest level"
-        share = large[self.has_truth].mean()  # among items with a label, like `right` below
+        share = large[self.has_truth].mean()  # of items with a label, which `right` counts, too
         return (
             f"masses are shares, no chances: items with .9 or more at {self.manifest.levels[-1]} "
             f"({share:.0%}) were right in {right[known].mean():.0%}"
@@ -132,8 +132,8 @@ class NamedPictures:
         The threshold is set on some classes and measured on others. By default the classes are
         split into halves, and each half is answered, and measured, with the threshold that was set
         on the other one. With `calibrate` the threshold is set on the chosen items, or on those of
-        another naming, and measured on the rest. Items of unknown truth are answered with a
-        threshold that was set on all items on which a threshold was set.
+        another naming, and measured on the rest. Items of unknown truth are answered with the
+        threshold that is set on all items of known truth or, with `calibrate`, on the chosen ones.
 
         Args:
             target: the share of what is said that is to be right, such as 0.95.
@@ -207,7 +207,11 @@ class NamedPictures:
     def _named_items(self, unit: str) -> NamedItems:
         """Return the items on which thresholds are set and measured, with their masses, truth and
         units. The unit of an item is its class at the level `unit` or, for "query", the item
-        itself."""
+        itself. Items of one unit are not independent: intervals and the promise count units, and
+        halves are halves of the units.
+
+        `self.judged` holds the masses along the items' paths, `self.table` the whole naming."""
+        # (N,): the number of each item's unit; here every item counts as a query
         units = units_of(queries_of("test", self.manifest), unit)
         return NamedItems(
             items=self.items,

@@ -41,7 +41,8 @@ class NamesBelow:
             # the class of distractors is no answer
             if row[0] == NO_CLASS:
                 continue
-            # a name that was told apart by its parents is also known as it was written
+            # A name that occurs several times in the tree has its parent appended, as in "Cases
+            # (Cameras)". Its node is found by this name, and by the name without the parent.
             for path, written in zip(prefixes(row), as_written(row), strict=True):
                 for name in {path[-1], written}:
                     self.below.setdefault(path[:-1], {})[_folded(name)] = path
@@ -49,9 +50,9 @@ class NamesBelow:
 
     def place(self, names: Row) -> Row:
         """Follow predicted names, coarse to fine, down the tree. Return the path to the last node
-        that was found, in the tree's spelling, and after it the predicted names that remain. Names
-        before that node which the tree does not have are left out: a prediction may have more
-        ranks than the tree has levels.
+        that was found, in the tree's spelling, and after it the predicted names that remain.
+        Earlier names that are not in the tree are left out: a prediction may have more ranks than
+        the tree has levels.
         """
         named = [name for name in names if name]
         if len(named) == 1:  # a single name may be of any level if exactly one node has it
@@ -60,7 +61,7 @@ class NamesBelow:
         path: Row = ()  # the path to the last node that was found
         last = 0  # the number of predicted names up to that node, including its own name
         for number, name in enumerate(named):
-            children = self.below.get(path, {})
+            children = self.below.get(path, {})  # {folded name of a child: path to it}
             # a species may be written without its genus, which is then the previous name
             spelt = (name, f"{named[number - 1]} {name}" if number else name)
             found = next(
@@ -177,7 +178,8 @@ def _as_chances(rows: list[Prediction]) -> tuple[list[Prediction], list[str]]:
     large = {item for item, total in sums.items() if total > 1 + ROUNDED}
     if large:
         said.append(f"chances of {len(large):,} items are more than 1 in sum, and are scaled to 1")
-    # every row has a score by now; `or 0.0` only tells the type checker so
+    # Chances by level are masses along a path, no parts of a sum, and stay as they are. Every row
+    # has a score by now; `or 0.0` only tells the type checker so.
     return [
         row._replace(score=(row.score or 0.0) / max(sums[row.item], 1.0)) for row in scaled
     ], said

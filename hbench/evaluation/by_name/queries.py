@@ -150,8 +150,8 @@ def asked_by_name(
     """Find the nodes in the trees of a dataset's tests, and make a test from the nodes of each
     depth: the nodes are its queries, and the dataset's gallery is ranked.
 
-    `metrics`: names, as a list or a text with commas; None: the usual ones. Raises the errors of
-    `report_on_nodes`.
+    `metrics`: names, as a list or a text with commas; None: the usual ones. Raises SubmissionError
+    and UsageError as `report_on_nodes` states.
     """
     data = examined.data
     # `lists`: positives that are given pair by pair; `also`: a second protocol, the released
@@ -191,7 +191,7 @@ def asked_of(
             nodes, gallery.vectors.shape[1], cosine=conditions.words.similarity == "cosine"
         )
         placed = placed_in(tree, nodes.ids.tolist())
-        # (n,), of the n nodes found: only those with items in the gallery have positives
+        # bool (n,): which of the n nodes found have items in the gallery, and so positives
         some = _in_gallery(gallery, placed)
         remarks += _remarks(nodes, placed, some)
         tests += _tests(tree, placed.of(some), nodes, gallery=gallery, prefix=prefix)

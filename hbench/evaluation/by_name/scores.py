@@ -113,8 +113,9 @@ def _where_known(scores: dict[str, Values], known: Known) -> dict[str, Values]:
 
 def _of_lengths(common: Known, of_path: Known, known: Known) -> dict[str, Values]:
     """Compute hP, hR and hF1 (E,) of answers with `of_path` (E,) nodes, of which `common` (E,) are
-    right, against true paths with `known` (E,) nodes. An answer without nodes has the hP NaN.
-    A true path of 0 nodes (unknown truth) gives NaN, without a warning of numpy."""
+    right, against true paths with `known` (E,) nodes. An answer without nodes has the hP NaN. For a
+    true path of 0 nodes (unknown truth) the values mean nothing, and the caller replaces them by
+    NaN; divisions by 0 give no warning of numpy."""
     with np.errstate(divide="ignore", invalid="ignore"):
         precision = np.where(of_path > 0, common / of_path, np.nan)
         # hF1, the harmonic mean of hP and hR, is 2·common / (of_path + known). Written so, it is 0

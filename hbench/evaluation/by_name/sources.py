@@ -87,7 +87,7 @@ def name(
         k: how many neighbours have a share. Default: 10.
         sharpness: τ in the weights exp(τ · (cosine − 1)) of neighbours. Default: 20.
         unit: what intervals are taken over: the classes of a level, or "query". Default: the
-            finest.
+            finest level.
 
     Returns:
         NamedPictures: `table`, `scores`, `write("names.csv")`, `trust(0.95)`.
@@ -237,6 +237,8 @@ def _naming_of_climb(manifest: Manifest, source: Source, unit: str) -> NamedPict
     units = units_of(queries_of("test", manifest), unit)
     # {name of the value, such as hF1: values (Q,)}
     values = scores_of_path(manifest.levels, source.climb.nodes, *truth_of(manifest))
+    # a mean with its interval for each value; there is one test, whose queries are summed up in the
+    # order of their ids, so that the order of a file's rows does not change the last bits
     means = summarise(np.stack(list(values.values())), [order_of_names(manifest)], units)
     nodes = source.climb.nodes
     # a path may end early, so the mass of its last node is the one at index ends − 1; an empty

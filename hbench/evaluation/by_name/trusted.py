@@ -181,6 +181,7 @@ class Trusted:
         the whole path with its mass, and the level down to which several readers agree."""
         said = self.levels > 0
         names = np.array(["", *self.level_names], dtype=object)
+        # the share of answers that should be right; "" without an answer
         promised = [f"{self.target:g}" if here else "" for here in said.tolist()]
         # {column of the naming: column here}; "mass" is that of the answer here, so the mass of the
         # whole path is renamed
@@ -240,8 +241,9 @@ def _by_level(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, tuple[int,
 
 
 def _outcome_document(outcome: Outcome, levels: tuple[str, ...]) -> dict[str, Any]:
-    """Convert an outcome (which shares of items are answered, right and wrong) for JSON. `levels`:
-    the names of all levels, coarse to fine."""
+    """Convert an outcome for JSON. All values are shares, one number each, null for a share of
+    nothing, except for "items", the number of answers at a level. `levels`: the names of all
+    levels, coarse to fine."""
     by_level = {
         level: {"items": items, "right": _json(right)}
         for level, (items, right) in _by_level(outcome, levels).items()
@@ -391,8 +393,9 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
 
 
 def fixed_thresholds(depth: int) -> Values:
-    """Return the fixed thresholds (`depth`,) in common use, coarse to fine. FIXED has them from the
-    finest level upwards; the last one also holds for all levels above.
+    """Return the fixed thresholds (`depth`,) in common use, coarse to fine: the mass from which a
+    node of each level is taken as an answer. FIXED has them from the finest level upwards; the last
+    one also holds for all levels above.
 
     >>> fixed_thresholds(4).tolist(), fixed_thresholds(2).tolist()
     ([0.4, 0.4, 0.6, 0.8], [0.6, 0.8])
@@ -418,9 +421,11 @@ def _thresholds_of_halves(
     on which it was set.
     """
     is_first = in_first_half(named.units)
-    thresholds = np.full(len(named.items), np.inf)  # inf: no answer
+    # the two halves together are all items, so no inf, which means no answer, is left
+    thresholds = np.full(len(named.items), np.inf)
     halves = []
     for half in (is_first, ~is_first):
+        # `_of`: masses, verdicts and units of the other half's items of known truth
         promise = threshold_for(*_of(named, has_truth & ~half), target)
         thresholds[half] = promise.threshold
         halves.append(promise.threshold)

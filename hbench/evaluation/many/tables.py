@@ -52,6 +52,7 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
 
     lines = []
     for standing in standings:
+        # `margin`: the score with ± half its interval
         line = [name_of(standing), margin(metric, standing.score), *_behind(metric, standing)]
         scores = standing.document.scores
         line += [shown(name, scores[name].value) if name in scores else NONE for name in names[1:]]
@@ -61,7 +62,7 @@ def table(standings: Sequence[ModelStanding], metric: str, asked: Sequence[str])
 
     bold = _best_in_bold(standings, metric, names[1:])
     document = standings[0].document
-    # a note says if some R@k were left out
+    # the first note says what the intervals are over, and if some R@k were left out
     notes = [over_note(document, left_out=len(names) < len({metric, *asked})), document.signature]
 
     return PrintedTable(header=tuple(header), cells=lines, notes=notes, bold=bold)

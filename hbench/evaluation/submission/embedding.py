@@ -194,6 +194,8 @@ class EmbeddingSubmission:
                 )
                 build = partial(of_all, test=test, names=None, lists=lists)
             else:
+                # the labels (N, L) as the released evaluator numbers them, by names, for its
+                # protocol; None if its classes are those of the tree
                 build = partial(of_all, test=test, names=data.labels_by_name(test))
             # a worker calls `build` with the embeddings that it has read, and without `movable`,
             # since its jobs share them

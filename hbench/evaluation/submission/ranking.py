@@ -243,9 +243,12 @@ def _measured(
         named: {query: its sequences by name}, for queries with names that stand for several nodes;
             None: no query has such a name.
         all_pairs: whether protocols of released evaluators keep the item ranked last, as they do
-            where the queries are their own gallery.
+            where the queries are their own gallery. With a separate gallery the released
+            code drops it.
     """
     manifest = data.tests[name]
+    # the labels (N, L) as the released evaluator numbers them, by names; None if its classes are
+    # those of the tree
     names = data.labels_by_name(manifest)
     scorers = scorers_of(
         conditions,

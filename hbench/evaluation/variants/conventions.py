@@ -133,9 +133,12 @@ def tried(
         UsageError: bytes that may be packed bits.
     """
     if data.protocol.similarity != "hamming":
-        # checked here, since all evaluations below name a similarity and would not check it
+        # An evaluation with the dataset's similarity refuses bytes that may be packed bits. Those
+        # below name a similarity, and would take them for numbers.
         given.refuse_bits()
-    vectors = EmbeddingSubmission(*given.parts)  # not movable, since it is evaluated many times
+    # not movable: an evaluation may reorder and scale movable vectors in place, and these are
+    # evaluated many times
+    vectors = EmbeddingSubmission(*given.parts)
     yield from _by_settings(vectors, data, metric, report)
     # `takes`: the arguments of the metric's function
     if "relevance" in metrics[metric.base].takes:
@@ -278,8 +281,8 @@ def _by_lists(
     """
     # {changes in words: for each test the values (Q,)}
     found: dict[Changes, list[Values]] = {}
-    # {changes in words: function of a level sequence}: the metric itself, and metrics called by the
-    # same name
+    # {changes in words: function of a level sequence}: without changes the metric itself, and other
+    # metrics that are called by the same name
     formulas = _formulas(metric, data.levels)
     for test in data.tests.values():
         # only means of precisions, such as AP, are tried on truncated lists, where missing

@@ -312,11 +312,11 @@ def _refuse_unfit(examined: Examined) -> None:
 
 def _conditions_under(conditions: Conditions, levels: tuple[str, ...]) -> Conditions:
     """Adapt conditions to a tree of other levels (names). The metrics of all levels come first,
-    then the others at the finest level. The latter get no score under another tree, but are kept
-    since the engine sums from each cut k of any metric to the next: with the same cuts, values
-    under equal trees have equal bits."""
+    then the others at the finest level. The latter get no score under another tree. They are kept
+    for their cuts k: the engine sums from each cut of any metric to the next, so only with the same
+    cuts do values under equal trees have equal bits."""
     of_level = {
-        replace(name, level=None)
+        replace(name, level=None)  # None: the finest level, whatever its name is
         for name in conditions.metrics
         # a metric of BY_LEVEL always states a level, which the other tree may not have
         if not is_graded(name) and name.base not in BY_LEVEL

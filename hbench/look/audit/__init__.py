@@ -167,7 +167,8 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
             remark += f" · {100 * sureness:.0f} % sure"
         near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]  # (k,): positions of items
         cards.append(_card(audit, [item], int(suspects.proposed[at]), near, remark))
-    # the section states the number of all suspects, also of those without a card
+    # the section states the number of all suspects in no group, also of those without a card; and,
+    # in words, bounds on how many of the list's labels are wrong
     return Section(
         kind=KINDS[suspects.kind], number=len(alone), wrong=in_words(suspects), cards=cards
     )
@@ -184,6 +185,7 @@ def _groups(audit: Audit) -> Section:
         # each once, where it occurs first: np.unique alone would order them by position
         beside = near[np.sort(np.unique(near, return_index=True)[1])][:SHOWN_NEIGHBOURS]
         cards.append(_card(audit, group.items, group.proposed, beside, f"{len(group.items)} items"))
+    # no words on wrong labels: bounds on their number are known for lists of suspects only
     return Section(kind=GROUPS, number=len(cards), wrong="", cards=cards)
 
 
@@ -205,6 +207,7 @@ def _copies(audit: Audit) -> Section:
         remark = f"{split[item]} · copy {name} in {split[copy]} · {likeness}"
         label = int(audit.votes.classes[copy])
         cards.append(_card(audit, [item], label, np.array([copy]), remark))
+    # no words on wrong labels: copies have the same picture, whatever their labels are
     return Section(kind=COPIES, number=len(audit.copies), wrong="", cards=cards)
 
 
@@ -215,10 +218,10 @@ def _card(
 
     Args:
         audit: the audit.
-        items: positions of the items in the manifest, at least one. For each item beside them, the
-            card shows the level of the pair with the first of them.
+        items: positions of the items in the manifest, at least one.
         proposed: the fine class that the items may belong to.
-        beside: positions of the items to show beside them.
+        beside: positions of the items to show beside them. For each of these, the card shows its
+            level to the first of `items`.
         remark: the small print of the card.
     """
     names = audit.pool.manifest.items[np.asarray(items)].tolist()

@@ -74,6 +74,8 @@ def kind(
     """
 
     def register(function: Draw) -> Draw:
+        """Register the function with the name, help texts (`about`, `files`), options, and drawing
+        of a report in memory (`of_report`) that `kind` was given."""
         kinds.register(name)(
             Kind(
                 about=about,

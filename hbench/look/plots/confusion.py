@@ -81,7 +81,7 @@ def draw_confusion(
         panel = figure.subplots()
         _paint_cells(panel, shares)
         places = range(len(names))
-        # in points: many names have less space each
+        # of the font, in points: many names have less space each
         size = 7 if len(names) <= 8 else 5.5
         panel.set_xticks(
             places, words, rotation=40, ha="right", rotation_mode="anchor", fontsize=size

@@ -79,11 +79,11 @@ def _known_bits(bits: Any) -> int:
 
 
 def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[str]) -> Drawing:
-    """Draw a mark for every size, and a line of the best score that is possible with this number of
-    bytes.
+    """Draw scores against the bytes of a vector: for each of the `metrics` a mark for every size,
+    and a line of the best score of all sizes with at most so many bytes.
 
-    `signature` is that of the evaluation, for the small print. There is one line for each of the
-    `metrics`.
+    The kind of a mark tells the bits of a coordinate. `signature` is that of the evaluation, for
+    the small print.
     """
 
     def paint(figure: Figure) -> None:

@@ -177,7 +177,7 @@ def _rows_of_results(top: TopLists) -> list[list[Any]]:
 
     A row has the items of the results, their similarities and their levels; how many results are
     copies of the query (they come first); and rank, item and similarity of the first right result.
-    This rank is 0 if the right result is among the listed ones or is not known.
+    This rank is 0 if the first right result is not known, or is among the listed results.
     """
     lengths = (top.items != NO_ITEM).sum(axis=1)
     scores = np.nan_to_num(top.scores).round(DIGITS)
@@ -194,8 +194,8 @@ def _rows_of_results(top: TopLists) -> list[list[Any]]:
 def _right_beyond(top: TopLists, lengths: NDArray[np.int64]) -> list[tuple[int, int, float]]:
     """Return rank, item and similarity of every query's first result of its finest class.
 
-    The rank is 0 if this result is among the first `lengths` (Q,) results, which are listed anyway,
-    or is not known.
+    The rank is 0 if this result is not known, or is among the first `lengths` (Q,) results, which
+    are listed anyway.
     """
     if top.right is None:
         return [(0, 0, 0.0)] * len(lengths)

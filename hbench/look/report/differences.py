@@ -92,12 +92,13 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
         tested=len(differences),
         scales=_scales_of_bars(differences),
         verdict=verdict,
-        # these four need the dataset and the values of both runs, and are filled in below
+        # a sentence if the runs' images were embedded at different sizes, else ""
+        sizes=sizes_in_words(first.document, other.document),
+        # the rest needs the dataset and the values of both runs, and is filled in below
         balance=None,
         lost=[],
         gained=[],
         chapters=[],
-        sizes=sizes_in_words(first.document, other.document),
     )
     if (
         reported.manifest is None
@@ -106,15 +107,13 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     ):
         return view
 
-    # goodness turns the sign of a metric whose lower values are better
-    # (Q,): positive where the first run is better
+    # (Q,), positive where the first run is better: `goodness` turns the sign of metrics whose lower
+    # values are better
     change = goodness(reported.by, first.values[reported.by] - other.values[reported.by])
     balance = (int((change > 0).sum()), int((change < 0).sum()), int((change == 0).sum()))
     pair = [first.values[reported.by], other.values[reported.by]]
-    # the finest level; levels are counted from 0 here
-    classes = class_means(
-        reported.manifest, pair, reported.manifest.tree.depth - 1, metric=reported.by
-    )
+    finest = reported.manifest.tree.depth - 1  # levels are counted from 0 here
+    classes = class_means(reported.manifest, pair, finest, metric=reported.by)
     # what the first run (means[0]) gains over the other one (means[1]), for each class
     gains = {mean.node: goodness(reported.by, mean.means[0] - mean.means[1]) for mean in classes}
     # the largest loss first, so that the gains are at the end
@@ -122,6 +121,7 @@ def _compare_with(reported: Reported, number: int, other: ReportedRun) -> Compar
     lost = [mean for mean in classes[:CLASSES] if gains[mean.node] < 0]
     gained = [mean for mean in reversed(classes[-CLASSES:]) if gains[mean.node] > 0]
 
+    # chapters: the queries that changed most, those better in the first run and in the other one
     return view._replace(
         balance=balance,
         lost=lost,

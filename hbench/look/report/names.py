@@ -76,7 +76,7 @@ def _table_of_depth(
 
     Args:
         test: the depth's name, since each depth is a test in the reports.
-        runs: the runs with values by name.
+        runs: the runs that have a value for each node, in `by_query`, since nodes are the queries.
         columns: one for each run, or, with a single run, one for each metric.
         by: the metric to sort by.
     """

@@ -65,7 +65,8 @@ def overview_of(reported: Reported) -> dict[str, Any]:
     They include the scores of the most informative metrics (`headline`), of the whole tree
     (`rest`), by level (`families`) and of the released evaluator (`official`), the precision–recall
     curves (`sampled` tells that they are computed from some of the queries only), the levels of the
-    first results (`severity`), and advice. `percent_note` and `scale_of` are functions that the
+    first results (`severity`), and advice. `by_test` are the scores on each test, {test: {metric:
+    score}}, of a dataset with several tests. `percent_note` and `scale_of` are functions that the
     template calls.
     """
     documents = [run.document for run in reported.runs]
@@ -79,6 +80,7 @@ def overview_of(reported: Reported) -> dict[str, Any]:
         "percent_note": percent_note,
         "left_out": len(names) < len(documents[0].scores),
         "scale_of": scale_of,
+        # a row is labelled by the name of its metric
         "headline": [_row(documents, name, name) for name in headline(reported)],
         "rest": rest,
         "families": families,

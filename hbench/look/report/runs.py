@@ -361,6 +361,7 @@ def with_embeddings(
     runs = {_checksum(run): run for run in reported.runs}
     ranked: dict[str, ReportedRun] = {}
     for path in files:
+        # the text says what needs vectors, for the error about a file that has a ranking
         given = read_embeddings(path, "a curve and a map")
         sha256 = given.source.sha256
         if sha256 not in runs:
@@ -387,8 +388,8 @@ def _with_ranking(
     k: int,
     on_block: OnBlock | None,
 ) -> ReportedRun:
-    """Rank a run's vectors, and return the run with the first right result of every query, the
-    curve, the map and, if no file keeps them, the first results.
+    """Rank a run's vectors, and return the run with the first right result of every query, the mean
+    precision–recall curve, the map of the classes and, if no file keeps them, the first results.
 
     Args:
         reported: the runs, with their dataset.
@@ -410,8 +411,9 @@ def _with_ranking(
     similarity = examined.conditions.words.similarity
     # if a file keeps the results, only the first right one is missing
     results = RightResults(len(job.ranker.queries), k if run.top is None else 1)
-    # R@1 needs only the finest level, so little is sorted; no conditions and labels by name, since
-    # this pass caches no blocks and computes no metric of names. The ranking fills `results`
+    # R@1 needs only the finest level, so little is sorted. A job's `conditions` are the key under
+    # which its blocks are cached, and `by_name` are labels for metrics by official names: this pass
+    # does neither. The ranking fills `results`.
     measure(replace(job, conditions="", by_name=None, top=results), on_block=on_block)
     ranked = lists_of(manifest, job.ranker, results, similarity)
     top = ranked if run.top is None else run.top._replace(right=ranked.right)

@@ -166,6 +166,7 @@ def _strip(manifest: Manifest, depth: RankedNodes, row: int, *, model: str, by: 
     path = str(depth.test.retrieval.ids[row])
     value = float(depth.values[row])
     k = depth.lists.items.shape[1]  # all kept results are shown
+    # the first right result, an item of this node, if it comes after the results that are shown
     right = right_of(manifest, depth.lists, row, shown=k, depth=depth.test.depth)
     hits = hits_of(manifest, depth.lists, row)
     about = f"{depth.test.name} · {by} {shown(by, value, 1)}"

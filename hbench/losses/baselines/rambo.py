@@ -89,8 +89,8 @@ class ScoreMemory(nn.Module):
     """
 
     def __init__(self, batches: int, dim: int) -> None:
-        """`batches`: how many past batches are kept. `dim`: 0 to join rows, which are lists, or 1
-        to join columns, which are items."""
+        """`batches`: how many past batches are kept. `dim`: the dimension of scores (Q, n) that
+        grows when batches are joined: 0 adds lists, 1 adds items to each list."""
         super().__init__()
         if batches < 0:
             raise ConfigError(
@@ -227,7 +227,8 @@ class RamboClasses(nn.Module):
     def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
         """The AP loss of `scores` (examples, classes), where `targets` mark the classes of each
         example: (1 − `joint`) times the mean over the classes plus `joint` times the AP loss of all
-        classes in one list."""
+        classes in one list. In each list `shift` lowers the scores of positives and raises those of
+        the others by half a margin, so that positives must lead by the margin."""
         (exact,) = full_precision(scores)
         # (C, n): a row for each class, with the examples of this batch and of past ones
         rows, positive = self.memory(exact.T, targets.T.bool())

@@ -139,8 +139,8 @@ def _read_parts(
 
     # the empty array is the result if there are no files or batches
     all_ids = np.concatenate([np.zeros(0, dtype=object), *ids])
-    # A generator, so that only one batch is in memory at a time. A batch without rows has no first
-    # list that would tell the dimension.
+    # A generator, so that only one batch is in memory at a time. Batches without rows are left out,
+    # since the dimension is read from the first list of a batch.
     parts = (
         (file, _vectors_of_batch(batch, file))
         for file, of_file in zip(files, columns, strict=True)
@@ -176,7 +176,8 @@ def _columns_of_ids_and_vectors(
         for name, kind in kinds.items()
         if is_list(kind) and _are_numbers(storage_type(kind.value_type))
     ]
-    # of several columns of lists, those with a less usual name for vectors are preferred
+    # no column has a usual name for vectors here; columns with a less usual one are preferred to
+    # columns with any other name
     lists = [name for name in lists if words.folded(name) in words.OTHER_VECTORS] or lists
     # lists of one number are, say, labels
     if len(lists) == 1 and _length_of_first_list(file, lists[0], batches_of) > 1:

@@ -48,11 +48,13 @@ def doubts_of(queries: Embeddings, gallery: Embeddings, data: Dataset) -> tuple[
     """Return the doubts about embeddings that can be found before they are scored, one sentence
     each.
 
-    Besides the scan, this takes one pass over the vectors, class by class: about 1 % of the time of
-    an evaluation. `queries` and `gallery` are the same object if one file holds both.
+    This takes one pass over the vectors, class by class: about 1 % of the time of an evaluation.
+    Keys of equal vectors and squared lengths come from the scan that was made when the file was
+    read (`Embeddings.scan`). `queries` and `gallery` are the same object if one file holds both.
     """
     are_near = _are_nearly_the_same(queries)
-    sentences = [*trained_on(data)]  # this doubt is about the dataset, not the vectors
+    # test items that are in the training set: a doubt about the dataset, not about the vectors
+    sentences = [*trained_on(data)]
     if are_near:
         sentences.append("all vectors are nearly the same: a net that trained has collapsed")
     for name, test in data.tests.items():

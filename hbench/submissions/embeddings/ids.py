@@ -99,7 +99,8 @@ def beside(path: Path) -> Path | None:
 
 
 def _other_names(path: Path) -> list[str]:
-    """Other names of files of ids: the name of the vectors' file, or what the ids are."""
+    """Less usual names of a file of ids, which are tried last: the name of the vectors' file, or a
+    word for what the ids are, or both."""
     kinds = ("names", "filenames", "file_names", "paths", "image_ids", "keys")
     stems = [*(f"{path.stem}_{kind}" for kind in kinds), *kinds]
     return [

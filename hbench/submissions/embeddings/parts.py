@@ -69,7 +69,8 @@ def vectors_among(parts: Sequence[ArrayPart], source: object, what: str) -> str:
     """
     usual = named(parts, words.VECTORS)
     if usual:
-        return the_one_named(usual, usual, what, source)  # raises for several
+        # chooses among `usual` the one that is in `usual`: any, so this raises if there are several
+        return the_one_named(usual, usual, what, source)
     fitting = [
         part for part in parts if len(part.shape) == 2 and part.kind == "f" and part.shape[1] != 1
     ]
@@ -98,7 +99,8 @@ def ids_among(
     """
     usual = named(parts, words.SURE_IDS)
     if usual:
-        return the_one_named(usual, usual, what, source)  # raises for several
+        # chooses among `usual` the one that is in `usual`: any, so this raises if there are several
+        return the_one_named(usual, usual, what, source)
     if given:
         return None
     lists = [part for part in parts if part.shape == (count,)]

@@ -101,7 +101,9 @@ def _with_same_letters(
     """
     sample = list(dict.fromkeys(sample))
     found = _with_letters_of(sample, longer)
-    if len(found) > most:  # such as numbers that restart in every folder
+    # Many names may have the same letters, such as numbers that restart in every folder. The sample
+    # is reduced in proportion, to at least 20 names.
+    if len(found) > most:
         sample = sample[: max(20, len(sample) * most // len(found))]
         found = _with_letters_of(sample, found)
     return sample, found
@@ -144,8 +146,12 @@ def _rewritings_by_two(
     sample: list[str], others: list[str], *, mirrored: bool
 ) -> Iterator[Rewriting]:
     """Yield pairs of rewritings, each as one rewriting, that make most of a smaller sample equal to
-    others. Trying all pairs on the whole sample would take long. `mirrored`: whether
-    the sample has unknown ids and `others` wanted ones, else it is the other way round."""
+    others. Trying all pairs on the whole sample would take long.
+
+    Unknown ids are those of a file that the dataset does not have, wanted ids those of the dataset
+    that the file lacks. `mirrored`: whether the sample has unknown ids and `others` wanted ones,
+    else it is the other way round.
+    """
     few, near = _with_same_letters(
         sample[:: max(1, len(sample) // PAIR_SAMPLE)][:PAIR_SAMPLE], others, 10 * PAIR_SAMPLE
     )
@@ -156,7 +162,9 @@ def _rewritings_by_two(
             _one_after_the_other(first.of_wanted, second.of_wanted),
             _one_after_the_other(first.of_unknown, second.of_unknown),
         )
+        # rewritings of one name are variants of the same mend, such as of one side or of both
         if first.name != second.name:
+            # ids that become equal to several others prove nothing
             pairs = _pairs_that_meet(few, near, both, mirrored=mirrored, only_one=True)
             if len(pairs) >= NEARLY_ALL * len(few):
                 yield both
@@ -176,8 +184,8 @@ def _pairs_that_meet(
     only_one: bool,
 ) -> list[tuple[str, str]]:
     """The pairs (unknown, wanted) of different names that a rewriting makes equal. If `only_one`,
-    names with several partners are skipped. `mirrored`: whether the sample has unknown names and
-    `others` wanted ones, else it is the other way round."""
+    names with several partners are skipped. `mirrored`: the sample has unknown names, and
+    `others` wanted ones; if not, the sample has wanted names, and `others` unknown ones."""
     of_sample = rewriting.of_wanted
     of_others = rewriting.of_unknown
     if mirrored:
@@ -271,7 +279,8 @@ def _letters_of(name: str) -> tuple[str, str, str]:
     equal, and are not compared.
 
     The keys are the letters and digits of the last part of the path, of the last part without its
-    suffix, and of the whole path without its suffix. Zeros are dropped, since they pad numbers.
+    suffix, and of the whole path without its suffix, in lower case. Zeros are dropped, since they
+    pad numbers.
     """
     if MARKED.search(name):  # perhaps with something that Python or an address adds to a name
         name = unquote(_unwrapped(name))

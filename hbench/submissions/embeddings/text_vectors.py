@@ -111,11 +111,13 @@ def _sheet_of(dialect: Dialect, path: Path) -> VectorSheet:
     fractions = [place for place in numeric if any(map(NOT_WHOLE.search, filled[place]))]
     lists = [place for place, name in enumerate(names) if name in words.VECTORS]
     lists = lists or _places_of(LIST_OF_NUMBERS, filled)
+    # the second argument: columns whose cells are no texts, so that they can hold ids only by name
     ids = _place_of_ids(names, [*numeric, *lists], fractions, header=header)
 
     if lists:
         called = [first[place] for place in lists]
-        the_one_named(called, called, "column of vectors", path)  # raises for several
+        # chooses among `called` the one that is in `called`: any, so this raises for several
+        the_one_named(called, called, "column of vectors", path)
         vectors = tuple(lists)
     else:
         vectors = _places_of_vectors(names, numeric, fractions, ids)
@@ -162,7 +164,7 @@ def _is_header(
         return True
     # pandas writes "", 0, 1, 2 … above an index and the columns of an array
     are_numbered = names[1:] == [str(place) for place in range(len(names) - 1)]
-    # a row such as "a,0" is no header, but an id and a number
+    # with only two columns, a row such as "a,0" is an id and a number, and no header
     if are_numbered and (not names[0] or not number.fullmatch(names[0])):
         return len(names) > 2
 
@@ -327,6 +329,8 @@ def read_jsonl(path: Path) -> TableRead:
         """The value of a key in each line; None where a line lacks it."""
         return [record.get(key) for record in records]
 
+    # {"vector": {"clip": [0.1, 0.2]}}, as Qdrant writes it, becomes {"vector": [0.1, 0.2]}; `said`
+    # is the name "clip" in words, "" for a plain vector
     records, said = _of_named_vectors(records, path)
     # only keys of the first object are looked at, since every object must have them
     parts = [_part_of_key(key, values_of(key)) for key in records[0]]

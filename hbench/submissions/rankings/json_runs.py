@@ -95,6 +95,7 @@ def _scores_of(records: Any) -> dict[str, float] | None:
         return None
     found: dict[str, float] = {}
     for record in records:
+        # the keys by which tools call the item and its score
         names = list(record)
         item = words.first_of(names, (*words.RETRIEVED, *words.SURE_IDS))
         score = words.first_of(names, words.SCORES)
@@ -120,6 +121,7 @@ def _lines(path: Path, content: Lists) -> Lines:
     returns it: either all queries have items in order, best first, or all have items with scores.
     `path` is for errors."""
     pairs = [(query, str(item)) for query, held in content.items() for item in held]
+    # chunked, as `lines_with_scores` takes columns of tables
     items = pa.chunked_array([pa.array([item for _, item in pairs], pa.large_string())])
     # all lists have the form of the first
     if isinstance(next(iter(content.values())), list):
@@ -143,5 +145,5 @@ def _lines(path: Path, content: Lists) -> Lines:
         found.items,
         found.scores,
         form="JSON scores of items by query",
-        order=found.order,
+        order=found.order,  # in words: by score; the default is "in the order of the lists"
     )

@@ -100,7 +100,7 @@ def named_levels_of(
         listable = gallery_rows[
             ~_left_out(manifest, np.full(len(gallery_rows), query), gallery_rows)
         ]
-        # the last array, (listable items, L), has the equal columns of all items that may be listed
+        # the same for all items that may be listed, (listable items, L)
         sequences[position] = named_sequences(
             scores[lines], equal, names[listable] == names[query], ties
         )

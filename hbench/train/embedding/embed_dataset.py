@@ -299,7 +299,8 @@ def _embed_the_rest(
 ) -> None:
     """Embed the images that no part in the folder `parts` has yet, and write them as further parts.
 
-    `number`: of all images. `on_row`: called with the number of images done so far.
+    `number`: of all images. `on_row`: called with the number of images done so far, those of
+    earlier runs included.
     """
     left = np.arange(next_row(parts), number)
     for part in _embed_rows(model, images, left, options, device=device, on_row=on_row):

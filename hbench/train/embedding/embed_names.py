@@ -123,7 +123,8 @@ def first_sentences(
     finest = [path for path in paths_of(tree) if len(path) == tree.depth]
     # False sorts before True; the sort is stable
     first = sorted(finest, key=lambda path: path not in (others or {}))[:most]
-    # the path of a node under each of its further names, or under its own if it has no others
+    # for each node, its path with each of its further names as the last one or, if it has none, the
+    # path with its own name; the first of these makes the sentence
     named = (variants(path, others, is_replaced=True) for path in first)
     return (sentence(template, paths[0]) for paths in named)
 

@@ -143,7 +143,8 @@ class Held(Dataset[Batch]):
 
 def images_of(name: str, manifest: Manifest, settings: Images, *, vary: bool) -> Dataset[Batch]:
     """Make the images of a manifest of the dataset `name`. They are kept in memory if the dataset
-    generates them there (HELD), or for the augmentation `shifted`; others are opened from files.
+    generates them there (HELD), or if the augmentation is `shifted`; else they are opened from
+    files.
     `vary`: whether to vary them, as for training."""
     chosen = settings.augment if vary else NONE
     # the function that generates this dataset's images at this size, if there is one
@@ -237,8 +238,8 @@ class Batches:
                     problems |= piece
             if problems:
                 raise _unreadable(problems)
-            # Drop pieces without images, float tensors: joining would convert the other pieces.
-            # If all images of a batch were left out, one such piece is the batch.
+            # A piece without images is a float tensor, and would turn the pieces that it is joined
+            # with into floats, so it is dropped. If no piece has images, one of them is the batch.
             loaded = [piece for piece in loaded if len(piece[1])] or loaded[:1]
             parts = [self._on_device(*piece) for piece in loaded]
             if len(parts) == 1:

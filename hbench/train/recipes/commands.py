@@ -42,7 +42,8 @@ def command_of(recipe: Recipe, options: Sequence[str]) -> str | None:
     by_name = {name: _changes(resolve(name), values) for name in names()}
     possible = [(changes, name) for name, changes in by_name.items() if changes is not None]
     for changes, name in sorted(possible, key=lambda each: (len(each[0]), each[1])):
-        # resolved to compare, since changes of the losses also remove the aim of a recipe
+        # The changed recipe is compared as it is resolved: changes of the losses also remove the
+        # published row that a recipe should reproduce (`aim`).
         if _resolved(name, changes) == recipe:
             settings = [word for each in map(_shown, changes) for word in ("--set", each)]
             return shlex.join(["hbench", "train", name, *settings, *options])

@@ -253,9 +253,10 @@ def _extended(values: Values, under: tuple[Path, ...] = ()) -> Values:
 def _changed_by_file(values: Values, over: Values) -> Values:
     """Change a recipe's tables (`values`) by those of a file that extends it (`over`).
 
-    A file with a new loss replaces the table of losses: losses that it does not name are removed. A
-    file that names only losses of the recipe changes these, and keeps the others. If the losses
-    differ, the aim at a published row is removed, unless the file has one.
+    A file with a loss that the recipe does not have replaces the table of losses: losses that it
+    does not name are removed. A file that names only losses of the recipe changes these, and keeps
+    the others. If the losses differ, the published row that the recipe should reproduce (`aim`) is
+    removed, unless the file has one.
     """
     result = merge_tables(values, over)
     if not isinstance(over.get("losses"), Mapping):

@@ -25,7 +25,8 @@ SLOW = 1e-4  # up to which Adam's rate is one for pretrained weights
 
 def refuse_several(manifest: Manifest) -> None:
     """Raise DataError for a training manifest with items of several paths, such as pictures of two
-    animals. `manifest.more` holds further paths of items, None if there are none."""
+    animals. `manifest.more` holds further paths of items, None if there are none; `owners` is the
+    number of these items."""
     if manifest.more is not None:
         raise DataError(
             "the losses take one path of each item",

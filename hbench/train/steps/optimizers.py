@@ -85,9 +85,9 @@ def set_rates(
     During the warm-up the body's rate is 0. The schedule begins after the warm-up. Of several
     groups of the body, by depth, the returned rate is that of the last one, next to the output.
 
-    `step` is the number of steps before this one, by default those before the epoch. `in_epoch` is
-    the number of steps per epoch. A warm-up that is a share of all steps may end within an epoch,
-    and needs both.
+    `step` is the number of steps before this one, at least those before the epoch. `in_epoch` is
+    the number of steps per epoch. Both are needed for a warm-up that is a share of all steps, which
+    may end within an epoch.
     """
     schedule = recipe.schedule
     since_warm_up = max(0, epoch - schedule.warm_up_epochs(recipe.epochs))
@@ -207,9 +207,10 @@ def optimizer_names() -> dict[str, type[torch.optim.Optimizer] | None]:
 def _optimizer(
     settings: Optimizer, groups: list[dict[str, Any]], *, fused: bool
 ) -> torch.optim.Optimizer:
-    """Make the optimiser that the settings name. `groups`: parameter groups for torch. `fused`:
-    update all weights by one kernel. Settings that this optimiser does not have are ignored. Raises
-    UnknownName, or ConfigError for an optimiser that refuses these weights."""
+    """Make the optimiser that the settings name. `groups`: parameter groups for torch, which state
+    their own learning rate and weight decay. `fused`: update all weights by one kernel. Settings
+    that this optimiser does not have are ignored. Raises UnknownName, or ConfigError for an
+    optimiser that refuses these weights."""
     names = optimizer_names()
     if settings.name not in names:
         raise UnknownName("optimizer.name", settings.name, names)

@@ -140,6 +140,7 @@ def begin(recipe: Recipe, data: Dataset, processes: Processes = SINGLE_PROCESS) 
     device = processes.device
     torch.manual_seed(recipe.seed)
     model = build_model(recipe.model, recipe.images).to(device)
+    # batch norms that would see only parts of a batch, or the same batch twice
     _refuse_partial_norms(recipe, model)
     precision = _precision(recipe, device)
     model.precision = PRECISIONS[precision]

@@ -124,8 +124,8 @@ def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict
     used as names, and their number is stored in the graph's attribute "support".
     """
     inner = [node for node in graph if graph.out_degree(node) and graph.in_degree(node)]
-    is_foreign = not graph.graph.get("levels")  # in a file that names its levels, numbers are names
-    if is_foreign and inner and all(IS_NUMBER.fullmatch(names[node]) for node in inner):
+    names_levels = graph.graph.get("levels")  # in a file that names its levels, numbers are names
+    if not names_levels and inner and all(IS_NUMBER.fullmatch(names[node]) for node in inner):
         graph.graph["support"] = len(inner)
         names = {**names, **dict.fromkeys(inner, "")}
     # the first and last leaf below every node, computed from the leaves upwards
@@ -143,9 +143,10 @@ def _names_by_place(graph: ClassGraph[NodeId], names: dict[NodeId, str]) -> dict
         if not names[node] and graph.out_degree(node):
             first, last = ends[node]
             names[node] = first if first == last else f"{first} … {last}"
-    # A name that occurs several times at a depth gets its parent's name appended. The parent comes
-    # earlier in `order`, so its own name has been made unique by then.
+    # siblings with equal names get their first and last leaf appended
     names = _siblings_apart(graph, names, ends)
+    # A name that still occurs several times at a depth gets its parent's name appended. The parent
+    # comes earlier in `order`, so its own name has been made unique by then.
     times = Counter((depth[node], name) for node, name in names.items() if name)
     shown: dict[NodeId, str] = {}
     for node in order:

@@ -141,8 +141,9 @@ def _move_labels(decision: ops.Move, world: World) -> Iterable[tuple[str, LabelP
 def _name_group(decision: ops.Name, world: World) -> Iterable[tuple[str, LabelPlace]]:
     """Return (class id, place) of the labels that a new group receives.
 
-    They are the labels that the decision names. Where the curators saw exactly these clusters, the
-    other labels of the same cluster are added, if no decision has placed them so far.
+    They are the labels that the decision names (`members_of`). If the curators saw exactly these
+    clusters (`world.whole_clusters`), the labels of the same cluster that no decision has placed so
+    far are added.
     """
     covered = list(decision.members_of)
     numbers = {world.clusters[label] for label in covered if label in world.clusters}

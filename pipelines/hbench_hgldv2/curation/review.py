@@ -173,7 +173,7 @@ def cards_of(material: Material) -> list[list[str]]:
     places = _places(replay(material.labels, material.clusters, material.decisions))
     landmarks = {label.class_id: label.landmarks for label in material.labels}
     # There is a card for every place that decisions use, and one for every cluster with its
-    # undecided labels. The values of a place, in their fixed order, identify its card.
+    # undecided labels. The values of a place (status, group …) identify its card.
     members: Mapping[tuple[object, ...], list[str]] = defaultdict(list)
     for row in material.clustered:
         place = places.get(row.class_id)
@@ -194,6 +194,7 @@ def make_demo(work: Path) -> None:
     table = DEMO / "train_label_to_hierarchical.csv"
     rows = released.read(table)
     clean.run(work, released=[("train", table)])
+    # the names of groups that the review suggests, a line each: name, kind
     kinds = sorted({(row.hierarchical_label, row.natural_or_human_made) for row in rows})
     write_text(work / "names.csv", csv_text(kinds))
     encode.run(work, encoder="tfidf", names=work / "names.csv")

@@ -193,7 +193,7 @@ def _rows_by_split(
     Args:
         selection: the landmarks of all splits, with their classes.
         mapping: the place that the curators gave each class.
-        assigned: split -> the landmarks for whose group their images voted.
+        assigned: split -> the landmarks whose group was chosen by a vote of their images.
     """
     present = {landmark.split for landmark in selection}
     return {

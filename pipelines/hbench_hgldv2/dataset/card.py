@@ -70,5 +70,6 @@ def card(
         smallest=SMALLEST,  # super-categories with fewer landmarks are marked
         reasons=REASONS,
         imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
+        # each kind with its number of super-categories: the usual kinds first, then others in use
         of_kind=[(kind, of_kind[kind]) for kind in offered(sorted(of_kind))],
     )

@@ -113,8 +113,8 @@ def place_landmarks(
 
 
 def _row(landmark: CleanedLandmark, place: LandmarkPlace, placed: Mapping[str, Placed]) -> Sourced:
-    """Make the row of a landmark at a place. The number of images that voted and their agreement
-    are 0; the caller fills them in where the place is a vote.
+    """Make the row of a landmark at a place. The number of images that voted (`images`) and their
+    agreement (`share`) are 0; the caller fills them in if the images voted for the place.
 
     `placed` maps class ids to rows of the mapping. The column `supercategory` holds the class as a
     released file spells it or, for scraped landmarks, the names of the classes, with " / " between

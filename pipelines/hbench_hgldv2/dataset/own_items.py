@@ -81,9 +81,9 @@ def build_own(work: Path, own: OwnItems, mapping: Sequence[Placed], say: OnRemar
     )
     # this replaces an earlier dataset of the same curation
     dataset = build(own.table.stem, source=source, out=work / "dataset", force=True, on_remark=say)
-    # the remarks of the build name options that only hbench build has, so its command is shown,
-    # with the option that fits: with a column of splits, the remarks are about copies in both
-    # splits, otherwise about classes that should be held out
+    # The remarks of the build name options that only hbench build has, so its command is shown with
+    # such an option. If a column has the splits, the remarks are about copies in both splits;
+    # otherwise they are about classes that should be held out.
     more = "--copies" if source.split_column else "--split-by"
     say(f"with options of hbench build, such as {more}: {_command(work, own.table, source)} …")
     return dataset

@@ -99,6 +99,7 @@ def faiss_kmeans(
         settings.k,
         niter=50,  # iterations
         nredo=settings.restarts,
+        # any seed would do; without the 1, existing clusterings could not be made again
         seed=settings.seed + 1,
         # use every point: by default faiss takes a sample of many points, and warns of few points
         min_points_per_centroid=1,

@@ -300,8 +300,8 @@ def _load_clip(argument: str) -> tuple[Any, Any]:
     try:
         # use the activation function with which the weights were trained (QuickGELU or GELU):
         # open_clip only warns of a different one
-        gelu = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))
-        model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=gelu)
+        is_quick = bool(open_clip.get_pretrained_cfg(name, pretrained).get("quick_gelu"))
+        model = open_clip.create_model(name, pretrained=pretrained, force_quick_gelu=is_quick)
         return model, open_clip.get_tokenizer(name)
     except (OSError, RuntimeError) as error:
         raise DataError(

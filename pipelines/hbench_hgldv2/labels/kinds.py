@@ -17,8 +17,8 @@ OWN_KINDS = ("all",)
 
 
 def offered(used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS) -> tuple[str, ...]:
-    """Return the kinds that a curator can choose from: first the kinds in use, in their order. The
-    usual kinds follow if one of them is in use, or if no kind is in use."""
+    """Return the kinds that a curator can choose from, each once: the usual kinds, and then other
+    kinds in use, in their order. If kinds are in use, but no usual one, only these are returned."""
     distinct = dict.fromkeys(used)
     if distinct and not distinct.keys() & set(usual):
         return tuple(distinct)

@@ -138,8 +138,8 @@ def read(path: Path, chosen: Mapping[str, str]) -> LabelTable:
     labelled = [row for row in rows if row.label]
     _refuse_unusable(path, labelled)  # so every count below is a whole number
 
-    # the counts of the table take the place of the landmarks of the training split, and so of
-    # `label.landmarks`, the sum over both splits
+    # A Label counts landmarks by split, and `label.landmarks` is their sum. The table has one
+    # count, which is stored as that of the training split, with 0 for the index split.
     labels = [
         Label(row.class_id, row.label, int(row.counted), n_index=0, n_ambiguous=0, examples=())
         for row in labelled
@@ -208,8 +208,8 @@ def _problem(part: str, columns: Sequence[str]) -> str:
 
 
 def _rows_of(table: pa.Table, columns: Mapping[str, str]) -> list[TableRow]:
-    """Read the three columns as texts without outer spaces. Ids that were stored as floats lose
-    their decimals."""
+    """Read the three columns, those of TITLES, as texts without outer spaces. Ids and counts that
+    were stored as floats lose their decimals. `columns`: {"id", "label" or "count": column}."""
     cells = text_rows(table, [columns[part] for part in TITLES])
     return [
         TableRow(

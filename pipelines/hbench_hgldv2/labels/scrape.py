@@ -173,6 +173,7 @@ def _replay_demo(work: Path) -> None:
     terminal.say("the demo asks nobody: answers of an invented Wikimedia come from a recording")
     with opened(work, command="hbench hgldv2 scrape --demo", offline=True) as client:
         recorded_scrape.fill(client.cache)
+        # settings for the record; no limit: all landmarks are linked
         link(work, raw, api.source(client, SERVERS), {"via": "api", "limit": None})
     terminal.say(f"continue with {shlex.join(['hbench', 'hgldv2', '--work', f'{work}', 'clean'])}")
 
@@ -240,6 +241,7 @@ def expected_requests(titles: int) -> int:
     item, it takes one more for the wikitext and a quarter of a request for P373, which handles 200
     titles at once: 2.25 requests. So 2.2 is assumed.
     """
+    # + 4: most kinds of requests have a last batch that is only partly filled
     return round(2.2 * titles / BATCH) + 4
 
 

@@ -283,6 +283,7 @@ def qualified(statement: Mapping[str, Any]) -> str:
     """
     snaks = statement.get("qualifiers") or {}
     start, end, point = (_year(snaks.get(key, [])) for key in ("P580", "P582", "P585"))
+    # "" for values that are no items, such as the times above, and left out below
     items = [_value(snak) for key in snaks for snak in snaks[key]]
     return ", ".join(
         text for text in (f"{start}–{end}" if start or end else "", point, *items) if text

@@ -97,7 +97,7 @@ def judge(
 
     if "error" in data:
         return _judge_error(data["error"], wait, lag_wait)
-    return Good(data, _harmless(data))
+    return Good(data, _harmless(data))  # with the harmless warnings; raises for others
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:

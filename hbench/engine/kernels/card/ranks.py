@@ -164,12 +164,13 @@ def rank_rows(rows: Float32s, ranges: CardRanges, slots: Slots, found: Found) ->
 
     low, high, positives = score_range_of_positives(row, extremes)
     buckets = Buckets(high, scale_of(low, high), firsts, pool)
-    parts = divide(row, buckets, positives)  # their number; the table takes one place more
+    parts = divide(row, buckets, positives)  # the number of parts; the table has one place more
     sort_positives(row, buckets, slots)
     scores = slots.scores[query]
     codes = slots.codes[query]
     # Two calls of the same function, which the compiler inlines, so that it knows in each call in
-    # which memory the counts are: in the block's, if they fit, else in the card's.
+    # which memory the counts are: in the block's, if they fit, else in the card's, in the places
+    # of the ranks that are computed from them.
     if parts + 1 + positives <= POOL:
         listed = Sorted(positives, low, scores, codes, pool[parts + 1 :])
         count_and_add_up(row, buckets, listed, slots.ranks[query])
@@ -275,12 +276,14 @@ def divide(row: RankedQuery, buckets: Buckets, positives: Number) -> Number:
 
     for column in range(row.begin + cuda.threadIdx.x, row.end, cuda.blockDim.x):
         score = row.scores[column]
+        # the columns are those of the positives; one that is left out of the list has −inf
         if score != -INFINITY:
             cuda.atomic.add(firsts, uint32(place_of(score, buckets)), 1)
     cuda.syncthreads()
 
-    # each bucket gets one part, and a share of the `wanted` parts by its positives, so the total
-    # fits into the table; int64, as the product may exceed int32
+    # Each bucket gets one part, and a share of the `wanted` parts by its positives: together at
+    # most BUCKETS + wanted = POOL − 2, which fits into `buckets.table` with its one place more.
+    # int64, as the product may exceed int32
     wanted = min(positives // PER_PART, POOL - FIRSTS - 1)
     for bucket in range(cuda.threadIdx.x, BUCKETS, cuda.blockDim.x):
         firsts[bucket] = 1 + int64(firsts[bucket]) * wanted // max(positives, int32(1))
@@ -410,7 +413,7 @@ def slot_of(score: Number, buckets: Buckets, listed: Sorted, pessimistic: bool) 
     """
     part = part_of(score, buckets)
     low = start_of(part, buckets)
-    high = uint32(buckets.table[part])
+    high = uint32(buckets.table[part])  # by now the table has the end of each part
     while low < high:
         middle = uint32((low + high) >> uint32(1))
         other = listed.scores[middle]
