@@ -88,6 +88,25 @@ def parse_json(text: str | bytes) -> Any:
     return value
 
 
+def parse_json_lines(text: str) -> Iterator[tuple[int, Any]]:
+    """Parse the JSON text in each line that is not blank. Yields the number of the line, from 1,
+    and the value. Raises ValueError as `parse_json` does, with the number of the line.
+
+    >>> list(parse_json_lines('{"a": 1}\n\n[2]'))
+    [(1, {'a': 1}), (3, [2])]
+    """
+    # splitlines would also split at line breaks that JSON allows inside texts, such as U+2028
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, parse_json(line)
+        except json.JSONDecodeError as error:  # its own message counts lines from this one
+            raise ValueError(f"line {number:,}, column {error.colno}: {error.msg}") from None
+        except ValueError as error:
+            raise ValueError(f"line {number:,}: {error}") from None
+
+
 def read_json(path: Path, *, most: int = MAX_TEXT_BYTES) -> Any:
     """Parse a JSON file. Raises ValueError as `read_text` and `parse_json` do."""
     return parse_json(read_text(path, most=most))

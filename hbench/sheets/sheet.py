@@ -22,6 +22,7 @@ from hbench.core.untrusted import (
     arrow_schema,
     parquet_table,
     parse_json,
+    parse_json_lines,
 )
 from hbench.core.untrusted import read_text as text_of
 from hbench.sheets.dialect import USUAL, Head, dialect_of, head_of, suffix_of
@@ -194,7 +195,7 @@ def _records_in_lines(path: Path) -> list[dict[str, Any]]:
     lines are skipped."""
     content = TextTable(path).content
     text = text_of(path, most=8 * MAX_LIST_BYTES) if content is None else content.decode()
-    return _records_in([parse_json(line) for line in text.split("\n") if line.strip()])
+    return _records_in([value for _, value in parse_json_lines(text)])
 
 
 def _records_in(value: Any) -> list[dict[str, Any]]:

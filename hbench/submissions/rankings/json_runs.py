@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_gzip, read_json, read_text
+from hbench.core.untrusted import (
+    MAX_LIST_BYTES,
+    parse_json,
+    parse_json_lines,
+    read_gzip,
+    read_json,
+    read_text,
+)
 from hbench.sheets import sheet, words
 from hbench.sheets.dialect import is_compressed, suffix_of
 from hbench.submissions.rankings.lines import Lines, lines_with_scores
@@ -50,9 +57,8 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     else:
         # a larger limit than for other lists, since each line holds a query's whole list
         text = read_text(path, most=8 * MAX_LIST_BYTES)
-    # splitlines would also split at line breaks that JSON allows inside texts, such as U+2028
-    lines = [line for line in text.split("\n") if line.strip()]
-    first = parse_json(lines[0]) if lines else None
+    values = (value for _, value in parse_json_lines(text))
+    first = next(values, None)
     if not isinstance(first, dict):
         return None
     # the keys of the first object under which all objects store the query and the list
@@ -60,7 +66,7 @@ def _lists_in_lines(path: Path) -> dict[str, Any] | None:
     list_key = words.first_of(list(first), words.LISTS)
     if not query_key or not list_key:
         return None
-    records = [parse_json(line) for line in lines]
+    records = [first, *values]
     if not all(isinstance(record, dict) for record in records):
         return None
     return {
