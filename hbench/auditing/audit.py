@@ -282,10 +282,10 @@ def held_out(pool: Pool) -> tuple[str, ...]:
 
 
 def _remark_on_copies_across_splits(pool: Pool, copies: pa.Table) -> list[str]:
-    """A remark on the number of copies in different splits, if the splits hold a level out: then
-    there should be none. `copies` has a row per pair, with the split of each item."""
+    """A remark on the number of copies in different splits, if the splits hold a level out, since
+    there should be none then. `copies` has a row per pair, with the split of each item."""
     levels = held_out(pool)
-    across = _number(copies, "split", "copy_split")
+    across = _number(copies, "split", "copy_split")  # of pairs in which the splits differ
     if not levels or not across:
         return []
     return [

@@ -181,7 +181,8 @@ def _share_found_again(votes: Votes, strangeness: Strangeness, lost: list[Suspec
     """The share of items, relabelled on purpose, that are found again in groups.
 
     `lost` has the relabelled items of each class, with the wrong class that they get as their
-    `label`.
+    `label`. `strangeness`: how far each item is from its neighbours, beside what is usual in a
+    class: a group must look as if it were at home in the other class.
     """
     classes = votes.classes.copy()
     for group in lost:
@@ -217,7 +218,7 @@ def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> li
     one, which the neighbours will propose.
     """
     by_class = _items_by_class(votes)
-    # only in a class of this size, the lost share is large enough to be a group
+    # a class must have this size, so that the share LOST of its items is large enough for a group
     fewest = int(np.ceil(FEWEST / LOST))
     large = [label for label, items in enumerate(by_class) if len(items) >= fewest]
     enough = np.array([len(items) > SMALLEST for items in by_class])  # large enough to gain items
@@ -230,7 +231,8 @@ def _relabel_some(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> li
     for source in sources.tolist():
         is_sibling = votes.parents == votes.parents[source]
         # only classes with full paths: a label that ends early might not contradict the true one
-        # is_sibling != is_far: the siblings, or if `is_far` the classes of other parents
+        # is_sibling != is_far: the siblings, or if `is_far` the classes of other parents. The
+        # source, its own sibling, is in `taken`.
         others = np.flatnonzero((is_sibling != is_far) & enough & (votes.known == votes.depth))
         others = np.array([other for other in others.tolist() if other not in taken], np.int64)
         if not len(others):

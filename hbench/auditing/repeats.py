@@ -37,7 +37,7 @@ def votes_of(
         neighbours=nearest.items,
         weights=np.ones(len(classes)),
     )
-    bursts = _bursts(unlimited, nearest)
+    bursts = _bursts(unlimited, nearest)  # (N,): the group of copies to which each item belongs
     listed = bursts[nearest.items]  # (N, m): the burst of each of the m nearest items
     # a neighbour is a repeat if it is in the item's own burst, or in that of a nearer neighbour
     is_repeat = listed == bursts[:, None]
@@ -47,7 +47,7 @@ def votes_of(
     # a stable sort puts neighbours that are no repeats first, and keeps the nearest first; if there
     # are fewer than k of them, repeats fill the end
     kept = np.argsort(is_repeat, axis=1, kind="stable")[:, :k]
-    weights = 1 / np.bincount(bursts)[bursts]
+    weights = 1 / np.bincount(bursts)[bursts]  # all items of a burst together weigh 1
     neighbours = np.take_along_axis(nearest.items, kept, axis=1)
     distances = 1 - np.take_along_axis(nearest.cosines, kept, axis=1)
     return Votes(paths, known, classes, neighbours, weights), distances

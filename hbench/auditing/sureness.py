@@ -155,8 +155,8 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
 
     The curve is a line in three features: the evidence against a label, how strange its item is,
     and a term that bends the line. The result has the smallest and the largest likely share of
-    wrong labels (`share`, `most`); sureness is that of the smallest. Callers have tested already
-    that swapped labels stand out, so the curve is trusted.
+    wrong labels (`share`, `most`), and the curve that fits best with the smallest. Callers have
+    tested already that swapped labels stand out, so the curve is trusted.
 
     Args:
         observed: the values of the labels as they are.
@@ -166,7 +166,8 @@ def _fit_curve(observed: Seen, of_swaps: Seen, ratio: float) -> Sureness:
     # the evidence against a typical wrong label, a divisor in the features, so it must not be 0
     middle = max(float(np.median(of_swaps.evidence)), 1e-6)
     are_apart = _are_apart(observed, of_swaps)
-    # the third feature, which bends the line, needs labels between right and swapped ones
+    # the third feature bends the line between right and swapped labels, so it is used only if some
+    # labels are in between
     columns = 2 if are_apart else 3
 
     # labels with less evidence are not used, since the neighbours clearly agree with them

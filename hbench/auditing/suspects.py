@@ -121,7 +121,8 @@ class Candidates(NamedTuple):
 def _list_of_kind(
     some: Candidates, evidence: Evidence, strangeness: Strangeness, most: int
 ) -> SuspectList:
-    """The suspects of one kind, at most `most`, with their sureness.
+    """The suspects of one kind, far (the proposed class has another parent) or near (a sibling), at
+    most `most`, with their sureness.
 
     Items in groups have no sureness: it is calibrated with labels that are wrong one by one, which
     says nothing about mistakes that were made together.
@@ -143,6 +144,7 @@ def _list_of_kind(
     # evidence of 0 or less supports the label
     items = np.flatnonzero(some.chosen & (best.evidence > 0))
     sureness = np.where(is_alone, curve.of(seen), np.nan)[items]
+    # both are None if the curve cannot be trusted
     at_least, at_most = _numbers_of_wrong_labels(curve, sureness, len(everyone))
     if at_least is not None and at_least < FEWEST_WRONG and not curve.is_apart:
         # There are so few wrong labels that most of the sure ones may be a handful of items that
@@ -181,9 +183,9 @@ def _at_most_with_groups(at_most: int, groups: Indices, recall: float) -> int | 
     """The upper bound on wrong labels, with those in groups added. None if the search for groups
     would miss too many.
 
-    All items in groups count as wrong. Dividing by the recall adds those that were not found, and
-    the last factor one more group of average size. `groups` (S,) are the groups of the suspects, 0
-    without one.
+    All items in groups count as wrong. Dividing by the recall adds those that were not found. The
+    last factor adds one more group of average size: mistakes come in whole groups, so a number of
+    few groups varies by this much. `groups` (S,) are the groups of the suspects, 0 without one.
     """
     if not recall >= RECALL:  # true for NaN as well
         return None

@@ -46,8 +46,9 @@ def draw_swaps(votes: Votes, rng: np.random.Generator, *, is_far: bool) -> Swaps
 def _draw_classes(
     votes: Votes, rng: np.random.Generator, classes: Indices, parts_at: Indices
 ) -> tuple[Indices, NDArray[np.bool_]]:
-    """For each class, the class of a random item whose path leaves that of the class at a given
-    level, (m,), and whether there is such an item, (m,).
+    """For each class, draw a random item whose path differs from that of the class from a given
+    level on, and not above it. Return the classes of these items, (m,), and whether there is such
+    an item, (m,).
 
     Sorted by class, the items of a node are adjacent at every level. So an item is drawn from the
     range of the node above, without the range of the node itself.
@@ -58,7 +59,8 @@ def _draw_classes(
             (m,).
     """
     ranked = np.sort(votes.classes)
-    # each range is that of the places from the first up to, but without, the last
+    # each range is that of the places from the first up to, but without, the last; above the
+    # coarsest level is the root, at −1
     first_above, last_above = _range_of(votes, ranked, classes, parts_at - 1)
     first, last = _range_of(votes, ranked, classes, parts_at)
     others = (last_above - first_above) - (last - first)

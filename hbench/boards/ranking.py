@@ -181,8 +181,8 @@ class Leaderboard(BoardHead):
         leaderboard's levels. The leaderboard's `foreign_metrics` are not considered.
         """
         # `meant_by` gives hbench's name of a metric that others spell or call in another way. Only
-        # another spelling counts: "h-ap" is H-AP, but "recall", which it takes for R@1, may be a
-        # paper's own metric.
+        # another spelling counts here: "h-ap" is H-AP. Another name does not: "recall" means R@1 to
+        # `meant_by`, but may be a paper's own metric.
         meant = meant_by(metric)
         if meant is not None and _letters(meant) == _letters(metric):
             return True
@@ -236,9 +236,9 @@ def rank(
 
     Rows of papers that print the same result (`joined`) are one standing. Results without a
     comparable score come last and have no place: their row lacks the metric, calls it not
-    comparable, or was made under other conditions than the leaderboard's. Rows whose queries are
-    names have a place only if `by_name`, and the other rows only if not. Raises UnknownName for an
-    unknown metric.
+    comparable, or was made under other conditions than the leaderboard's. With `by_name`, only
+    rows whose queries are names have a place; without it, only the other rows. Raises UnknownName
+    for an unknown metric.
     """
     key = board.key(metric)
     ranked: dict[Decimal, list[Standing]] = {}  # by score, without a place
@@ -261,7 +261,8 @@ def rank(
 
 def joined(rows: Iterable[Row]) -> list[tuple[Row, ...]]:
     """Group the rows of papers that print the same result: the same method, backbone and dimension,
-    at least one common metric, and equal scores of all common metrics."""
+    a metric in common with some row of the group, and equal scores of all metrics in common with
+    any of them. A row of a run forms a group of its own."""
     results: list[list[Row]] = []
     for row in rows:
         same = next((result for result in results if _reprints(row, result)), None)
@@ -332,7 +333,7 @@ def leader(board: Leaderboard) -> tuple[str, str]:
 
 
 def _reprints(row: Row, result: list[Row]) -> bool:
-    """Whether a row prints the same result as the rows `result`, as `joined` defines it."""
+    """Whether a row belongs to the rows `result`, which print one result: see `joined`."""
     first = result[0]
     if row.run or first.run:  # runs with equal scores are still two results
         return False

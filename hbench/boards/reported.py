@@ -79,8 +79,8 @@ def rankable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]
 
 
 def recordable_scores(board: BoardHead, document: Document) -> Mapping[str, Score]:
-    """Return the scores of a report, by metric, that may become a row of the leaderboard. A report
-    whose queries are names is accepted, too, since such rows are ranked separately.
+    """Return the scores of a report, by metric, that may become a row of the leaderboard. Whether
+    its queries are names is not checked, since such rows are ranked separately.
 
     Raises SubmissionError if items are left out, or if the ties policy or the relevance differs
     from that of the rows.

@@ -53,7 +53,9 @@ def resolution(board: Leaderboard, metric: str) -> float | None:
     leaderboard's dataset. If the scores of two methods differ by less, they cannot be told apart.
 
     None if the variation of the metric is unknown, or if the size of the test is unknown, since the
-    dataset is not built on this machine or has several tests.
+    dataset is not built on this machine or has several tests. None also for a test without queries
+    that have a positive: it has 0 effective classes (the number of equal classes that vary as much
+    as its unequal ones).
     """
     # SIZES are those of datasets that need no build
     size = SIZES.get(board.dataset) or _built_size(board.dataset)

@@ -57,12 +57,13 @@ def decimal_of(text: str) -> Decimal:
 
 def _exact(value: Any) -> Any:
     """Return a number as a Decimal with exactly the digits that were written. Raises ValueError if
-    the number is no plain decimal of at most PLACES decimal places. A value that is no number, such
-    as True, is returned unchanged: pydantic, which calls this first, refuses it afterwards."""
+    the number is negative, or no plain decimal of at most PLACES decimal places. A value that is no
+    number, such as True, is returned unchanged: pydantic, which calls this first, refuses it
+    afterwards."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
     exact = Decimal(str(value))  # str, since Decimal(59.4) would be the float nearest to 59.4
-    exponent = exact.as_tuple().exponent  # a text for NaN and infinity; above 0 for 5e1
+    exponent = exact.as_tuple().exponent  # a text for NaN and infinity; above 0 for 1e+16
     if not isinstance(exponent, int) or not -PLACES <= exponent <= 0 or exact.is_signed():
         raise ValueError(f"expected a plain decimal of at most {PLACES} places, such as 59.4")
     return exact

@@ -97,7 +97,7 @@ def row_of(document: Document, board: Leaderboard, details: RowDetails = NO_DETA
 
     source = _file_scored(document, dim=details.dim)  # the scored file's name, digests, dim …
     if details.url:
-        refuse_several_files(source.file)
+        refuse_several_files(source.file)  # one url cannot lead to several files
     # each metric counts the queries with a positive at its level; the largest count is stored
     queries = max(score.queries for score in scores.values())
     run = _run_of(document, source, board) | {"queries": queries}

@@ -192,7 +192,8 @@ def group(**_: bool) -> None:
 
 def main() -> None:
     """Run the command line. Errors of hbench and of the operating system become a message on stderr
-    and an exit code: the functions `_end_…` print it and exit, so they never return.
+    and an exit code: the functions `_end_…` print it and exit, so they never return. The same holds
+    for a `sys.exit` in a user's own program.
 
     An unexpected error becomes one line and the exit code 70. With HBENCH_GUARD=0 it is raised
     instead, which tests use.

@@ -342,6 +342,7 @@ def submit(
     from hbench.boards.proof.verification import checked
 
     data = table.load_if_named(dataset)
+    # None: the report's own leaderboard, that of its dataset
     reported = _row_of(report, None, said.details())
     dataset_name = reported.document.dataset
     # no file of ids and none of the gallery: `embeddings` has all

@@ -59,6 +59,7 @@ class Selection:
         if self.metric and not any(key in row.scores for row in rows):
             raise UsageError(f"no row has {key}", expected=f"one of {', '.join(board.metrics)}")
 
+        # by_name: the rows whose queries are names of the tree, which are not compared with others
         ranked = rank(board, key, rows, by_name=self.by_name)
         shown = [each for each in ranked if self.everything or each.place][: self.top]
         # without --columns, the metrics that most of these standings have
@@ -106,7 +107,8 @@ def board_as_text(
     from hbench.boards import export as exports
     from hbench.records import tables
 
-    # the full sources are notes below the table; levels of one test are compared with each other
+    # The full sources are notes below the table. The last argument: the levels if all are scored on
+    # one test; then a row whose scores contradict each other, such as R@1 at two levels, is marked.
     content = exports.table(standings, metrics, board.citations, board.levels_of_one_test)
     # mark the best and second-best cell of each metric
     content = exports.with_best(content, board, standings)

@@ -63,7 +63,7 @@ class OwnOptions:
             background=self.background,
             separator=self.separator,
             taxonomy=self.taxonomy,
-            edges=tuple(words_of(self.edges)),
+            edges=tuple(words_of(self.edges)),  # the option is one text with a comma
             several=self.several,
             decisions=self.decisions,
             boxes=self.boxes,

@@ -55,6 +55,7 @@ def command(name: str) -> None:
     from hbench.core.errors import UnknownName
     from hbench.datasets.metadata.publications import bibtex
 
+    # `Known` only completes names in the shell, so `name` may be any text
     if not (listed := sources(name)):
         raise UnknownName("dataset, metric, loss or method", name, _names())
     show(bibtex(listed).rstrip("\n"))
@@ -62,8 +63,8 @@ def command(name: str) -> None:
 
 def sources(name: str) -> dict[str, str]:
     """Return the sources to cite for a name, {short name: text}; empty for an unknown name. The
-    text is a citation; "hbench" stands for itself. A dataset has precedence over a metric, and a
-    metric over a method."""
+    text is a citation; for hbench itself it is only the word "hbench". A dataset has precedence
+    over a metric, and a metric over a method."""
     from hbench.datasets import specs
 
     if name == OWN:

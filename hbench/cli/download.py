@@ -153,7 +153,8 @@ def command(
     spec = specs[name]
     folder = root or raw_folder(spec)
     sources = sources_of(spec, part=part, mirror=mirror)
-    if not spec.markers:  # no path says that its raw files are here: it is drawn, and has none
+    # `markers` are paths by which raw files are recognised; a dataset that is drawn has none
+    if not spec.markers:
         terminal.say(f"{name} needs no files")
         return
     _refuse_without_addresses(spec, sources, adopt)

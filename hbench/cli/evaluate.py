@@ -54,7 +54,8 @@ class SubmittedFiles:
     def read(self, file: Path | None) -> Submission:
         """Read FILE, or the files of --query and --gallery, and apply --leave-out. Raises click's
         UsageError unless either FILE alone or both options are given."""
-        # refused: no file at all; FILE and --query; FILE and --gallery, or --query alone
+        # refused: no file at all; FILE and --query; FILE and --gallery; --query without --gallery.
+        # The last condition refuses the last two: exactly one of FILE and --gallery is allowed
         asked = file or self.query
         both = file is not None and self.query is not None
         if asked is None or both or (file is None) != (self.gallery is not None):
@@ -255,7 +256,8 @@ def _refused_together(
     """Return the files to write. Raises UsageError, before anything is scored, for options that
     exclude each other or lack another one, and for files that cannot be written.
 
-    --top-k stores results beside values by query, so these get a file next to the report as well.
+    --top-k stores results beside the values by query. So these are written, too: without
+    --by-query, to a file next to the report.
     `extent`: what is computed besides the scores. `nodes`: the file of vectors of names, if these
     are the queries.
     """

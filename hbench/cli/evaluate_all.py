@@ -155,6 +155,7 @@ def report_of(
     from hbench.evaluation import many
     from hbench.evaluation.submission import read
 
+    # movable: the vectors may be reordered in place, since nobody else uses them
     checked = reporting.examined(read(file, movable=True), data, settings, file.stem)
     names = list(map(str, checked.conditions.metrics))
     if document := many.finished(report, checked):
@@ -162,6 +163,7 @@ def report_of(
         return ScoredFile(document, names)
     checked = many.widened(report, checked)
     execution = machine.execution
+    # None: the file has no separate file of ids
     with execution.open([(file, None)], announce=say) as execute, bars("ranking") as on_test:
         made = execution.report(checked, execute, on_test)
     made.write_by_query(report.with_suffix(reporting.BY_QUERY))

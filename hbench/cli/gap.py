@@ -137,8 +137,8 @@ def _json_document(gap: Gap, signature: str) -> dict[str, Any]:
 
 def _show_gap(document: dict[str, Any]) -> None:
     """Print the gap of every metric and its bounds, in percentage points. `document`: made by
-    `_json_document`. The second bound is None for similarities other than the cosine, for which the
-    thresholds .9 and .6 are meaningless."""
+    `_json_document`. The second bound uses how many positives have a cosine above .9, and how many
+    negatives one above .6; it is None for other similarities."""
     cells = [
         (
             name,

@@ -131,6 +131,7 @@ def show_(selection: Selection, row: str | None, *, form: str, as_json: bool, as
     if form != "table":
         show(board_as_text(board, standings, metrics, form=form).rstrip("\n"))
         return
+    # fixed: columns that the user chose are all printed, however narrow the terminal is
     terminal_table(board, standings, metrics, fixed=bool(selection.columns))
 
 

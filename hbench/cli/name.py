@@ -49,9 +49,9 @@ class NamingOptions:
     k: int
 
     def read(self, file: Path, data: Dataset) -> Named:
-        """Read FILE, by which items are named: their vectors if --nodes (vectors of nodes) or
-        --gallery (labelled items) is given as the source of names. Else FILE itself is the source:
-        a table of predictions for the dataset's only test."""
+        """Read FILE. It has the vectors of the items if --nodes (vectors of nodes) or --gallery
+        (labelled items) is given as the source of names. Else FILE has the names: it is a table of
+        predictions for the dataset's only test."""
         from hbench.evaluation.by_name.asked import test_of
         from hbench.evaluation.by_name.predicted import predictions_in
         from hbench.submissions import embeddings
@@ -143,8 +143,10 @@ class PromiseOptions:
     ) -> Trusted | None:
         """Return the answers at the promise's threshold; None without a promise.
 
-        `on`: what the threshold is set on, as `calibration` returns it. `self.trust`: the share of
-        answers that should be right. `source`: the options by which other items are named first.
+        `on`: what the threshold is set on, as `calibration` returns it: a share of the classes, ids
+        of named items, other items (`Others`), or None for halves of the classes. `self.trust`: the
+        share of answers that should be right. `source`: the options by which other items are named
+        first.
         """
         from hbench.evaluation.by_name.asked import Others, refuse_labels
 
@@ -249,7 +251,8 @@ def _compare_with_predictions(
     named: NamedPictures, data: Dataset, against: Path, unit: str | None
 ) -> NamesCompared:
     """Compare names with the predictions in the table `against`, item by item, and return the
-    paired differences. `unit`: what intervals are taken over, a level or "query"."""
+    paired differences. `unit`: what intervals are taken over, a level or "query"; None: the
+    default of `name`."""
     from hbench.evaluation.by_name.sources import name
 
     other = name(against, data, unit=unit)

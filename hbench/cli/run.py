@@ -117,7 +117,7 @@ def command(
     from hbench import datasets as known
     from hbench.train.processes import chosen_device
 
-    _refuse_alike(models)
+    _refuse_alike(models)  # different models whose reports would have the same file
     _refuse_one_file_for_several(models, loading)
     chosen_device(embed_on)  # one that is not there is refused before any model is loaded
     # a missing dataset is refused early as well, with the command that makes it; each dataset

@@ -245,9 +245,9 @@ def _show_table(scores: Sequence[SmallerScore], *, as_csv: bool) -> None:
 
 
 def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
-    """Format the score of a metric that vectors of some size have (`--dims`, `--bits`,
-    `--components`), in percent, and in brackets the interval of its difference from the score of
-    the whole vectors. `differences`: {metric: difference}, empty for the whole vectors."""
+    """Format a metric's score at one size of the vectors (`--dims`, `--bits`, `--components`), in
+    percent, and in brackets the interval of its difference from the score of the whole vectors.
+    `differences`: {metric: difference}, empty for the whole vectors."""
     from hbench.records.shown import shown, shown_difference_range
 
     value = shown(metric, score.report.document.scores[metric].value)
@@ -260,8 +260,8 @@ def _cell(score: SmallerScore, metric: str, differences: dict[str, Any]) -> str:
 def _columns(
     scores: Sequence[SmallerScore], metrics: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Make the table of sizes for programs, as header and rows of texts, in full precision. The
-    differences of the whole are empty."""
+    """Make the table of sizes for programs, as header and rows of texts, in full precision. In the
+    row of the whole vectors, the cells of differences are empty."""
     header = ["size", "dims", "bits", "bytes"]
     for metric in metrics:
         header += [metric, f"{metric} difference", f"{metric} low", f"{metric} high"]

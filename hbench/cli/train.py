@@ -238,7 +238,7 @@ def _best_of_sweep(
         say(f"trial {folder.name}, of {number}")
         _train(trial, folder, replace(run, resume=resume), is_trial=True)
 
-    # trials are compared by validation, so `Sweep.trial` adds it to a recipe that has none
+    # trials are compared by validation: `Sweep.trial` will add it, if the recipe has none
     if not sweep.resolved().validation:
         say(f"{sweeps.HELD_OUT:.0%} of the training classes are held out, to compare the trials")
 
@@ -250,7 +250,7 @@ def _best_of_sweep(
     try:
         for trial in sweeps.train_trials(sweep, out, train, diverged):
             trials.append(trial)
-    except TrainingInterrupted as error:  # whose advice resumes the trial alone, not the sweep
+    except TrainingInterrupted as error:  # its own advice would only resume the trial
         raise TrainingInterrupted(error.problem, fix="the same command with --resume") from None
     finally:  # a sweep that is interrupted shows the trials that ended, too
         if trials:
@@ -364,7 +364,7 @@ class Progress:
         self.bars = bars
         self.log_every = log_every
         self.is_first = is_first  # whether this is the process that shows anything
-        self.says = is_first and bars.disable  # lines, in place of a bar
+        self.says = is_first and bars.disable  # whether lines are printed in place of a bar
         self.task = bars.add_task("first step", total=None, left="")
         self.best = ""  # the best validation so far, in words
         self.last: StepRecord | None = None  # what the bar shows
@@ -380,7 +380,7 @@ class Progress:
         now = time.monotonic()
         if self.taken == 1:  # slower than later steps, so left out of the estimate of the time
             self.first_end = now
-        left = time_left(
+        left = time_left(  # ends in blanks, as the start of a line
             step.steps - step.step, after_first=self.taken - 1, seconds=now - self.first_end
         )
         line = self._line(step)

@@ -415,7 +415,7 @@ def export_command(*, out: Path | None, kind: str | None, names: NamesOptions) -
             suffix.removeprefix("."),
             [name.removeprefix(".") for name in tree_files.WRITERS],
         )
-    # the tree after the policies; numbers of items are not written
+    # the tree of the names after --policy mended them; numbers of items are not written
     _, mended = names.read()
     tree, _ = mended.table.tree()
     text = tree_files.write(tree, suffix)
@@ -439,7 +439,7 @@ def draw_command(*, out: Path, by_items: bool, names: NamesOptions) -> None:
     from hbench.look.plots.tree import draw_tree
 
     refuse_suffix(out)
-    _, mended = names.read()
+    _, mended = names.read()  # the names before the policies are not needed
     tree, items = mended.table.tree()
     # the height of the boxes: by items, or equal for all classes
     sizes, unit = (items, "items") if by_items else (np.ones_like(items), "classes")

@@ -153,7 +153,8 @@ def _make_again_and_compare(
         say(f"runs: {row.run.made}")
     given = submission.read(make(row, out))
     data = load(board.dataset)
-    alone = board.model_copy(update={"rows": (row,)})  # other rows of the method are other files
+    # `verify` compares all rows of a method; other rows than this one have files of their own
+    alone = board.model_copy(update={"rows": (row,)})
     checks = verify(
         alone, row.method, identity_of(given), lambda each: rescored(each, board, given, data)
     )
@@ -198,7 +199,8 @@ def verify_fetched(
     from hbench.boards.proof.addresses import strangers_requester
 
     verdicts: list[RowVerdict] = []
-    if name is None and revision:  # only the leaderboards of this checkout have revisions
+    # only the leaderboards of this checkout, of all leaderboards, have revisions of git
+    if name is None and revision:
         paths = sorted(Path(leaderboard.FOLDER).glob("*.toml"))
         # a removed row is a change, too, and gets a verdict
         verdicts += _verdicts_on_deleted(revision)
@@ -221,7 +223,7 @@ def verify_fetched(
             found |= {row.method for row in board.rows}
             of_rows = {number: verify(board, number) for number in asked.rows}
             verdicts += asked.verdicts
-            # a verdict on a row that replaces another says so
+            # `with_place` adds to the verdict which row the row replaces, if it replaces one
             verdicts += [asked.with_place(number, of_rows[number]) for number in asked.rows]
             if mark and of_rows:
                 _mark(path, board, of_rows)
@@ -319,6 +321,7 @@ def _rows_to_verify(
         return RowsToVerify(
             rows=_asked(range(len(board.rows)), board, method), verdicts=[], replaced={}
         )
+    # `_asked` selects the rows of runs, and of the method, from indices of rows.
     # `head`: changed keys of the head; `gone`: the methods of removed rows; `rows`: the indices of
     # new and changed rows; `replaced`: {index of a new row: the old row}
     changes = changes_since(revision, path)

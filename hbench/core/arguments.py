@@ -156,7 +156,7 @@ def _paths_of(function: Callable[..., Any]) -> frozenset[str]:
     `str | Path | Dataset`.
 
     Their values are checked for being possible names of files. They are found in the text of the
-    annotation, since `_kinds_of` leaves out such unions.
+    annotation, since `_kinds_of` leaves out unions with a class, such as `Dataset`.
     """
     parameters = inspect.signature(function).parameters
     # an annotation is a text under `from __future__ import annotations`, or prints as one

@@ -115,8 +115,8 @@ def read_json(path: Path, *, most: int = MAX_TEXT_BYTES) -> Any:
 def _is_deep(text: str) -> bool:
     """Whether a valid JSON text is nested more than MAX_DEPTH deep. Repeated bytes.replace takes a
     tenth of the parser's time."""
-    # Keep only brackets, all made square, and the quotes around strings, no escaped ones. A quote
-    # after an escaped backslash is not escaped, so pairs of backslashes are removed first.
+    # Keep only brackets, all made square, and quotes that are not escaped: those around strings. A
+    # quote after an escaped backslash is not escaped, so pairs of backslashes are removed first.
     marks = (
         text.encode(errors="replace")
         .replace(b"\\\\", b"")
@@ -124,7 +124,7 @@ def _is_deep(text: str) -> bool:
         .translate(TO_SQUARE, NO_MARKS)
     )
     # Remove strings with the brackets in them. Most are just two quotes by now, for which `replace`
-    # is faster. It may join two strings, but the same brackets stay outside of quotes.
+    # is faster. It may join two strings into one, but moves no bracket into or out of quotes.
     marks = re.sub(rb'"[^"]*"', b"", marks.replace(b'""', b""))
     # every pass removes the innermost level; marks that are left over are nested deeper
     for _ in range(MAX_DEPTH):
@@ -430,6 +430,8 @@ def parquet_table(
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
         size = path.stat().st_size
+        # in batches, so that a small file that unpacks to very much is refused early: `size` is
+        # compared with what was unpacked so far
         batches = list(parquet_batches(file, rows=1 << 16, columns=columns, size=size))
         # a file without rows may have no batches, which could not tell the columns
         return pa.Table.from_batches(batches, schema=schema)

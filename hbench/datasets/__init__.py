@@ -105,6 +105,7 @@ def load(
             return read_qrels(path)
         # None: nothing was chosen. A built manifest (.parquet) refuses any choice
         data = read_single(path, policies, columns if columns != NOTHING else None)
+        # the choices are stored in `data.read`: a report keeps them, to read the table again
         return _with_options(data, _options(columns, policies))
 
     _refuse_choices(str(name_or_path), policies, columns)
@@ -131,8 +132,8 @@ def _by_name(named: str) -> Dataset:
             fix=specs[name].advice,
         )
 
-    # a dataset that needs no files, such as glyphs, is assembled each time; others are read, and
-    # their images are opened as in the papers
+    # A dataset that needs no files, such as glyphs, is assembled each time. Others are built, as
+    # was tested above: they are read, and their images are opened as in the papers.
     dataset = (
         assemble(specs[name], None)
         if built is None or not specs[name].markers

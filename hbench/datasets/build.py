@@ -53,7 +53,7 @@ def build(
     Args:
         name: of a published dataset, or, with `source`, of your own. Default: its file's name.
         source: an `OwnSource`, which describes a table or a folder of images.
-        root: the folder of the raw files or images.
+        root: the folder of the raw files or images of a published dataset.
         out: the folder to write. Default: hbench's data folder, where `hbench.load(name)` finds it.
         unofficial: accept other counts than published, or missing images. Default: no.
         force: replace your dataset of this name. Default: no.
@@ -95,6 +95,8 @@ def build(
         )
 
     on_remark(f"building {name}: annotations, counts, then the image files")
+    # `files`: how items and image files match, None if items are not files; `errors`: differences
+    # from the published counts that are accepted, in words
     dataset, files, errors = build_published(specs[name], root, unofficial=unofficial)
     for line in [*errors, *([str(files)] if files else [])]:
         on_remark(line)
@@ -287,8 +289,9 @@ def _build_own(
     on_remark: OnRemark,
 ) -> Dataset:
     """Build the user's dataset from its source, and save it in `out`, by default in the folder of
-    its name. `name`: None for the name of the source's file. Raises UsageError if a dataset of
-    this name exists and `force` is false."""
+    its name. `name`: None for the name of the source's file. `cards`: also describe the folder for
+    Hugging Face datasets and Croissant. Raises UsageError if a dataset of this name exists and
+    `force` is false."""
     chosen = name or Path(Path(source.name).name.removesuffix(".gz")).stem
     refuse_name(chosen)
     folder = out or writable_folder(chosen)
@@ -307,6 +310,7 @@ def _build_own(
 
     # the source may also be a built dataset, by its folder or name; a table in memory has no path
     built = dataset_at(source.path) if isinstance(source.path, Path) else None
+    # `images`: pictures inside the table, to be written; `copies`: groups of equal pictures
     dataset, images, copies = build_own(chosen, source, folder, on_remark, built=built)
     save_built(dataset, folder, images=images, copies=copies, cards=cards, on_remark=on_remark)
     for line in _remarks_on_own_files(dataset, source, folder, copies):

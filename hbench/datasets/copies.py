@@ -93,7 +93,8 @@ class Copies:
     def remarks(self) -> Iterator[str]:
         """Yield a sentence on the copies with different labels, and one on those with the same
         label, if there are any."""
-        # {finest labels that copies of one picture have: the number of items with these copies}
+        # {the different finest labels of the copies of one picture: the number of these copies}, of
+        # all pictures with the same labels together
         across: Counter[Row] = Counter()
         # if all copies of a picture have the same label: all but the first item
         within: list[str] = []
@@ -213,8 +214,8 @@ class Copies:
         merged classes."""
         after = self.after(choice)
         table = table.filter(pa.array([row is not None for row in after]))
-        # the inner zip turns the rows that stay into columns, one per level
-        for level, names in zip(levels, zip(*filter(None, after), strict=True), strict=True):
+        columns = zip(*filter(None, after), strict=True)  # one per level, of the rows that stay
+        for level, names in zip(levels, columns, strict=True):
             table = table.set_column(table.column_names.index(level), level, pa.array(names))
         return table
 

@@ -97,8 +97,8 @@ class TestSize(BaseModel):
     @classmethod
     def of(cls, test: Manifest) -> TestSize:
         """Compute the size of a test: its number of queries, and the effective number of their
-        finest classes, 1/Σ s², where s is the share of a class in the queries. It is the number of
-        classes, all of one size, whose means would be as precise."""
+        finest classes, 1/Σ s², where s is the share of a class in the queries. Means over this many
+        classes of equal size would be as precise as those of the test."""
         counts = np.bincount(test.labels[test.query, -1]).astype(np.float64)
         # 1/Σ s² = (Σ count)²/Σ count² with s = count/Σ count; 0 for a test without queries
         squares = float((counts**2).sum())

@@ -70,9 +70,8 @@ def rows_of(
     first, _, rest = text.partition("\n")
     begin = 2 if header else 1  # the number of the line in which the rows begin, from 1
     after = text.removeprefix(header)  # the end of the header's line, or the first row
-    # the first row may follow the header in the same line; but if a separator follows, the file has
-    # further columns, and so another header. What follows the header is still
-    # line 1
+    # The first row may follow the header in the same line, so that rows begin in line 1. But if a
+    # separator follows the header, the file has further columns, and so another header.
     if separator and text.startswith(header) and not after.startswith(separator):
         rest = after
         begin = 1
@@ -182,8 +181,9 @@ def plain_pickle(
     No code in the pickle is run.
 
     Raises DataError if the file is not a dictionary of plain values with these `keys`, or if the
-    block fails (`refuse_unless`). `kind`: what the file should be, for the message; `expected`:
-    what it should hold.
+    block raises an error, as where a part is missing: `refuse_unless` turns it, and the ValueErrors
+    below, into the DataError. `kind`: what the file should be, for the message; `expected`: what it
+    should hold.
     """
     with refuse_unless(path, kind, expected=expected):
         try:

@@ -173,10 +173,10 @@ class Ranker:
             self._code(queries, gallery, tie_key)
 
     def _take_paths(self, queries: Side, gallery: Side, tie_key: Ties) -> None:
-        """List the positives of each query, for items with several paths, since no order of the
-        gallery puts the items of each level side by side then. Sets `known` if labels are partial,
-        and all that `_take_lists` sets. `tie_key` is a function from the highest code to the keys
-        that order equal scores, one per code."""
+        """List the positives of each query, for items with several paths: no order of the gallery
+        puts the items of each level side by side for every query. Sets `known` if labels are
+        partial, and the attributes that `_take_lists` names. `tie_key` is a function from the
+        highest code to the keys that order equal scores, one per code."""
         asked = queries.paths(self.queries)
         lists = PathLists(asked, gallery.paths(self.columns), self.left_out)
         if asked.known is not None:  # some labels end above the finest level
@@ -228,7 +228,7 @@ class Ranker:
         assert queries.known is not None  # the caller has checked both
         assert gallery.known is not None
         self.known = queries.known[self.queries]
-        # starts and ends, (Q, L − 1) each: items of the finest level cannot be finer
+        # starts and ends of the codes 2l, (Q, L − 1) each: the finest level has no such code
         unknown = unknown_ranges(
             queries.labels[self.queries],
             gallery.labels[self.columns],
@@ -270,7 +270,7 @@ class Ranker:
                 numbers = rows.read(order[start : start + ROWS_AT_ONCE])
                 digest.update((numbers + rows.dtype.type(0)).data)  # −0.0 + 0.0 is 0.0
         listed = () if self.listed is None else self.listed.lists.arrays
-        # ranges of codes stand for the label tree; then all left-out pairs, then listed positives
+        # starts and ends of codes, which stand for the tree; left-out pairs; listed positives
         for array in (*self.coded, *self.left_out(0, len(self.queries)), *listed):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -320,7 +320,7 @@ class Ranker:
         if self.known is None:  # labels are not partial: codes are levels
             return counts
         rows, columns = self.left_out(first, last)
-        # (n, L − 1): every second range of `coded` holds the items of level l that may be finer
+        # (n, L − 1): columns 1::2 of `coded` are those of the codes 2l, "level l or finer"
         starts, ends = (bounds[first:last, 1::2] for bounds in self.coded)
         unknown = ends - starts
         # an item that is left out of a list is not counted

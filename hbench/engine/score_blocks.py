@@ -74,8 +74,9 @@ class Scores:
         self.block_size = block_size(
             len(columns) * self.dtype.itemsize, min(left, most), len(queries)
         )
-        # (G, D): a view, if the rows are stored in this order and need no computation, else `run`
-        # returns None; or a copy, if it fits; or None, and each thread gathers its chunks
+        # (G, D). `run` returns a view if the rows are stored in this order and need no computation,
+        # else None. Instead of None, `kept` becomes a copy if that fits in memory. If `kept` stays
+        # None, each thread gathers its chunks
         self.kept = self.gallery_rows.run(columns)
         self.copies = self.kept is None and self.block_bytes + self.gallery_bytes <= self.memory
         if self.copies:
@@ -109,9 +110,9 @@ class Scores:
         """The number of gallery items that are multiplied at once, a multiple of PANEL. It follows
         from the data alone, not from the number of threads, because the last bits of a score
         depend on it."""
-        # In bytes: at most as much as the cache holds. A small gallery is cut into CHUNKS chunks,
-        # unless these become too small. In blocks of up to TURNED queries the chunk is the left
-        # factor of the product, and half the size is fastest.
+        # All sizes are in bytes. A chunk has at most CHUNK, which the cache holds. A small gallery
+        # is cut into CHUNKS chunks, unless these become smaller than CHUNK // 4. In blocks of up to
+        # TURNED queries the chunk is the left factor of the product, and CHUNK // 2 is fastest.
         most = CHUNK if self.block_size > TURNED else CHUNK // 2
         chunk = min(most, max(self.gallery_bytes // CHUNKS, CHUNK // 4))
         items = chunk // (self.gallery_rows.width * self.dtype.itemsize)

@@ -238,7 +238,7 @@ class Settings:
             _refuse_unreleased(self.protocol, partial=partial, several=several)
             refuse_other_relevance(self.relevance)
 
-        # the unit of intervals is the query, or a class of a level; None: of the finest level
+        # a unit of the intervals is a query, or a class of the named level; None: the finest level
         if self.unit not in (None, QUERY, *levels):
             raise UnknownName("unit", str(self.unit), [QUERY, *levels])
 
@@ -250,8 +250,8 @@ class Settings:
         similarity_name, similarity = named(
             "cosine" if self.similarity is None else self.similarity
         )
-        # Every digit of alpha is quoted: the words enter the digest of kept blocks, and blocks of
-        # another alpha must not be used. A whole number is quoted as 2, not as 2.0.
+        # The words state every digit of alpha, since they enter the digest of kept blocks, and
+        # blocks of another alpha must not be used. A whole number is written as 2, not as 2.0.
         exact = f"{ALPHA}={float(self.alpha)!r}".removesuffix(".0")
 
         words = Words(

@@ -73,8 +73,8 @@ def duplicates(
     sorted_keys = keys[order]  # in canonical order
     # a stable sort: among equal keys, the item that is first in canonical order stays first
     by_key = np.argsort(sorted_keys, kind="stable")
-    # the places where a run of equal keys begins. The complement of the first key, prepended to the
-    # keys, differs from it, so the first item begins a run, too
+    # The places where a run of equal keys begins. The complement of the first key is prepended:
+    # it differs from the first key, so the first item begins a run, too.
     starts = np.flatnonzero(np.diff(sorted_keys[by_key], prepend=~sorted_keys[by_key[:1]]))
     # (G,): for each item in order of the keys, the first item of its run
     first = by_key[np.repeat(starts, np.diff(starts, append=len(by_key)))]

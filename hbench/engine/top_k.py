@@ -159,10 +159,11 @@ def _bounds(rows: NDArray[np.floating], k: int) -> NDArray[np.floating]:
     n, items = rows.shape
     of_stripe = items // STRIPES  # items of each stripe
     tops = rows
-    # stripes of one item are the row itself; the k-th largest of k maxima bounds hardly anything
+    # stripes of one item are the row itself; with only k stripes the k-th largest maximum would be
+    # the smallest one, far below the k-th best score
     if of_stripe > 1 and k < STRIPES:
-        # k maxima reach the k-th largest maximum, and they are k scores of the row: so it is a
-        # lower bound of the k-th best score, even without the items that fill no whole stripe
+        # the k largest maxima are k scores of the row, so the k-th best score is not below the
+        # smallest of them; this is true without the items that fill no whole stripe, too
         tops = rows[:, : of_stripe * STRIPES].reshape(n, of_stripe, STRIPES).max(axis=1)
     if tops.shape[1] <= k:
         return np.full(n, -np.inf, tops.dtype)

@@ -219,7 +219,7 @@ def measure_tests(
     `jobs`: {test: job}; the engine ranks these. A test without a job belongs to a submitted
     ranking, whose lists are measured directly. `execute`: computes the blocks of the jobs.
     `on_test`: called with the name of each test; returns a function for progress. If `examined` has
-    a second protocol (`also`), its values are measured, too.
+    a second protocol (`also`), its values are measured, too; jobs were made with its scorers.
     """
     data = examined.data
     conditions = examined.conditions

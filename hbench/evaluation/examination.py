@@ -105,7 +105,7 @@ def examine(
     # remarks on labels that end above the finest level; empty if all are complete
     partial = partial_labels_of(data)
     if partial:
-        given.refuse_partial(data)
+        given.refuse_partial(data)  # raises for rankings, and if positives are listed by pair
     # uint8 vectors may be numbers or packed bits. A similarity tells which if the user chose it, or
     # if it is the dataset's and compares bits ("hamming")
     if settings.similarity is None and data.protocol.similarity != "hamming":

@@ -57,7 +57,8 @@ class Execution:
     edges: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise UsageError for options that exclude each other, before anything is read."""
+        """Raise UsageError for options that exclude each other, before the submission and the
+        dataset are read. Raises the errors of `parse` for `trees`, whose files are read here."""
         # APART: {option: (what it does, the options that it excludes)}
         for option, (does, others) in APART.items():
             joined = [other for other in others if getattr(self, option) and getattr(self, other)]
@@ -116,7 +117,8 @@ class Execution:
 
     def report(self, examined: Examined, execute: Execute, on_test: OnTest | None = None) -> Report:
         """Measure every test of an examined submission, and return the report. With `trees`, it
-        also has scores under other trees; with `top_k`, the first results of every query.
+        also has scores under other trees (`edges`: columns of parent and child in their files);
+        with `top_k`, the first results of every query.
 
         `execute`: the executor that `open` yields. `on_test`: called with the name of a test;
         returns a function that is called with the number of finished blocks and that of all.

@@ -162,8 +162,8 @@ def _mean_bounds(
 
 
 def _refuse_no_queries(queries: Counts) -> None:
-    """Raise UsageError if a metric is not defined for any query in any batch. `queries` (M,): the
-    number of queries for which it is."""
+    """Raise UsageError if one of the M metrics is not defined for any query. `queries` (M,): for
+    each metric, how many queries have a value both in some batch and on the whole test."""
     if not queries.all():
         raise UsageError(
             "no query has a positive in any batch",
@@ -206,16 +206,16 @@ def largest_gap(
 
     Batch b has P_b positives and N_b negatives. Its negatives come after all its positives, so only
     batches whose positives all precede the m-th one can have negatives before it. Thus n(m) is at
-    most max Σ_b N_b over sets of batches with Σ_b P_b < m. Fractions of batches are allowed, which
-    only raises the bound. Batches may differ in size; for equal batches, taken whole, this is
-    ROADMAP's Eq. 8.
+    most max Σ_b N_b over sets of batches with Σ_b P_b < m. Sets may also contain fractions of
+    batches, which can only raise the maximum. Batches may differ in size; for equal batches, taken
+    whole, this is ROADMAP's Eq. 8.
 
     Args:
         positives: (b,), the positives of the query in each batch.
         negatives: (b,), the negatives.
-        good_positives: (b,), the positives with a score above α.
-        bad_negatives: (b,), the negatives with a score above β. If this and `good_positives` are
-            given, only bad negatives can precede good positives (Eq. 9).
+        good_positives: (b,), the positives with a score above α, a margin that the caller chose.
+        bad_negatives: (b,), the negatives with a score above the margin β. If this and
+            `good_positives` are given, only bad negatives can precede good positives (Eq. 9).
     """
     m = np.arange(1, positives.sum() + 1)  # numbers the positives of all batches in ranked order
     before = _most_before(positives, negatives, m - 1)
@@ -279,8 +279,8 @@ def _where_positive(inside: Measurement, chosen: Conditions) -> Floats:
     in the batch: R@k would be 0 there and lower the mean over batches."""
     values = inside.values.copy()
     for row, name in enumerate(chosen.metrics):
-        # `arguments` has the level, a number, of a metric of one level only. A metric of all levels
-        # needs a positive of any level, that is of level 1 or finer
+        # A metric of one level has that level, a number, among its arguments. A metric of all
+        # levels has none: it needs a positive of any level, that is of level 1 or finer
         level = name.arguments(chosen.levels).get("level", 1)
         values[row, inside.counts[:, level:].sum(axis=1) == 0] = np.nan
     return values

@@ -85,9 +85,9 @@ def scorers_of(
     names: Labels | None = None,
 ) -> list[ScoreQuery]:
     """Make the scorers that give a report its values: those of every metric under the protocol,
-    then those of every metric under a second one. Under partial labels there is no second protocol;
-    the scorers of all metrics are followed by those of the lower bounds of the metrics of all
-    levels, and by those of the upper bounds.
+    then those of every metric under a second one. Under partial labels there is no second protocol.
+    The scorers of all metrics are then followed by those of the lower bounds, and by those of the
+    upper bounds; only metrics that use all levels have bounds.
 
     Args:
         conditions: the metrics, the protocol and their settings.
@@ -118,9 +118,9 @@ def job_of(
     """Make the job that computes every metric of every query of a test.
 
     `also`: a second protocol, whose values are computed in the same pass. `memory`: the most bytes
-    held beyond the embeddings. `all_pairs`: whether the queries count as their own gallery for
-    released evaluators. If they do not, the released code drops the item ranked last of each list.
-    None: as it is in the test.
+    held beyond the embeddings. `all_pairs`: whether released evaluators compute values as if the
+    queries were the gallery. If not, they drop the item ranked last of each list. None: true if the
+    queries are the gallery of the test.
     """
     names = None if test.names is None else test.names[0]  # (Q, L), of the queries
     keeps_last = test.gallery is None if all_pairs is None else all_pairs
@@ -240,7 +240,7 @@ def measure(
         result.put(ranker.rows(block), values)
         if on_block:
             on_block(done, len(chosen))
-    # the list may be empty: there can be fewer blocks than shares of them
+    # `chosen` may be empty, if the blocks are divided into more shares than there are blocks
     measured = np.concatenate([ranker.rows(block) for block in chosen] or [ranker.queries[:0]])
     # `others`: the same rankings, by the levels of other trees
     views = zip((job, *job.others), (result, *result.others), strict=True)

@@ -151,8 +151,9 @@ def _means_by_test(
 ) -> dict[str, dict[str, float | None]]:
     """Compute {test: {metric: mean}}. Empty for a single test, whose means are the scores.
 
-    `names`: of the metrics, which are the first rows of values. Values are summed in the
-    canonical order, so that the last bits do not depend on the order of items in a file.
+    `names`: of the metrics in the first rows of values; further rows are not used. Values are
+    summed in the canonical order, so that the last bits do not depend on the order of items in a
+    file.
     """
     if len(measurements) < 2:
         return {}
@@ -183,8 +184,8 @@ def summarise(
         canonical: for each test, the positions of its queries in the order in which they are
             summed.
         units: (Q,), the units over which intervals are taken.
-        are_fractions: for the first metrics, whether their values are in [0, 1]; the values of all
-            further metrics are.
+        are_fractions: for each of the first metrics, whether its values are in [0, 1]. Metrics
+            beyond the end of this sequence are fractions.
     """
     sizes = list(map(len, canonical))
     starts = np.cumsum([0, *sizes])[:-1]

@@ -95,6 +95,8 @@ class HierarchicalLoss(BaseMetricLossFunction):  # type: ignore[misc]
             result: Tensor = self.loss(embeddings, labels)
             return result
 
+        # a loss with hbench's own memory compares with its references only, and takes neither
+        # others nor pairs
         self._refuse_second_memory()
         # A loss of hbench accepts two orders of the arguments after `labels`, and recognises them
         # by the type of the third one. Only hbench's order has a place for rows in the memory, and

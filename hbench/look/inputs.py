@@ -80,7 +80,7 @@ def read_embeddings(file: EmbeddingFile, purpose: str) -> EmbeddingSubmission:
 
     `purpose` names what needs vectors, such as "the class map", for the error about a file that has
     a ranking. Raises SubmissionError for a file that cannot be read, for a report, and for a folder
-    that is not a table.
+    that is not a table (a parquet table may be a folder).
     """
     if isinstance(file, TwoFiles):
         for path in file:

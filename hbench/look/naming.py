@@ -69,7 +69,8 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
     readers = list(named.scores)
     levels = range(tree.depth)
     style = resources.files(SHARED).joinpath("static/pages.css").read_text("utf-8")
-    # the scores by value and, for each value, by reader: all readers have the same values
+    # pairs of a value's name and its scores by reader; all readers have the same values, so the
+    # first reader tells their names
     values = [(value, _of_readers(named, value)) for value in named.scores[readers[0]]]
     # the answers at each of a few targets, shares of right answers; empty without any known truth,
     # and then the line cannot be computed
@@ -93,6 +94,7 @@ def write_page(named: NamedPictures, path: Path, chosen: Trusted | None = None) 
         "chosen": chosen,
         "style": style + level_styles(tree.depth),
     }
+    # {}: there is only this page, and `text` gets its variables
     write_text(path, Pages(SHARED, {}).text("named", **shared))
 
 
@@ -107,8 +109,8 @@ def _of_readers(named: NamedPictures, value: str) -> list[Score]:
 
 
 def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
-    """Count how the reader `sum` (without it, the only reader) names the items whose truth is known
-    down to a level. Levels count from 0."""
+    """Count how the reader that `_main` chooses names the items whose truth is known down to a
+    level. Levels count from 0."""
     manifest = named.manifest
     names = manifest.tree.names[level]
     # BELOW, the node below the end of a path, is −1, so that it finds the last name
@@ -144,8 +146,8 @@ def confusion_of(named: NamedPictures, level: int) -> LevelConfusion:
 def _known_at(
     named: NamedPictures, level: int
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
-    """Return the true node and the node named by `sum` (without it, by the only reader), (n,) each,
-    of every item whose truth is known at a level. Levels count from 0."""
+    """Return the true node and the node named by the reader that `_main` chooses, (n,) each, of
+    every item whose truth is known at a level. Levels count from 0."""
     manifest = named.manifest
     labels = manifest.labels[manifest.query]
     # the number of known levels of each item's class, 1 … L, exceeds the index of a known level

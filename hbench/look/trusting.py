@@ -82,8 +82,8 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
     label, the items that are named it or something below it, and how many of the latter are right.
     Items with an unknown truth are not counted.
 
-    The last two numbers are counted once more among the answers at the threshold of `chosen`; they
-    are None without `chosen`.
+    The numbers of named and of right items are counted a second time, only among the answers at the
+    threshold of `chosen`; without `chosen` these second numbers are None.
     """
     manifest = named.manifest
     names = named.numbering.names[level]
@@ -112,7 +112,7 @@ def nodes_of(named: NamedPictures, level: int, chosen: Trusted | None) -> NodeTa
     if chosen is None:
         columns += [[None] * len(names)] * 2
     else:
-        is_answered = chosen.levels > level
+        is_answered = chosen.levels > level  # the level of an answer, 1 … L; 0 without an answer
         columns += [counts(nodes, each & is_answered) for each in (is_named, is_right)]
     rows = [NodeRow(*row) for row in zip(names, *columns, strict=True)]
     # nodes that no item has or is named are left out; those with most mistakes (named − right) come
@@ -132,8 +132,9 @@ def answered_by_target(named: NamedPictures) -> list[Trusted]:
 
 
 def stack_of(trusted: Trusted) -> Answered:
-    """Return the answers at a target: the share of the items with a known truth that is answered at
-    each level, and the share of right ones among the answers."""
+    """Return the answers at a target, the share of answers that should be right: the share of the
+    items with a known truth that has no answer, and then of those answered at each level; and the
+    share of right ones among the answers."""
     by_level = [each.items for each in trusted.outcome.by_level]
     said = sum(by_level)
     # the number of items with a known truth: `trusted.said` is the share of them that is answered;
@@ -152,6 +153,7 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
     # the axis of risk ends at the first of the STEPS that is not below the curve; a risk above 1
     # counts as 1, the last step, so that there always is one
     end = next(step for step in STEPS if step >= min(float(curve.risk.max()), 1.0))
+    # the outcome with the fixed thresholds in common use, which depend on the level
     outcomes: dict[str, Outcome] = {".8 / .6 / .4": trusted.fixed}
     if is_chosen:
         outcomes = {f"for {trusted.target:g}": trusted.outcome, **outcomes}
@@ -165,7 +167,7 @@ def curve_of_page(trusted: Trusted, is_chosen: bool) -> RiskCurve:
         line=_line(curve, end),
         end=end,
         marks=marks,
-        haurc=trusted.haurc,
+        haurc=trusted.haurc,  # the area under the curve
     )
 
 

@@ -95,7 +95,7 @@ class LossBatch(NamedTuple):
     def arguments(self) -> tuple[Any, ...]:
         """Return the arguments with which a loss is called on this batch."""
         among_themselves = self.ref_embeddings is self.embeddings
-        # with pairs, pytorch-metric-learning's order (`batch_of_arguments`), without self_index
+        # with pairs, pytorch-metric-learning's order (`batch_of_arguments`) has no self_index
         if self.pairs is not None:
             references = () if among_themselves else (self.ref_embeddings, self.ref_labels)
             return (self.embeddings, self.labels, self.pairs, *references)
@@ -209,7 +209,7 @@ def require_tree(batch: LossBatch) -> None:
     own = batch.ref_labels is batch.labels  # the batch ranks itself
     table = (batch.labels if own else torch.cat([batch.labels, batch.ref_labels])).cpu().numpy()
     for level in range(1, table.shape[1]):
-        known = table[table[:, level] >= 0, level - 1 : level + 1]  # −1 is unknown, and no class
+        known = table[table[:, level] >= 0, level - 1 : level + 1]  # −1: unknown, not checked
         check_nested(known, [f"column-{level - 1}", f"column-{level}"])
 
 
@@ -395,7 +395,7 @@ class _BlockSum(torch.autograd.Function):
         block are not kept for `backward`.
 
         `embeddings` (B, D); `references` (N, D), or None if the embeddings rank themselves;
-        `function`: the sum of a block, from its scores."""
+        `function`: the sum of a block, from its scores and rows."""
         ranked = embeddings if references is None else references
         needs_grad = ctx.needs_input_grad[:2]  # of embeddings and references
         total = embeddings.new_zeros(())

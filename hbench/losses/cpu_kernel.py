@@ -163,10 +163,12 @@ def step_slopes(
     rows: SortedLists, shape: StepShape, factors: Floats, to: NDArray[np.float32]
 ) -> None:
     """Write the gradient of Σ_place factors[0, place] · sum[place] by the scores to `to` (Q, N), by
-    column. `sum[place]` is the sum of steps of the positive number `place` of all lists.
+    column. `sum[place]` is Σ_j weight · step(s_j − s_k) of the positive k number `place` of all
+    lists.
 
     `factors` (2, P), for each positive: the gradient by its sum, and what this sum adds to the
-    gradient by the positive's own score s_k.
+    gradient by the positive's own score s_k. This is −factors[0] times the slope that `step_sums`
+    has written, so it need not be summed again.
     """
     buffers = make_buffers(rows)
     gradient = np.empty(rows.scores.shape[1])  # of one list, by rank
@@ -185,7 +187,9 @@ def make_buffers(rows: SortedLists) -> OneList:
     depth = rows.relevance.shape[1]  # L + 1 levels
     weight = np.zeros((depth, longer))
     work = np.empty((max(2, depth), longer))  # two rows for the windows' sums, L + 1 for slopes
-    exponential = np.ones(longer)  # any finite number, as the weight behind a list is 0
+    # exponentials of scores, which `enter` writes. In the places behind a list, whose weight is 0,
+    # any finite number will do
+    exponential = np.ones(longer)
     # the first list and the place 0 are placeholders, which `enter` replaces
     place = 0
     return OneList(
@@ -195,10 +199,14 @@ def make_buffers(rows: SortedLists) -> OneList:
 
 @compiled_part
 def enter(rows: SortedLists, row: int, buffers: OneList) -> OneList:
-    """Load one of the lists into the buffers: its exponentials e^((s − c)/τ) (N,), of which
-    sigmoids of score differences are formed, and for each level of a positive the weights (N,) that
-    the items have in its sum, by their levels. Weights are loaded only for levels with a relevance
-    above 0, since other levels have no positives."""
+    """Load one of the lists into the buffers: its exponentials e^((s − c)/τ) (N,) around a centre
+    c, of which sigmoids of score differences are formed, and for each level of a positive the
+    weights (N,) that the items have in its sum, by their levels. Weights are loaded only for levels
+    with a relevance above 0, since other levels have no positives.
+
+    In the result, `place` (`rows.places[row]`) is where the sums of the list's first positive are
+    among those of all lists.
+    """
     levels = rows.levels[row]
     relevance = rows.relevance[row]
     # Behind the list the buffers have LANES more places, to which windows are extended. The weights
@@ -337,8 +345,8 @@ def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
     """Return the centre of the exponentials. The exponential of a positive more than SPAN τ below
     the centre would be nearly 0; all exponentials are then computed anew around the positive.
 
-    Positives come best first, and the first centre is SPAN τ below the best score: so no positive
-    is more than SPAN τ above the centre either.
+    No positive is more than SPAN τ above the centre: the first centre is SPAN τ below the best
+    score, a later one is the score of a positive, and positives come best first.
 
     `score`: of the positive; `tau`: of the step; `centre`: the score around which the exponentials
     have been computed.
@@ -346,8 +354,8 @@ def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
     if centre - score <= SPAN * tau:
         return centre
     for item in range(len(one.scores)):
-        # The exponent is bounded, so that no exponential is infinite. The sigmoid of an item so far
-        # above the positive, σ((s_item − s_positive)/τ) in `window_sums`, is 1 anyway.
+        # The exponent is bounded, so that no exponential is infinite. This changes no sigmoid in
+        # `window_sums`: σ((s_item − s_positive)/τ) is 1 if the item is that far above the positive.
         one.exponential[item] = math.exp(min((one.scores[item] - score) / tau, 2 * SPAN))
     return score
 
@@ -356,8 +364,9 @@ def centred(one: OneList, score: Scalar, tau: float, centre: Scalar) -> Scalar:
 def window_sums(
     exponential: Floats, weight: Floats, itself: Scalar, work: Floats
 ) -> tuple[Scalar, Scalar]:
-    """Compute Σ w σ and Σ w (σ − σ²) of a window. Four quarters of the window are summed in
-    parallel, since in a single running sum each addition would wait for the one before.
+    """Compute Σ w σ and Σ w (σ − σ²) of a window. The four quarters of the window are first added
+    item by item, which no addition has to wait for. This shortens the running sum, in which each
+    addition waits for the one before, to n/4 items.
 
     `exponential`, `weight` (n,), where n is a multiple of LANES = 4: e^((score − centre)/τ) of the
     window's scores, for any centre, and the weights of its items. `itself`: the exponential of the

@@ -61,7 +61,7 @@ class CompiledLists(Lists):
         keys = np.empty(levels.shape, np.uint64)
         # levels 0 … depth, and depth + 1 for items outside of the list, such as the query itself
         counts = np.zeros((len(levels), self.depth + 2), np.float32)
-        # `view`: the bits of float32, in which larger scores give smaller keys
+        # keys are made of the bits of float32 (`view`); a larger score gives a smaller key
         pack(scores.numpy().view(np.uint32), levels, keys, counts)
         # a key has the score, the level, and in its low 24 bits the column, so that one sort of
         # integers sorts by all three
@@ -162,8 +162,8 @@ class _CompiledSums(torch.autograd.Function):
         `forward` that are not tensors get None."""
         of_sums = upstream[0].double().numpy()
         # (2, P): for each positive k the gradient with respect to its sum Σ_j step(s_j − s_k), and
-        # the resulting part of the gradient of its own score s_k. That is negative, since the sum
-        # decreases when s_k increases.
+        # what this adds to the gradient of its own score s_k. `slopes` (P,) is the sum of the
+        # slopes of these steps. The sign is negative, since the sum decreases when s_k increases.
         factors = np.stack([of_sums, -of_sums * ctx.slopes])
         gradient = np.empty(ctx.rows.scores.shape, np.float32)
         _by_threads(
@@ -173,7 +173,8 @@ class _CompiledSums(torch.autograd.Function):
 
 
 def shape_of(step: Sigmoid | SupRank, items: int) -> StepShape:
-    """The constants of a step for lists of this many `items`.
+    """The constants of a step for lists of this many `items`. A SupRank is a sigmoid, to which
+    `start` is added from 0 on and `jump` at δ; from there on it is a line of slope `rho`.
 
     The reach is so large that the sigmoids of all items beyond it sum to less than the precision of
     float32: `items` times e^(−reach/τ) is e^(−17), or 4·10⁻⁸.

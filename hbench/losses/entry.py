@@ -107,9 +107,10 @@ def _listing(known: Mapping[str, Any]) -> str:
 
 
 def _check_kind(name: str, parameter: str, value: Any, default: Any) -> None:
-    """Raise ConfigError if a `value` does not fit the `default` of its parameter: no bool where the
-    default is one, or, where the default is a number, no number between −LARGEST and LARGEST.
-    Parameters with other defaults are checked by the loss. `name`: of the loss, for the error."""
+    """Raise ConfigError if a `value` does not fit the `default` of its parameter. If the default is
+    a bool, the value must be one; if it is a number, the value must be a number between −LARGEST
+    and LARGEST. Parameters with other defaults are checked by the loss. `name`: of the loss, for
+    the error."""
     if isinstance(default, bool):  # checked before numbers, since a bool is an int in Python
         fits = isinstance(value, bool)
         kind = "true or false"

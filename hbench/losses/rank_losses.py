@@ -56,10 +56,11 @@ class RankLoss(BatchLoss):
 
         Args:
             score: computes the score of each query from ranks.
-            steps: the surrogates, or None for the exact step, in the sums of rank and H-rank.
+            steps: the surrogates of the step function in the sums of rank and H-rank; None stands
+                for the exact step.
             relevance: computes the relevance of each level.
-            split: maps the relevance of each level, (Q, L+1), to which levels are less and which
-                are more relevant than that of a positive.
+            split: maps the relevance of each level, (Q, L+1), to flags (Q, L+1, L+1), which tell
+                for a positive of each level which levels are less, and which are more relevant.
             own_level: maps the depth L to the level of a query in its own list; L + 1 is outside.
             extra: maps scores (Q, N), levels (Q, N) and L to scores and levels with columns added;
                 None for no added columns.
@@ -147,7 +148,7 @@ def suprank(
     start: float = 0.5,
 ) -> RankSteps:
     """The steps of SupRank: the surrogate S for less relevant items, and the exact step (None) for
-    other items and in H-rank. `steps.SupRank` explains the parameters.
+    other items, and in H-rank for all (`above`, `within`). `steps.SupRank` explains the parameters.
     """
     surrogate = SupRank(tau, rho, delta, offset, start)
     return RankSteps(less=surrogate, others=None, above=None, within=None)

@@ -58,6 +58,9 @@ def ideal_gain(lists: Lists, table: Tensor) -> Tensor:
 def ndcg(ideal: Callable[[Lists, Tensor], Tensor] = ideal_gain) -> Score:
     """Make the score NDCG: Σ_k rel(k)/log2(1 + rank(k)), divided by its `ideal` value, that of the
     list sorted by relevance (rank losses, Eq. 23).
+
+    `ideal(lists, table)` returns the ideal value of each list, (Q,); `table` (Q, L + 1) is the
+    relevance of each level.
     """
 
     def score(ranked: RankEstimates) -> Tensor:
@@ -78,11 +81,13 @@ def recall(at: Sequence[int], temperature: float, clip: bool) -> Score:
 
     def score(ranked: RankEstimates) -> Tensor:
         """The score (Q,) of each query, from the estimated ranks of its positives."""
-        # (Q,): how many positives, items of relevance above 0, each query has
+        # (Q,): how many positives, items of relevance above 0, each query has. `table` (Q, L+1) has
+        # the relevance of each level
         number = (ranked.lists.counts * (ranked.positives.table > 0)).sum(1)
         total = torch.zeros_like(number)
         for k in at:
-            # the number of positives among the first k, each counted by a sigmoid of its rank
+            # the number of positives among the first k, each counted by a sigmoid of its rank; this
+            # estimate may exceed k, and `clip` limits it to k
             reached = sum_by_query(
                 torch.sigmoid((k - ranked.rank) / temperature), ranked.positives, ranked.lists
             )

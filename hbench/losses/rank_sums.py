@@ -171,8 +171,8 @@ def split_by_relevance(table: Tensor) -> RelevanceSplit:
 
 def split_by_level(table: Tensor) -> RelevanceSplit:
     """Compare items by level, as in the released code, even if a finer level has a smaller
-    relevance. Returns two bool (Q, L+1, L+1), by query, level of k and level of j.
-    `table` (Q, L+1): relevances, of which only shape and device are used."""
+    relevance. Returns whether j has a lower and a higher level than k: bool (Q, L+1, L+1) each, by
+    query, level of k and level of j. `table` (Q, L+1): only its shape and device are used."""
     level = torch.arange(table.shape[1], device=table.device)
     shape = (table.shape[0], -1, -1)
     return RelevanceSplit(
@@ -283,9 +283,12 @@ class _StepSums(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, pairs: _Pairs) -> Tensor:
-        """The sums (P,), one for each positive, over all other items of its list. The tiles include
-        the term of the positive itself, which is subtracted at the end. A tile has q queries, with
-        k positives each (`own`: scores, `place`: numbers among all P) and n items each.
+        """The sums of weight · step(s_j − s_k) over all other items j of the list of each positive
+        k, (P,). The tiles include the term of the positive itself, which is subtracted at the end.
+
+        A tile has q queries, with k positives each (`own`: scores, `place`: numbers among all P)
+        and n items each (`weight` (q, n): the same for all positives of a tile, as they are of one
+        level).
         """
         ctx.save_for_backward(scores)
         ctx.pairs, ctx.layout = pairs, _layout(pairs)
@@ -355,7 +358,12 @@ class _Layout(NamedTuple):
 
 
 def _layout(pairs: _Pairs) -> _Layout:
-    """Compute the sizes of all tiles, for forward and backward. The host waits for a GPU once."""
+    """Compute the sizes of all tiles, for forward and backward. A tile has some queries, their
+    positives of one level, and the items with a weight for these. The host waits for a GPU once.
+
+    `pairs.table` (Q, L + 1, L + 2): the weight of an item for a positive, by level of the positive
+    and of the item. `by_level` (Q, N): the columns sorted by level.
+    """
     levels, by_level, positives, table, _ = pairs
     queries, items = levels.shape
     depth = table.shape[1] - 1
@@ -427,7 +435,7 @@ def _tiles(scores: Tensor, pairs: _Pairs, layout: _Layout) -> Iterator[Tile]:
 def _padded(
     places: Tensor, number: Tensor, sizes: list[int], absent: int, most: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield some queries (q,) at a time, with the places of their positives (q, k), filled up with
+    """Yield tiles: some queries (q,), with the places of their positives (q, k), filled up with
     `absent`; q·k is at most `most`.
 
     Queries with similar numbers of positives share a tile, so that there is little padding.

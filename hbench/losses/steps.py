@@ -116,8 +116,9 @@ class LowerBound:
     leak: float = 10.0
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a negative slope, with which a piece would decrease, or for γ above
-        1, the value of the exact step for t > 0."""
+        """Raise ConfigError for a step that is no lower bound of the exact step, which is 0 for t ≤
+        0
+        and 1 for t > 0: with γ above 1, or with a negative slope, `leak` for t ≤ 0 or β above."""
         if not (self.beta >= 0 and self.leak >= 0 and self.gamma <= 1):
             raise ConfigError(
                 "the piece-wise linear step is not a lower bound",

@@ -159,9 +159,10 @@ def h_pr_curve(
 @metric("H-P", "relevance", "cut")
 def h_p_at_k(sequence: LevelSequence, *, relevance: Relevance, cut: int) -> float:
     """H-P@k = Σ_{j≤k} min(rel(k), rel(j)) / (k·rel(k)) over the items at ranks j up to k, the `cut`
-    (rank losses, Eq. 31). If the k-th item has relevance 0, the formula is 0/0; H-P@k is then the
-    share of positives (level ≥ 1, even of relevance 0) among the first k. As rel(k) falls to 0,
-    min(rel(k), rel(j))/rel(k) is 1 for every positive j. NaN for a query without positives."""
+    (rank losses, Eq. 31). If the k-th item has relevance 0, as a distractor has, the formula is
+    0/0; H-P@k is then the share of positives (level ≥ 1, even of relevance 0) among the first k.
+    The reason: as rel(k) falls to 0, min(rel(k), rel(j))/rel(k) is 1 for every positive j. NaN for
+    a query without positives."""
     if not sequence.counts[1:].any():
         return NAN
     first = sequence.ranks <= cut
@@ -407,8 +408,8 @@ def distance_of_the_first_mistake(sequence: LevelSequence) -> float:
     # Count the right items before the first wrong one: they have the ranks 1, 2, …, n − 1. After a
     # wrong item the m-th right one has a rank above m
     n = int((right == np.arange(1, len(right) + 1)).sum()) + 1
-    # a sequence has the ranks of positives only: if n is not among them its item is a distractor,
-    # and the empty sum is its level, 0
+    # A sequence has the ranks of positives only. If n is not among them, the item at rank n is a
+    # distractor: no level is selected, and the sum over none is 0, the level of a distractor.
     return float(1 - sequence.levels[sequence.ranks == n].sum() / depth)
 
 

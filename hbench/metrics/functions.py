@@ -62,8 +62,8 @@ def evaluate(
             itself. (G,) for one query.
         levels: (Q, G), 0 for an item that is unrelated to the query, up to L for one of its finest
             class.
-        relevance: of an item of level l: "alpha" (default), (l/L)^alpha / |Ω^(l)|, "sum_wap" or
-            "exponential" (docs/metrics.md).
+        relevance: of an item of level l: "alpha" (default), (l/L)^alpha / |Ω^(l)| with the items
+            Ω^(l) of level l, "sum_wap" or "exponential" (docs/metrics.md).
         alpha: the exponent of the relevance "alpha". Default: 1.
         ties: what comes first among equal scores: "pessimistic" (default), the lower level, or
             "optimistic".
@@ -236,7 +236,7 @@ def ndcg(
     ties: str = "pessimistic",
     depth: Level = None,
 ) -> Values:
-    """NDCG = DCG / ideal DCG, DCG = Σ_k (2^l − 1)/log2(1 + rank(k)).
+    """NDCG = DCG / ideal DCG, DCG = Σ (2^l − 1)/log2(1 + rank) over the items, with their levels l.
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
@@ -481,7 +481,8 @@ def reciprocal_rank(
 def hierarchical_distance_at_k(
     scores: ArrayLike, levels: ArrayLike, k: int, *, ties: str = "pessimistic", depth: Level = None
 ) -> Values:
-    """HD@k: the mean of (L − l)/L over the first k items; lower is better (Bertinetto et al. 2020).
+    """HD@k: the mean of (L − l)/L over the first k items, or all of fewer; lower is better
+    (Bertinetto et al. 2020). NaN without an item of level L: no ranking could reach 0.
 
     Args:
         scores: (Q, G), higher is better; −inf leaves an item out of the list, such as the query
@@ -494,7 +495,7 @@ def hierarchical_distance_at_k(
         depth: the number of levels L. Default: the highest level that occurs.
 
     Returns:
-        float64 (Q,), a fraction in [0, 1] for each query, NaN without an item of level L.
+        float64 (Q,), a fraction in [0, 1] for each query, or NaN.
 
     Raises:
         UsageError: arrays that do not fit together, or hold NaN or other levels than 0 … L.

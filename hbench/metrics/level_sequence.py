@@ -115,9 +115,9 @@ def level_ranges(queries: Labels, gallery: Labels) -> tuple[NDArray[np.int64], N
     ends = np.zeros(queries.shape, np.int64)
     for level in range(queries.shape[1]):
         labels = gallery[:, level]
-        # the start of each run of equal labels. The labels of successive runs need not rise,
-        # since coarser labels are sorted first.
-        # A value other than the first label is prepended, so that index 0 is a start
+        # The start of each run of equal labels. The labels need not rise from run to run, since
+        # items are sorted by coarser labels first. A value other than the first label is
+        # prepended, so that index 0 is a start.
         first = np.flatnonzero(np.diff(labels, prepend=labels[:1] - 1))
         # sort the runs by label, and look up the label of each query among them
         of_label = np.argsort(labels[first])
@@ -144,8 +144,8 @@ def unknown_ranges(
     that share level l with the query and may, or may not, share a finer one.
 
     If the label of the query ends at level l, these are all items of its node at l. If it goes on,
-    these are the items whose labels end at that node. They are adjacent in canonical order, which
-    sorts items by their labels, since all of them have the same labels at the unknown levels.
+    these are the items whose labels end at that node. All of them have the same labels, also at the
+    unknown levels, so they are adjacent in canonical order, which sorts items by their labels.
 
     Args:
         queries: labels (Q, L).

@@ -191,7 +191,8 @@ class MetricName:
         """Return the keyword arguments for the metric's function.
 
         `levels`: the names of the levels, coarse to fine. `relevance`: that of H-AP if the name
-        states none.
+        states none. Raises UsageError for arguments of other types (`checked`), a level that does
+        not exist, or weights that are no numbers.
         """
         at = self.at(levels)
         given = dict(self.parameters)
@@ -393,8 +394,8 @@ def spellings(cut: str = "k") -> list[str]:
     """
     shapes = set()
     for base in metrics:
-        # A registered name may end in the mark of a cut (@), or of a level: AP# always needs one;
-        # ASI/ is the same metric as ASI, so its mark is dropped, and ASI is listed once.
+        # A registered name may end in the mark of a cut (@) or of a level (# or /). ASI/, the ASI
+        # of one level, is listed as ASI; AP# keeps its mark, as it is another metric than AP.
         shape = base.rstrip("/@")
         if "cut" in metrics[base].takes:
             shape += f"@{cut}"

@@ -217,8 +217,9 @@ def _by_name(
     """Make the function that computes a metric of a query that is ranked by name. A metric of one
     level compares the names of that level only; any other uses the number of equal columns.
 
-    `names` (Q, L): the names of the set of queries, in which |Ω^(l)| is counted; None: count in
-    each list. `exponent`: α of an H-AP that is computed as released; None for other metrics.
+    `names` (Q, L): the names of all queries, if |Ω^(l)| is counted among the queries; None if it
+    is counted in each list. `exponent`: α of an H-AP that is computed as the released evaluator
+    does; None for other metrics.
     """
     function = name.definition.function
     arguments = name.arguments(setting.levels, setting.relevance)
@@ -235,8 +236,9 @@ def _by_name(
         )
 
     def of_whole(query: int, named: NamedSequences) -> float:
-        """Compute the value with the number of equal names as the level of an item. The released
-        H-AP counts the items of each level in the set of queries if `names` is given."""
+        """Compute the value from the level sequence `named.whole`, in which the level of an item is
+        the number of equal names (`named` also has a sequence for each level). The released H-AP
+        counts the items of each level in the set of queries if `names` is given."""
         if exponent is None:  # not the released H-AP
             return function(listed(named.whole), **arguments)
         whole = listed(named.whole)

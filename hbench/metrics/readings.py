@@ -99,7 +99,7 @@ def at_level(depth: int, level: int) -> Reading:
     """The reading for metrics of one `level` out of `depth`. The positives, as level 1, are the
     items that are known to be at that level or a finer one. Items that may or may not be positives
     are left out."""
-    lowest, is_known = _codes(depth)
+    lowest, is_known = _codes(depth)  # (2L,) each: by code
     positive = lowest >= level
     return Reading(
         name=f"level {level}", stays=is_known | positive, level=positive.astype(np.uint8)

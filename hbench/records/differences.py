@@ -189,7 +189,8 @@ def _differences(
     tests: NDArray[np.int64],
 ) -> list[Difference]:
     """The paired differences, first − second, of all M metrics, over the queries that have a value
-    in both reports. Each has its interval and its p-value, corrected for the M metrics as well.
+    in both reports. Each has its interval, its p-value `p`, and the p-value after the correction
+    for the M metrics, `corrected`.
 
     Args:
         names: of the metrics.

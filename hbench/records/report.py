@@ -110,6 +110,7 @@ class Report:
 
     def __repr__(self) -> str:
         """The report in one line for notebooks and terminals: its first four scores."""
+        # `factor_of`: 100 for fractions, which are shown in percent
         first = [
             f"{name} {factor_of(name) * value:.2f}" for name, value in list(self.scores.items())[:4]
         ]

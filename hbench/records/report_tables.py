@@ -27,8 +27,8 @@ DIGITS = 4  # decimal places of percentages on the hub
 
 
 def table(document: Document, names: Sequence[str] | None = None) -> PrintedTable:
-    """A report as a table with a line for each of the metrics `names`, by default all that are
-    `worth_showing`.
+    """A report as a table with a line for each of the metrics `names`, by default those of
+    `names_shown`.
 
     The columns are the metric, the score, its 95 % interval, and the number of queries. A column of
     official values is added if any of them differs from the score. Under partial labels, the scores
@@ -42,8 +42,8 @@ def table(document: Document, names: Sequence[str] | None = None) -> PrintedTabl
         for name, score in official.items()
         if percent(score.value, 9) != percent(listed[name].value, 9)
     }
-    # {heading: {metric: score}} of "unknown wrong" and "unknown right"; left out if no listed
-    # metric depends on unknown levels
+    # {heading: {metric: score}} of the columns "unknown wrong" and "unknown right"; empty if no
+    # listed metric depends on unknown levels
     unknown = unknown_of(document) if any(name in document.unknown_wrong for name in listed) else {}
     cells = []
     for name, score in listed.items():
@@ -151,8 +151,8 @@ def by_tree(document: Document) -> PrintedTable:
     if not names:
         return PrintedTable(("tree",), cells=[], notes=[])
     cells = [("own", *(shown(name, document.scores[name].value) for name in names))]
-    for tree, differences in document.trees.items():
-        cells.append((tree, *(_beside_own(name, differences) for name in names)))
+    for tree, tree_scores in document.trees.items():
+        cells.append((tree, *(_beside_own(name, tree_scores) for name in names)))
     return PrintedTable(("tree", *names), cells, notes=[])
 
 

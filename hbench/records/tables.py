@@ -80,8 +80,8 @@ def latex(content: PrintedTable, *, title: str) -> str:
     import pandas as pd
 
     def tabular(frame: pd.DataFrame, columns: str, marked: Mapping[str, Marks]) -> str:
-        """A tabular with these column types (such as llrr). `marked`: for each LaTeX command (such
-        as textbf) and every line, the indices of the cells around which the command is put."""
+        """A tabular with these column types (such as llrr). `marked`: {LaTeX command, such as
+        textbf: for every line, the columns of the cells around which the command is put}."""
         style = (
             frame.style.hide(axis="index")
             .format(escape="latex")
@@ -94,9 +94,11 @@ def latex(content: PrintedTable, *, title: str) -> str:
                 commands.iloc[line, list(places)] = f"{command}:--rwrap;"
         style = style.apply(lambda _: commands, axis=None)  # the whole table at once
 
-        # LaTeX would read [ at the start of a line as an option of the \\ before it
         text = style.to_latex(hrules=True, column_format=columns)
-        return re.sub(r"(?m)^\[", "{[}", FOREIGN.sub(lambda found: IN_LATEX[found[0]], text))
+        # characters that LaTeX's fonts lack, which pandas does not escape
+        text = FOREIGN.sub(lambda found: IN_LATEX[found[0]], text)
+        # LaTeX would read [ at the start of a line as an option of the \\ before it
+        return re.sub(r"(?m)^\[", "{[}", text)
 
     # l: texts are aligned to the left; r: numbers to the right
     aligned = "".join("l" if name in LEFT else "r" for name in content.header)

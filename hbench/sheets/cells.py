@@ -63,6 +63,7 @@ def with_lists(table: pa.Table, columns: Sequence[str]) -> tuple[pa.Table, list[
         # dictionary-encoded, so that each different text is parsed only once
         encoded = column.combine_chunks().dictionary_encode()
         whole = encoded if isinstance(encoded, pa.Array) else encoded.combine_chunks()
+        # a list for each text, None for an empty text or list; None if the column holds no lists
         parsed = _parse_cells(whole.dictionary.to_pylist())
         kind = (
             None if parsed is None else _type_of_lists(held for held in parsed if held is not None)
@@ -107,8 +108,9 @@ def with_paths(table: pa.Table, *, several: bool) -> tuple[pa.Table, list[str]]:
 
     A list of lists is read as the paths of an item. A simple list is read as a path only if
     `several` is false, no other column has lists, and the lists of the column form a tree;
-    otherwise its column is unchanged. `several`: whether an item may have several paths. If it is
-    false, DataError is raised for an item with several.
+    otherwise its column is unchanged. `several`: whether an item may have several paths; the names
+    of a simple list may then be several labels of the item. If it is false, DataError is
+    raised for an item with several paths.
     """
     facts: list[str] = []
     listed = [field.name for field in table.schema if field.type in (LISTS, PATH_LISTS)]

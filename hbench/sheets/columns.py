@@ -173,7 +173,8 @@ def _item_of(
     values: Sequence[ColumnValues], *, of_items: bool, may_repeat: bool = False
 ) -> str | None:
     """Find the column of items: the one called `item`, or the only one that is called like ids and
-    has another value in each row. None if there is none; DataError if there are several.
+    has another value in each row. None if there is none. If there are several, DataError for items,
+    but the first of them for classes.
 
     `of_items`: whether a row is an item, not a class; `may_repeat`: whether an item may have
     several rows, so that values may repeat.
@@ -263,7 +264,7 @@ def _with_levels(
     """
     notes: list[str] = []
     left_out = dict(columns.left_out)
-    # in a table of taxa, which any column may show, only columns called like ranks are levels
+    # if any column shows that this is a table of taxa, only columns called like ranks are levels
     if by_rank := _rank_columns_of_taxa([*rest, *left_out, columns.item or ""], rest):
         left_out |= {name: "not a rank" for name in rest if name not in by_rank}
         rest = {name: rest[name] for name in by_rank}
@@ -330,9 +331,9 @@ def _no_classes(rest: dict[str, ColumnValues], *, of_items: bool) -> dict[str, s
 def _in_nesting_order(columns: list[ColumnValues]) -> list[ColumnValues]:
     """Return the columns in an order in which each is nested in the one before.
 
-    Their order in the table is kept if they nest so. Otherwise they are sorted by their numbers of
-    classes, if they nest then, all numbers differ, and most classes of some column contradict the
-    table's order: a few names with two parents are mistakes, not a sign of another order.
+    Columns that nest in the table's order keep it. Others are sorted by their numbers of classes if
+    they nest then, all numbers differ, and most classes of some column contradict the table's order
+    (a few names with two parents are mistakes). Else the table's order stays.
     """
     if _nests(columns):
         return columns

@@ -141,7 +141,7 @@ def _best_delimiter(lines: Sequence[str], usual: str) -> str:
     """
     fits = {}  # {delimiter: the criteria, the strongest first}
     for delimiter in DELIMITERS:
-        header, *rows = list(_rows(lines, delimiter)) or [[]]
+        header, *rows = list(_rows(lines, delimiter)) or [[]]  # an empty header without any row
         width = len(header)
         if width < 2:
             continue

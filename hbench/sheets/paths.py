@@ -43,7 +43,8 @@ def separator_of(values: Iterable[str]) -> str | None:
         paths = [split_path(value, mark) for value in holding]
         first = {path[0] for path in paths if path}
         later = {name for path in paths for name in path[1:]}
-        # values without the separator must be first names of paths; some paths must begin alike
+        # values without the separator must be first names of paths; if there are fewer first names
+        # than values, some paths begin alike
         alone = {split_path(value, mark)[0] for value in different if separator not in value}
         if alone <= first and len(first) < len(different) and not (mark == "|" and first & later):
             return mark
@@ -102,7 +103,8 @@ def with_unique_names(rows: Sequence[Row]) -> list[Row]:
     ends = set(rows)  # the nodes at which a path ends
     nodes = {node for row in rows for node in prefixes(row)}  # each as its path
     order = sorted(nodes, key=lambda path: (len(path), path))  # parents before their children
-    # the levels at which each node counts, and how often each name occurs at each level
+    # the levels at which each node counts: its own and, if a path ends at the node, all below.
+    # `times`: how often each name occurs at each level
     depths = {
         path: range(len(path), deepest + 1 if path in ends else len(path) + 1) for path in order
     }

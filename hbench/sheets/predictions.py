@@ -84,7 +84,8 @@ def read(path: Path, levels: Sequence[str], names: Set[str]) -> Predictions:
     Raises DataError if the format is not known.
     """
     head = head_of(path) if path.is_file() else None
-    # programs for sequences write text without a header, recognised by the pattern of its lines
+    # programs that classify DNA sequences write text without a header, so that the pattern of the
+    # lines tells the format
     if head is not None and head.lines:
         if all(map(OF_REPORT.match, head.lines)):  # a summary of Kraken 2: it has no items
             raise _no_reads(path.name)
@@ -241,6 +242,7 @@ def _column(table: pa.Table, wanted: Sequence[str]) -> str:
 def _level_columns(columns: Sequence[str], levels: Sequence[str]) -> dict[str, str]:
     """Find the columns of names at the levels, coarse to fine: {column: the column of its chances,
     "" if there is none}."""
+    # columns by the rank that their names mean: "taxon_genus_name" is found for the level "genus"
     by_word = {words.rank_of(name): name for name in columns}
     found = {}
     for level in levels:

@@ -240,8 +240,8 @@ def _read_with_closed_quotes(
     if line:
         file.dialect = dialect = without_quotes(dialect)
         table = None
-    # Parse (again) if the dialect changed. If the table could not be parsed, but no quote is open,
-    # parsing again raises the same error.
+    # Two cases have no table. If the dialect changed, the content is parsed again. If it could not
+    # be parsed although no quote is open, parsing it again raises the same error.
     return _parse_text(content, dialect, columns) if table is None else table, file.words
 
 

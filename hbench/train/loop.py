@@ -190,7 +190,8 @@ def prepare_run(recipe: Recipe, whole: Dataset, world: int = 1) -> PreparedRun:
     data, held = split_off(whole, recipe)
     manifest = training_manifest(data)
     recipe = fitted_to(recipe, manifest, world)
-    refuse_too_large(len(manifest), recipe.images)  # more `shifted` images than memory may hold
+    # `shifted`, an augmentation of small images, holds all of them in memory: not too many
+    refuse_too_large(len(manifest), recipe.images)
     # make the losses, as training does, so that a value that a loss does not accept is refused now.
     # If the net determines the dimension, any number will do: the net is not loaded for it
     labels = unknown_as_minus_one(manifest.labels, manifest.tree)
@@ -240,7 +241,7 @@ def _train_and_score(
             checkpoints.load_model(checkpoints.best(out), run.tested)  # the best weights are tested
             if processes.first and run.best is not None:
                 watch.on_remark(which_is_scored(run.best, recipe, ready.steps_per_epoch))
-        # a trial of a sweep is scored on held-out classes, never on the tests
+        # a trial of a sweep (not recipe.tested) is scored on held-out classes, never on the tests
         scored = data if recipe.tested or held is None else held
         if processes.first:
             # announced, since it takes a while

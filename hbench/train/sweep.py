@@ -171,6 +171,8 @@ def set_aside(out: Path, recipe: Recipe) -> Path | None:
     best trial may be another one, and `out` still has the run of the former best. Return the
     folder that this was moved to; None if nothing was moved.
     """
+    # the run's recipe has all sizes, such as the batch, so those that `recipe` leaves open are
+    # filled in before the two are compared
     if not holds_run(out) or not other_keys(out, with_sizes(recipe)):
         return None
     number = next(n for n in itertools.count(1) if not (out / f"{EARLIER}{n}").exists())
@@ -257,6 +259,7 @@ def ends_of(sweep: Sweep, best: Trial) -> list[str]:
             continue  # names and lists have no smallest or largest value
         value = float(chosen)
         if value in (numbers[0], numbers[-1]):
+            # each key was tried with two values or more, as `parse_sweep` requires
             neighbour = numbers[1] if value == numbers[0] else numbers[-2]
             if any(_is_possible(sweep, f"{key}={each}") for each in _beyond(value, neighbour)):
                 ends.append(f"{key} = {value:g}")

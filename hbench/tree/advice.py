@@ -119,7 +119,7 @@ def recommended(table: NameTable, names: Sequence[str]) -> tuple[str, ...]:
     if _make_whole_tree(table, chosen):
         return tuple(chosen)  # the chosen policies are enough
     if (first := next(_combinations(table, chosen), None)) is not None:
-        policies, _effect = first
+        policies, _effect = first  # all policies of the combination, the chosen ones included
         return tuple(policies)
     raise TreeError(
         "no policies are recommended for these names",
@@ -137,7 +137,8 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
     """
     effects: set[str] = set()
     # If the levels have no names, as in categories of a shop or in folders, a path that ends early
-    # is complete, so repeating its leaf is recommended first.
+    # is complete. So the combination WHOLE_PATHS, which repeats the path's leaf, is recommended
+    # first.
     is_unnamed = table.levels == default_levels(len(table.levels))
     first = [WHOLE_PATHS] if is_unnamed else []
     for combination in dict.fromkeys([*first, *COMBINATIONS]):  # without repeats, in order

@@ -159,6 +159,7 @@ def _understood_of_edges(
     what = f"a list of edges ({titles}), {len(table):,} rows"
     # if only the values show that these are edges, the table may as well have two levels
     hints = ("--levels A,B takes them for levels instead",) if listed.is_guessed else ()
+    # left_out: the other columns, each with the reason
     return Understood(
         source=source, what=what, facts=tuple(facts), left_out=left_out(table, listed), hints=hints
     )
@@ -180,13 +181,14 @@ def _read_paths(source: str, text: str, chosen: Chosen) -> NameTable:
         line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
     ]
     mark = chosen.separator or separator_of(lines)
-    # Without a separator, two words on each line may be a parent and a child: `pairs` is a table
-    # of these two columns, or None.
+    # Without a separator, two words on each line may be a parent and a child. `pairs` is a table
+    # of these two columns; None if the lines are not such pairs.
     pairs = None if mark else pairs_in(lines)
     if pairs is not None:
         listed = EdgeColumns("parent", "child")
         return replace(
-            unfold(edges_of(pairs, listed)), read=_understood_of_edges(source, pairs, listed, ())
+            unfold(edges_of(pairs, listed)),
+            read=_understood_of_edges(source, pairs, listed, facts=()),
         )
     if mark is None:
         raise DataError(
@@ -274,6 +276,7 @@ def _reads_back(tree: LabelTree) -> bool:
         return False
     # with a level called item, the table would be read as a table of items
     of_items = "item" in {name.lower() for name in tree.levels}
+    # NOTHING: no column is chosen, so all are guessed
     return columns_of(table, NOTHING, of_items=of_items).levels == tree.levels
 
 
@@ -302,8 +305,8 @@ def _parse_graphml(text: str) -> ClassGraph[NodeId]:
 
 
 def _parse_json(text: str) -> ClassGraph[NodeId]:
-    """The tree in a JSON text of nested objects with `name` and `children`. Raises DataError for
-    any other text."""
+    """The tree in a JSON text of nested objects with `name` and `children`. The outermost object
+    may have `levels`, a list of the names of levels. Raises DataError for any other text."""
     # by_node: nodes are identified by their ids, so that names may repeat
     graph: ClassGraph[NodeId] = nx.DiGraph(by_node=True)
     try:

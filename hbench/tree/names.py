@@ -146,7 +146,8 @@ class NameTable:
 
         Raises TreeError, which names the nodes, if the table does not form a tree.
         """
-        # the first problem is shown: of the source if there is one, else of a short row
+        # the error shows the first problem, of the source if it has one, else of a short row; and
+        # the number of short rows if there are any
         short = [row for row in self.rows if len(row) < len(self.levels)]
         if self.broken or short:
             first = self.broken[0] if self.broken else next(_ragged(self))
@@ -367,8 +368,8 @@ def _remarks(table: NameTable) -> Iterator[TreeProblem]:
     for path, spellings in look_alikes(table).items():
         if len(spellings) > 1:
             level = table.levels[len(path) - 1]
-            # NFC gives equal letters one composition. Names that become equal by it look equal, so
-            # the names are shown by `ascii` then, with the codes of their letters.
+            # names that are equal in NFC, which composes letters and accents in one way, look the
+            # same when printed: they are shown by `ascii`, with the codes of their letters
             show = (
                 repr
                 if len({unicodedata.normalize("NFC", name) for name in spellings}) == len(spellings)
@@ -386,6 +387,7 @@ def remarks_on(table: NameTable) -> list[str]:
     of_kind: dict[str, list[str]] = defaultdict(list)
     for problem in [*_placeholders(table), *_remarks(table)]:
         if problem.kind != "spaces":  # spaces change no score, and `tree validate` lists them
+            # of names that look alike, `where` has all spellings
             names = (
                 " and ".join(problem.where)
                 if problem.kind == "alike"

@@ -94,6 +94,7 @@ def mend(table: NameTable, names: Sequence[str]) -> Mended:
     final: dict[Row, Row | None] = {row: row for row in table.rows}
     for step in _in_order(names):
         new = step.new_rows(table)  # from each row to its new row, None if it is left out
+        # `table.rows` maps each row to its number of items
         changes += [
             Change(policy=step.name, before=row, after=new[row], items=items)
             for row, items in table.rows.items()
@@ -336,8 +337,8 @@ def majority_parent(table: NameTable) -> NewRows:
 
     def path(key: Key) -> Row:
         """The names on the path from the root to a node, along the chosen parents. Raises TreeError
-        if the chosen parents form a cycle. A key is a level and names, the node's own name last;
-        `chosen` has the key of the chosen parent of each key."""
+        if the chosen parents form a cycle. The key of a node is its level and a tuple of names, of
+        which the last is the node's own. `chosen` maps each key to the key of the chosen parent."""
         upwards: list[Key] = []
         while key != ROOT_KEY:
             if key in upwards:
@@ -357,7 +358,8 @@ def majority_parent(table: NameTable) -> NewRows:
     # leaf may end at another depth, so its repetitions are removed (`_unrepeated`), and new ones
     # (`after[-1:]`) fill all rows up to the depth of the longest.
     new = {row: path(table.keys(_unrepeated(row))[-1]) if row else row for row in table.rows}
-    if any(len(row) < len(table.levels) for row in table.rows):  # then leaves are not repeated
+    # a row that is still short shows that leaves were not repeated, so none are repeated here
+    if any(len(row) < len(table.levels) for row in table.rows):
         return new
     depth = max(map(len, new.values()), default=0)
     return {row: after + after[-1:] * (depth - len(after)) for row, after in new.items()}
@@ -382,7 +384,7 @@ def leave_out_faulty_rows(table: NameTable) -> NewRows:
         if len(row) == len(table.levels) and not any(map(table.is_placeholder, row))
     ]
     whole = {row: table.rows[row] for row in named}
-    # the nodes, including homonyms, that have several parents among these rows
+    # the keys of the nodes, including homonyms, that have several parents among these rows
     shared = {
         key
         for key, of_node in dataclasses.replace(table, rows=whole).parents().items()

@@ -110,7 +110,8 @@ def _table_after_policies(source: Path, mended: Mended, levels: Sequence[str]) -
         if LEVELS_KEY not in (table.schema.metadata or {}) and not is_edges:
             columns = level_columns(table, Chosen(levels=tuple(levels))).levels
             rows = {stripped(row) for row in tables.text_rows(table, columns)}
-            # false if the cells hold whole paths, since the keys are the rows of their split names
+            # If the cells hold whole paths, this is false: `rows` has the unsplit cells, but the
+            # keys of `final` are rows of names that were split.
             if rows <= mended.final.keys():
                 return mended_sheet(table, columns, mended)
     return _table_of_rows(mended.table.levels, list(mended.table.rows))

@@ -54,8 +54,9 @@ def names_in(column: Sequence[str], level: str) -> Sequence[Any]:
     missing names, and for names of any other type."""
     values = column.tolist() if hasattr(column, "tolist") else column
     is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
-    # `foreign`: the types of values that are no names, or the column itself if it is no list
-    if foreign := _no_names_in(values) if is_list else [f"{values!r:.60}"]:
+    # the types of values that are no names, "NaN" for a missing number; the column if it is no list
+    foreign = _no_names_in(values) if is_list else [f"{values!r:.60}"]
+    if foreign:
         raise TreeError(
             f"the names of level {level} are no list of texts or numbers",
             expected="a name of each item",

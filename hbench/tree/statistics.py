@@ -45,12 +45,12 @@ def statistics(tree: LabelTree, items: NDArray[np.int64]) -> list[LevelStatistic
     """
     rows = []
     for depth, (level, names) in enumerate(zip(tree.levels, tree.names, strict=True)):
-        # bool, for each node of the level above: whether it counts, as marks of the unknown do not;
-        # at the top, the root alone
+        # bool, for each node of the level above: True unless it marks the unknown; at the top, the
+        # root alone
         above = _described(tree, depth) if depth else np.ones(1, bool)
         nodes = np.flatnonzero(_described(tree, depth + 1))
-        # parents[depth] has for each node of this level the id of its parent in the level above
-        # the number of described children of each described node of the level above
+        # the number of described children of each described node of the level above;
+        # `parents[depth]` has for each node of this level the id of its parent there
         children = np.bincount(tree.parents[depth][nodes], minlength=len(above))[above]
         branching = Branching(
             least=int(children.min()), median=float(np.median(children)), most=int(children.max())

@@ -131,11 +131,12 @@ def read(path: Path) -> Taxonomy:
 
     # from each synonym to its accepted taxon, without taxa that name themselves
     accepted = _taxa_named(of_column(columns.accepted))
-    # two rows with the same id are accepted if they agree, which is compared in words
+    # two rows with the same id are accepted if they agree in name and parent, or in all ranks
     if columns.has_parents:
         of_rows = text_rows(table, [columns.parent, columns.name])
         _refuse_repeated(path.name, ids, [f"{of} below {above or 'none'}" for above, of in of_rows])
-        parents = _taxa_named(of_column(columns.parent))  # ids, without roots that name themselves
+        # ids of parents; a root may name itself as its parent, and gets none
+        parents = _taxa_named(of_column(columns.parent))
         ranks = _in_small(of_column(columns.rank))
         return Taxonomy(
             source=path.name,

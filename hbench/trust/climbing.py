@@ -61,9 +61,9 @@ class Climb(NamedTuple):
         """The level of each item's answer (N,): the finest level whose node has at least the
         threshold as mass, 0 if there is none. `threshold`: one for all items, or one for each item
         (N,)."""
-        # `reach` (N, L) is the largest mass of a node and the nodes below it on the path. So it
-        # decreases down the path, and is at least the threshold at every level down to the finest
-        # whose mass is. The number of these levels is therefore that finest level.
+        # `reach` (N, L) is the largest mass of a node and the nodes below it on the path, so it
+        # decreases down the path. The levels where it is at least the threshold are those down to
+        # the answer's level, so their number is that level. BELOW: the path has no node there.
         thresholds = np.broadcast_to(np.asarray(threshold, np.float64), len(self.masses))
         said = (self.reach >= thresholds[:, None]) & (self.nodes != BELOW)
         return np.asarray(said.sum(axis=1), np.int64)
@@ -146,7 +146,8 @@ def _extend_paths(rows: Shares, nodes: Labels) -> Labels:
     # for each row, the path of its item (R, L), and the length of that path (R,)
     own = nodes[rows.owners]
     own_end = ends[rows.owners]
-    # (R, L): whether the row's path has the node of the item's path, or that path has ended before
+    # (R, L): whether the row's path has the same node at this level as the path of its item, or the
+    # path of the item has ended above this level
     agrees = (own == rows.paths) | (np.arange(depth) >= own_end[:, None])
     # (R,): whether the row's path is longer than the path of its item, and begins with it. An item
     # whose path is empty is answered by the root, and keeps that answer.
@@ -211,7 +212,7 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     """Whether each node of paths is right, (N, L): 1 or 0, or NaN if that is not known.
 
     Args:
-        nodes: of the path that answers for each item (N, L), BELOW after its end.
+        nodes: (N, L), the nodes of the path that each item is answered with, BELOW after its end.
         labels: the true paths (E, L), of which an item can have several, or none.
         owners: the item of each true path (E,).
         known: how many levels of each true path are known (E,), from the coarsest on.
@@ -223,8 +224,9 @@ def verdicts(nodes: Labels, labels: Labels, owners: Positions, known: Positions)
     # several true paths is enough (hence "or")
     right = np.zeros(nodes.shape, bool)
     np.logical_or.at(right, owners, np.cumprod(same & is_known, axis=1).astype(bool))
-    # below the known levels of a true path, a node may be right if all known levels agree; unknown
-    # levels pass in `so_far`, and only they are kept
+    # Below the known levels of a true path, a node may be right if all known levels agree. In
+    # `so_far` unknown levels count as agreeing; of its nodes, only those of unknown levels are
+    # kept.
     so_far = np.cumprod(same | ~is_known, axis=1).astype(bool)
     perhaps = np.zeros(nodes.shape, bool)
     np.logical_or.at(perhaps, owners, so_far & ~is_known)

@@ -95,7 +95,8 @@ def outcome_of(judged: JudgedClimb, levels: Positions) -> Outcome:
     nothing. Items of which it is not known whether their answer is right do not count in shares
     of right answers.
 
-    `judged` has, for each node of the items' paths, whether it is right and its coverage (N, L).
+    `judged` has, for each node of the items' paths, whether it is right and its coverage (N, L):
+    how much of the tree an answer at the node rules out, 0 at the root and 1 at a leaf.
     """
     _, right, coverage = judged
     answers = answers_of(levels, right)  # (N,): 1 or 0; NaN at the root, and if it is not known
@@ -158,7 +159,8 @@ def _changes_of_answers(judged: JudgedClimb) -> tuple[Values, Values, Values, Va
     is right is not judged.
     """
     climb, right, coverage = judged
-    some = climb.nodes != BELOW
+    some = climb.nodes != BELOW  # (N, L): the nodes of the paths; a path may end early
+    # prepended is the answer at the root: not wrong, judged, and of coverage 0
     known = ~np.isnan(right)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)[some]
     counted = np.diff(np.where(known, 1.0, 0.0), prepend=1.0, axis=1)[some]

@@ -43,10 +43,11 @@ class Promise(NamedTuple):
 
 def threshold_for(climb: Climb, right: Values, units: Positions, target: float) -> Promise:
     """The lowest threshold at which, with 95 % confidence, at least the share `target` of the
-    answers is right.
+    answers is right. The answer for an item is the finest node of its path whose mass reaches the
+    threshold.
 
     Args:
-        climb: the climbs of the N items on which the threshold is calibrated.
+        climb: the paths of the N items on which the threshold is calibrated, with the masses.
         right: whether each node on an item's path is right (N, L), NaN if that is not known.
         units: the unit of each item (N,), such as its class. Items of one unit tend to be right or
             wrong together, so the bound counts units, not items.
@@ -143,7 +144,8 @@ class _Answers(NamedTuple):
         (n, G) each.
 
         The sums are over the E changes up to a threshold: `at` is the number of the threshold of
-        each change, `of` its unit, and `said` and `wrong` the changes of both numbers.
+        each change, `of` its unit, and `said` and `wrong` what it adds to the number of answers and
+        to the number of wrong ones.
         """
         # (2, G): the numbers of answers, and of wrong ones, at the last threshold so far
         totals = np.zeros((2, self.units))

@@ -120,7 +120,7 @@ def _resnext(recipe: DetectionRecipe, outputs: int, settings: dict[str, Any]) ->
     body = resnext_body()
     pretrained = recipe.weights == "imagenet"
     if pretrained:
-        body.load_state_dict(timm_backbone(RESNEXT, PRETRAINED, True).net.state_dict())
+        body.load_state_dict(timm_backbone(RESNEXT, PRETRAINED, pools=True).net.state_dict())
 
     # Prefixes of the names of the layers that are trained: all LAYERS of a net with random weights.
     # Of a pretrained net, the first two (conv1, layer1) stay frozen.

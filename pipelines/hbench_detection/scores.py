@@ -48,14 +48,14 @@ def scores_of(
     `found` and `truth` have the detections and the objects of each image. `classes` are the names
     of the labels 1, 2, …
     """
-    # the extended summary has the precision at every recall, from which the AP of VOC is computed
+    # the extended summary has the precision at every recall, from which the AP50 of VOC is computed
     metric = MeanAveragePrecision(
         backend="pycocotools", extended_summary=True, rec_thresholds=list(RECALLS)
     )
     predicted = [moved(each, torch.device("cpu")) for each in found]
     # The metric also gets the difficult objects, marked as ignored: they need not be detected, and
-    # a detection of one is not false. `_target` repeats such an object for every detection of its
-    # class, so it needs the labels of the detections.
+    # a detection of one is not false. `_target` repeats a difficult object for every detection of
+    # its class, so it needs the labels of the detections.
     metric.update(
         predicted,
         [_target(own, each["labels"]) for own, each in zip(truth, predicted, strict=True)],

@@ -66,8 +66,8 @@ class VocPart(NamedTuple):
 
 
 def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
-    """Read the objects in an annotation. The corners in the file count pixels from 1, and all of
-    them are inside the box.
+    """Read the objects in an annotation. The file states the first and last pixels of a box,
+    counted from 1. The boxes that are returned end before `right` and `bottom`, counted from 0.
 
     Raises DataError for a file that is not an annotation, and for an object of a class not in
     `classes`.
@@ -87,7 +87,8 @@ def boxes_of(path: Path, classes: Sequence[str]) -> Boxes:
         )
 
     corners = torch.tensor([each.edges for each in objects], dtype=torch.float32).reshape(-1, 4)
-    corners[:, :2] -= 1  # left and top from 0; right and bottom, counted from 1, are now outside
+    # from 0 on; the last pixel, counted from 1, has the number of the first one outside of the box
+    corners[:, :2] -= 1
     # class numbers start at 1: 0 is the background
     numbers = torch.tensor([classes.index(each.name) + 1 for each in objects], dtype=torch.int64)
     difficult = torch.tensor([each.is_difficult for each in objects], dtype=torch.bool)

@@ -111,6 +111,15 @@ def documents(folder):
     return [reports.read(folder / f"{name}.json") for name in ("one", "two")]
 
 
+def test_official_scores_that_only_the_second_run_has_are_shown(folder, tmp_path):
+    files = [tmp_path / "paper.json", tmp_path / "both.json"]
+    for file, also in zip(files, (False, True), strict=True):
+        report = hbench.evaluate(folder / "one.npz", folder / "own.parquet", also_official=also)
+        report.write(file)
+    write_report(read_runs(files), tmp_path / "pages")
+    assert 'id="official"' in (tmp_path / "pages" / "index.html").read_text()
+
+
 def test_every_score_on_the_page_is_the_reports(opened, documents, pages):
     page = opened(pages / "index.html")
     cells = "section:not([aria-labelledby=official]) [data-metric]"

@@ -175,7 +175,8 @@ def _file_of(run: RunProvenance, requester: Requester, on_progress: Callable[[in
     if run.url is None:
         raise SourceError("the row does not say where its file is", expected="url in the row's run")
     refuse_several_files(run.file)
-    # stored by digest, so that rows of one file share it, and no row gets the file of another
+    # stored by digest (the `content`, else the sha256), so that rows of one file share it, and no
+    # row gets the file of another
     path = cache_home() / "rows" / f"{run.digest}{Path(run.file).suffix.lower()}"
     if not path.is_file():
         # at most LARGEST bytes are fetched, whatever the server sends

@@ -222,7 +222,7 @@ def _is_far(check: Check, allowed: dict[str, Decimal] | None) -> bool:
     """
     if allowed is None:
         return not is_within(check, ROUNDING)
-    if check.field not in allowed:  # without a deviation between seeds, a score is not judged
+    if check.field not in allowed:  # no deviation between seeds is known: any score will do
         return not isinstance(check.rescored, Decimal)
     # at least ROUNDING: the seed may run on another processor
     return not is_within(check, max(allowed[check.field], ROUNDING))

@@ -247,7 +247,8 @@ def _checks(
 ) -> Iterator[Check]:
     """Yield a check for every score of a row, and for every other field that differs. If the file
     is not the row's, the file's content is the only other field with a check. Raises
-    ComparisonError if the dataset has changed since the row was made.
+    ComparisonError if the dataset has changed since the row was made, or if the head of the
+    leaderboard states other levels or tests.
 
     `given`: the sha256 of the file's content, and that of the file itself. `rescore`: scores the
     file again under the conditions of a row, and returns the report.
@@ -261,6 +262,8 @@ def _checks(
             found=f"digest {document.dataset_digest}",
         )
 
+    # a row of hbench is of the levels and tests that the head of the board states; rows of papers
+    # need not be
     if row.run:
         _refuse_other_head(board, document)
     # for another file, only its content is reported, since other fields may differ just as well

@@ -38,9 +38,9 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
     partitions that are used are those of TESTS, one for the queries and one for the gallery of each
     test.
 
-    A path that ends early is unknown below its end; a gap inside a path becomes a class (policies
-    PARTIAL). The names of all partitions are mended together, so that a class has the same name in
-    all of them.
+    The policies PARTIAL mend the names: a path that ends early is unknown below its end, and a gap
+    inside a path becomes a class. The names of all partitions are mended together, so that a class
+    has the same name in all of them.
     """
     table = read_table(raw / TABLE, columns=("processid", "chunk", "split", *LEVELS))
     # without repetitions, in order: a test and the training set may share a partition
@@ -50,10 +50,10 @@ def build(raw: Path, *, training: Sequence[str]) -> Splits:
     names_of_image = dict(zip(keys, text_rows(table, LEVELS), strict=True))
     # {partition: {item: names, coarse to fine}}; an item is the path of its picture
     of_part: dict[str, dict[str, tuple[str, ...]]] = {part: {} for part in used}
-    for (part, chunk, number), names in mended(names_of_image, LEVELS, *PARTIAL).items():
+    for (part, chunk, image), names in mended(names_of_image, LEVELS, *PARTIAL).items():
         # PARTITION/CHUNK/PROCESSID.jpg; images of small partitions have no chunk (an empty cell)
         folders = [part, chunk] if chunk else [part]
-        of_part[part]["/".join([*folders, f"{number}.jpg"])] = names
+        of_part[part]["/".join([*folders, f"{image}.jpg"])] = names
     if lost := [part for part in used if not of_part[part]]:
         raise DataError(f"partitions are missing in {raw / TABLE}", found=", ".join(lost))
 

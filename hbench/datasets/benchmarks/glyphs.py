@@ -69,6 +69,7 @@ def version_of(freetype: str | None) -> str:
     ('1', '1+486c8d5b', '1+freetype-9.9')
     """
     # PIXELS: {version of FreeType: digest of the pixels that it draws}; DRAWN: the published digest
+    # (the version itself takes the place of an unknown digest; None gives "1+freetype-None")
     digest = PIXELS.get(freetype or "", f"freetype-{freetype}")
     return VERSION if digest == DRAWN else f"{VERSION}+{digest}"
 
@@ -109,7 +110,7 @@ def build(_raw: Path) -> Splits:
     The raw folder is not read, since the images are drawn.
     """
     pairs = letters()
-    # the item of a path with index BASE is the base letter
+    # the name at index BASE of a path is the base letter
     test_bases = held_out((path_of(code)[BASE] for code, _ in pairs), fraction=0.5, seed=0)
     labelled = [(item_of(code, font), path_of(code)) for code, font in pairs]
     return split_by(labelled, trains=lambda names: names[BASE] not in test_bases)
@@ -125,6 +126,7 @@ def images(manifest: Manifest) -> NDArray[np.uint8]:
     if cached.exists():
         by_item = read_array(cached)
     else:
+        # `picture` draws an item; it does not read the folder, its first argument
         by_item = np.stack([np.asarray(picture(Path(), item)) for item in sorted(manifest.items)])
         # written under another name and renamed: an interrupted process leaves no partial file
         with replacing(cached) as temporary, temporary.open("wb") as file:

@@ -53,8 +53,8 @@ def asked_by(column: int) -> Callable[[Path], Splits]:
     The queries are the files in a column of classes.csv, ICONIC or DESCRIPTION."""
 
     def build_across(raw: Path) -> Splits:
-        """Read the authors' split from the folder `raw`, with one query per class: the file in
-        `column` of classes.csv."""
+        """Read the authors' split from the folder `raw`. Its test goes across kinds of files: the
+        queries are the files in `column` of classes.csv, one per class, the gallery photographs."""
         classes = _classes(raw)
         names = _names(classes)  # (group, coarse class, fine class) of each fine class
         queries = [

@@ -45,6 +45,7 @@ def build(raw: Path) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
         folder: (*above, genus, f"{genus} {epithet}")
         for folder, (*above, genus, epithet) in parts.items()
     }
+    # by-path: the same name below different parents becomes different names
     final = mended(rows, RANKS, "by-path")
     splits = {}
     for split, images in items.items():

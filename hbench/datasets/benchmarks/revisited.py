@@ -178,6 +178,7 @@ def _spec(
         build=partial(build, file=file),
         lists=partial(lists, file=file),
         picture=partial(picture, file=file),
+        # a query is a box cut out of a picture (`picture`), and no file of its name
         on_disk=False,
         markers=(file,),
         protocol=Protocol(

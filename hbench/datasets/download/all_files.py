@@ -103,6 +103,7 @@ def check_all(sources: Sequence[RemoteFile], folder: Path) -> dict[str, HBenchEr
     problems: dict[str, HBenchError] = {}
     for source in sources:
         try:
+            # raises for the file itself, and lists the wrong ones of the files unpacked from it
             if lost := _wrong_unpacked_files(source, folder):
                 message = (
                     f"{len(lost)} files unpacked from {source.file} are missing or have "
@@ -119,7 +120,8 @@ def check_space(sources: Sequence[RemoteFile], folder: Path) -> None:
     are assumed to take as many bytes as their archive."""
     needed = 0
     for source in sources:
-        # "unpacked" is an archive that was removed after it had been unpacked
+        # "done": verified, and unpacked if it is an archive; "unpacked": an archive that was
+        # removed after it had been unpacked; any other archive is still to be unpacked
         state = registry.state_of(folder, source)
         size = source.size or 0  # 0: not known
         if state in {"missing", "partial"}:
@@ -287,9 +289,9 @@ def _wrong_unpacked_files(source: RemoteFile, folder: Path) -> list[str]:
     # "" if none was computed
     own_md5 = (record.md5 or None) if record else None
     verify(path, dataclasses.replace(source, md5=source.md5 or own_md5))
-    return (
-        not_unpacked(path, folder / source.unpack) if unpacked and source.unpack is not None else []
-    )
+    if not unpacked or source.unpack is None:  # a plain file, or not unpacked
+        return []
+    return not_unpacked(path, folder / source.unpack)
 
 
 def _forget_wrong(source: RemoteFile, folder: Path) -> None:

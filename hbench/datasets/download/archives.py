@@ -68,7 +68,7 @@ def unpack(
         root.mkdir(parents=True, exist_ok=True)
         try:
             # `members` refuses names that lead out of the folder, but a link on the disk could
-            # still lead out of it
+            # still lead out of it. `_readable` turns the ValueError into an IntegrityError
             for path, _, opened in members(archive):  # the second is the size
                 if stop is not None and stop.is_set():
                     raise DownloadInterrupted

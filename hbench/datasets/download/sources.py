@@ -191,7 +191,8 @@ def state_of(folder: Path, source: RemoteFile) -> str:
     - "missing": none of these.
     """
     target = folder / source.file
-    # where the file is: `target`, or an adopted archive's place; `record` is None if there is none
+    # where the file is: `target`, unless an archive in another folder was adopted; `record` is None
+    # if there is none
     file, record = place_of(folder, source)
     if record and source.unpack is not None and record.unpacked is not None:  # it was unpacked
         return "done" if file.exists() else "unpacked"

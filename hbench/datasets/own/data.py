@@ -79,7 +79,8 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 
     # with policies, paths that end early stay as they are, since a policy mends them
     own = read_own_table(path, chosen or Chosen(), as_it_is=bool(policies))
-    if "ignore" in own.columns.levels:  # it would be ignore groups, taken for names of classes
+    # the column would hold ignore groups, which would be taken for names of classes
+    if "ignore" in own.columns.levels:
         raise DataError(
             f"{path} has a column ignore, as only built manifests may",
             fix="rename it, or leave it out",
@@ -87,7 +88,8 @@ def read_single(path: Path, policies: Sequence[str] = (), chosen: Chosen | None 
 
     refuse_depth(len(own.columns.levels))
     understood = own.understood
-    listed = own.items if policies else ()  # without policies no item is left out
+    # the items before policies leave some out; without policies none is left out, so none is listed
+    listed = own.items if policies else ()
     if policies:
         policies, facts = chosen_policies(own, policies)
         understood = dataclasses.replace(understood, facts=(*understood.facts, *facts))
@@ -289,8 +291,8 @@ def own_dataset(name: str, own: OwnTable, root: Path, *, listed: Sequence[str] =
         name: of the dataset.
         own: the table.
         root: the folder of the images. Absolute paths below it become relative to it.
-        listed: the items of the table before policies and copies left some out. Those that are in
-            no split are recorded in the dataset's card.
+        listed: all items of the table, with those that policies, or the choice about copies, left
+            out of `own`. Items that are in no split are recorded in the dataset's card.
 
     Raises:
         DataError: a name is missing.

@@ -108,6 +108,7 @@ def _refuse_splits_as_level(
 def _require_folders_of_splits(outermost: Sequence[str], folder: Path) -> None:
     """Raise DataError if some outermost folders are not called like splits."""
     found = set(outermost)
+    # asked together, since "val" is a split only if there are other splits
     if other := sorted(found - set(split_words(found))):
         raise DataError(
             f"the outermost folders of {folder} are not a split",

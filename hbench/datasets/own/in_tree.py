@@ -56,15 +56,17 @@ def with_nodes_of_tree(own: OwnTable, source: TreeFile) -> OwnTable:
 
     # the names of the tree: `names.rows` are its paths
     names = tree_files.read(source.path, chosen=Chosen(edges=source.edges))
-    if source.several:
+    if source.several:  # a node may have several parents, and an item several paths
         return _with_all_paths_to_nodes(own, names, source.path.name)
     refuse([problem for problem in names.broken if problem.kind == "cycle"], str(source.path))
     if MAJORITY_PARENT in source.policies:  # keeps one parent of a node, so it decides on paths
         names = mend(names, [MAJORITY_PARENT]).table
     nodes = [row[0] for row in own.rows]
     mark = source.separator or separator_of(nodes)  # None: the cells are plain names
-    # cells are first taken for paths from the top of the tree; if some are not, for names of nodes
-    # {path from the top as users write it: the tree's path, with names such as "Cases (Cameras)"}
+    # Cells are first taken for paths from the top of the tree; if some are not, all cells are taken
+    # for names of nodes, below.
+    # `known`: {path from the top as users write it: the tree's path, in which names of several
+    # nodes are told apart, such as "Cases (Cameras)"}
     known = {
         as_written(row[:depth]): row[:depth]
         for row in names.rows
@@ -113,8 +115,8 @@ def _with_all_paths_to_nodes(own: OwnTable, names: NameTable, tree: str) -> OwnT
 def _paths_to_nodes(names: NameTable) -> dict[str, list[Row]]:
     """List all paths to each node of a DAG, in which a node may have several parents.
 
-    Returns {name of the node: its paths}. In the paths, a node has a different name under each
-    parent, so that together they form a tree.
+    Returns {name of the node in the file: its paths}. In the paths, a node is renamed so that it
+    has a different name under each parent, and all paths together form a tree.
     """
     from hbench.tree.policies import mend
 

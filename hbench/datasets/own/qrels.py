@@ -123,7 +123,7 @@ def read_qrels(path: Path) -> Dataset:
 def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
     """Read query, item and grade of each judgement, as texts, in TREC's format or under a header.
     The file has been recognised as judgements before (`is_qrels`), so it has first lines
-    (`text.head`). Outside of TREC's format, the first one is a header with the columns needed.
+    (`text.head`). Outside of TREC's format, the first line is a header with the columns needed.
 
     Raises DataError for lines in TREC's format that do not have four columns.
     """
@@ -139,9 +139,10 @@ def _rows_of(text: TextTable) -> list[tuple[str, ...]]:
                 found=f"lines {examples(short)}",
             )
         return [(query, item, grade) for query, _, item, grade in filter(None, fields)]
-    columns = _columns_of(text.dialect.rows[0])
+    header = text.dialect.rows[0]
+    columns = _columns_of(header)
     assert columns is not None
-    return text_rows(text.texts(text.dialect.rows[0]), columns)
+    return text_rows(text.texts(header), columns)
 
 
 def _dataset(

@@ -111,8 +111,8 @@ def own_table_of(
 
 
 def _refuse_for_paths(own: OwnTable, chosen: Chosen) -> None:
-    """Raise UsageError for choices about paths in one column if there are no such paths, since the
-    choices would be ignored silently."""
+    """Raise UsageError for choices about paths in one column. This is called if there are no such
+    paths, since the choices would be ignored silently."""
     given = {"--separator": chosen.separator, "--level-names": chosen.level_names}
     if options := [option for option, value in given.items() if value]:
         raise UsageError(
@@ -176,7 +176,8 @@ def _columns_with_several_labels(table: pa.Table, columns: TableColumns) -> list
 
 def _with_paths(own: OwnTable, chosen: Chosen, *, as_it_is: bool) -> OwnTable:
     """Split the only column of names into levels, if it holds paths. A path that ends early becomes
-    a partial label; with `as_it_is` it stays unchanged, since policies will mend it.
+    a partial label: it is filled up with a mark of the unknown. With `as_it_is` it is filled up
+    with "", since policies that the user chose will mend it.
     """
     column = own.columns.levels[0]
     mark = chosen.separator or separator_of(pc.unique(own.text(column)).to_pylist())

@@ -250,7 +250,9 @@ def _mend_by_policies(
     own: OwnTable, policies: Sequence[str], on_remark: OnRemark
 ) -> tuple[OwnTable, dict[str, int]]:
     """Apply policies to a table. Return it, and how many rows of names each policy changed,
-    {"changed by POLICY": number}, for the dataset's card. Remarks say the same."""
+    {"changed by POLICY": number}, for the dataset's card. Remarks say the same, and which policies
+    "recommended" stands for."""
+    # "recommended" is replaced by the policies that it stands for; a fact names them
     chosen, facts = chosen_policies(own, policies)
     for fact in facts:
         on_remark(fact)
@@ -296,6 +298,8 @@ def _read_table(
     # `source.root` overrides
     found, beside = _table_of(source)
     table = found.table
+    # `item`: the column that was looked at for images, else None; if there are images inside, it
+    # has their new names, which are the items' ids
     table, item, images = without_images(table, source.image_column)
     levels = tuple(source.levels)
     # sentences for the user of how the file was read
@@ -321,7 +325,8 @@ def _read_table(
 
     if source.tree is not None:
         # A cell has the name of a node of the tree, or the path to it. The levels are those of the
-        # tree, so cells are not split into levels here, only into the several nodes of an item.
+        # tree, so cells are not split into levels here, only into the several nodes of an item: a
+        # list in the cell, or names with a mark in between, become a row for each node.
         if source.several:
             table = several.without_marks(
                 several.without_lists(table, levels), levels, source.separator
@@ -406,6 +411,7 @@ def _with_split(own: OwnTable, split: str | None) -> OwnTable:
     left_out = dict(own.columns.left_out)  # {column that is not used: why}
     left_out.pop(split or "", None)  # the column that the user named is used
     if own.columns.split is not None and split is None:
+        # a column with words such as "fold3", which name no split, or one that could be used
         left_out[own.columns.split] = UNKNOWN_SPLIT if own.unknown_splits else UNNAMED_SPLIT
     columns = dataclasses.replace(own.columns, split=split, left_out=left_out)
     return dataclasses.replace(own, columns=columns)

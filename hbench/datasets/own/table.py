@@ -162,8 +162,8 @@ class OwnTable:
         columns = self.columns
         sizes = self._nodes()  # the number of nodes of each level
         facts = [*self.facts, levels_in_words(columns, sizes)]
-        if columns.item != "item":  # a guess or choice that the user should know
-            facts.append(f"items by {columns.item}")
+        if self.item != "item":  # a guess or choice that the user should know
+            facts.append(f"items by {self.item}")
         facts += self._of_several()
         facts += [f"{part} by {name}" for part, name in columns.masks.items() if part != name]
         if columns.split is not None:
@@ -175,7 +175,8 @@ class OwnTable:
                 "right for no query"
             )
 
-        # unknown names are found among the different names, since Python looks at them one by one
+        # How many rows end early. The empty names of distractors are not unknown. Unknown names are
+        # found among the different names, since Python looks at them one by one.
         finest = pc.unique(self.text(columns.levels[-1])).to_pylist()
         unknown = pa.array([name for name in finest if is_unknown(name)], pa.string())
         if ends := pc.sum(pc.is_in(self.text(columns.levels[-1]), unknown)).as_py():
@@ -206,7 +207,7 @@ class OwnTable:
         if flagged is not None:
             said = {"test": "is tested", "train": "is for training"}
             return [", ".join(f"{word} {said[flagged[word]]}" for word in sorted(flagged))]
-        # {word of the column: its split, which depends on the other words}
+        # {word of the column: the split that it means}; for "val" this depends on the other words
         named = words.split_words(set(texts(self.table, split)))
         called = [word for word in named if word.strip().lower() in words.VALIDATIONS]
         if not called:
@@ -232,9 +233,9 @@ class OwnTable:
             names = whole.dictionary.to_pylist()
             codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             is_name = np.array([bool(name) and not is_unknown(name) for name in names], bool)
-            # `codes` (N,): the number of each row's name, its place in `names`. The assignment
-            # keeps the last of the nodes above each name. If every name has only one node above,
-            # this is the node above in all rows of the name, and the names are the nodes
+            # `codes` (N,): the number of each row's name, its place in `names`. `parent` gets, for
+            # each name, the node above it in its last row. If that is the node above in all rows of
+            # every name, no name has several parents, and the names are the nodes
             parent = np.zeros(len(names), np.int64)
             parent[codes] = path
             if bool((parent[codes] == path).all()):

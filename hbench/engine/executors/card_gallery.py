@@ -35,8 +35,9 @@ class Gallery:
         multiplied.
 
         `scores`: the vectors on the host, in blocks of queries and chunks of the gallery;
-        `scores.queries` (Q,) and `scores.columns` (G,) are input positions in canonical order,
-        `scores.chunks` the columns at which chunks start.
+        `scores.queries` (Q,) and `scores.columns` (G,) are the input positions of the queries and
+        of the gallery's items, in canonical order; `scores.chunks` are the columns at which chunks
+        start.
         """
         self.scores = scores
         self.device = device
@@ -77,8 +78,9 @@ class Gallery:
         for columns, chunk in self._chunks():
             for vectors, start in groups:
                 # The requested queries of this group. If they are the whole group, its product is
-                # written in place. If not, the whole group is multiplied all the same, as a product
-                # of another shape may round differently, and their rows are copied.
+                # written in place. If not (also in a last group that was filled up), the whole
+                # group is multiplied all the same, as a product of another shape may round
+                # differently, and the rows of the requested queries are copied.
                 begin = max(start, first)
                 end = min(start + size, last)
                 out = rows[begin - first : end - first, columns]

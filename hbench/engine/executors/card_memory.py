@@ -27,7 +27,7 @@ def free_bytes(device: torch.device) -> int:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 3 * ROWS_BYTES
 
 
-def on_card(tensor: Tensor) -> Any:
+def for_kernel(tensor: Tensor) -> Any:
     """The tensor as an array that kernels accept, in the same memory: an array of numba.cuda, or of
     numpy for the simulator."""
     # sync=False: kernels and torch's copies are queued on one stream, so no wait is needed

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hbench.engine.executors.card_memory import Staged, fetched, on_card, sent
+from hbench.engine.executors.card_memory import Staged, fetched, for_kernel, sent
 from hbench.engine.kernels import rank_sums
 from hbench.engine.kernels.card import best, ranks, reading, sums
 from hbench.engine.kernels.rank_positives import RankedPositives
@@ -57,7 +57,7 @@ class CardLists(NamedTuple):
 
     def of_kernel(self) -> reading.Listed:
         """The same lists, in the same memory, as arrays that kernels accept."""
-        return reading.Listed(*map(on_card, self))
+        return reading.Listed(*map(for_kernel, self))
 
 
 class ReadLists:
@@ -80,9 +80,10 @@ class ReadLists:
         device = like.ranks.device
         self.name = how.name
         self.lists = CardLists.empty(like.ranks.shape[0], like.ranks.shape[1], device)
-        self.of_kernel = self.lists.of_kernel()
+        self.of_kernel = self.lists.of_kernel()  # the same memory, as arrays that kernels accept
+        # (codes,) each: tensors on the card, and then, in the same memory, arrays for kernels
         by_code = sent([how.stays.astype(np.uint8), how.level], device)
-        self.meaning = reading.Meaning(*map(on_card, by_code))
+        self.meaning = reading.Meaning(*map(for_kernel, by_code))
 
     def read(self, coded: reading.Listed, queries: int) -> None:
         """Translate the codes in the lists of the first `queries` queries into levels, and drop
@@ -118,9 +119,9 @@ class GroupSums:
         cuts = request.cuts if len(request.cuts) else np.zeros(1, np.int64)
         # both tables are by rank r: 1/log2(1 + r) and Σ_{n≤r} 1/n
         tables = [cuts, group.tables.discount, group.tables.harmonic]
-        counts, relevance, weight = map(on_card, self.staged.arrays)
+        counts, relevance, weight = map(for_kernel, self.staged.arrays)
         # the same for every batch, so they are sent once
-        at_cuts, discount, harmonic = map(on_card, sent(tables, view.device))
+        at_cuts, discount, harmonic = map(for_kernel, sent(tables, view.device))
         # `lowest`: the lowest level in the lists; `binary`, `gain`, `overlap`: whether the metrics
         # need the ASI of each level alone, the gains (for NDCG), and the ASI of all levels
         self.request = sums.CardRequest(
@@ -142,7 +143,7 @@ class GroupSums:
         self.flat = torch.empty(
             sum(map(_size, self.shapes)), dtype=torch.float64, device=view.device
         )
-        self.out = sums.CardSums(*map(on_card, self._parts(self.flat)))
+        self.out = sums.CardSums(*map(for_kernel, self._parts(self.flat)))
 
     def _parts(self, flat: Tensor) -> list[Tensor]:
         """Views of the sums, which are stored one after another in the flat tensor: one view for
@@ -156,12 +157,12 @@ class GroupSums:
         Args:
             lists: the positives of the batch's queries.
             spare: memory on the card that the kernel may overwrite.
-            batch: the queries' counts, relevance and weight.
+            batch: its `request` has the queries' counts, relevance and weight.
 
         Returns:
             The copy on the host, which is complete once the card has finished.
         """
-        # `request`, which the kernel reads, uses the memory of `staged`, and `out` that of `flat`
+        # the kernel's arguments are views: `self.request` of `staged`, and `self.out` of `flat`
         self.staged.fill(_of_queries(batch.request))
         self.flat.zero_()  # the kernel writes no sum of a query without positives
         # one block of threads for each query
@@ -199,7 +200,7 @@ class CardView:
         self.plan = plan
         self.queries = queries
         self.device = device
-        self.codes = len(plan.ranker.code_ties)
+        self.codes = len(plan.ranker.code_ties)  # the number of codes; each has a key for ties
         positives = max(1, plan.most_positives)  # a kernel does not accept an empty array
         self.lists = CardLists.empty(queries, positives, device)
         # Two arrays of scores: sorted, and before they are sorted, divided into parts of similar
@@ -220,15 +221,15 @@ class CardView:
         )
 
         of_lists = self.of_lists = self.lists.of_kernel()
-        first_scores, other_scores = map(on_card, scores)
+        first_scores, other_scores = map(for_kernel, scores)
         # sorted scores, codes and ranks, then scores and codes before sorting
         self.slots = ranks.Slots(
-            first_scores, of_lists.levels, of_lists.ranks, other_scores, on_card(codes[0])
+            first_scores, of_lists.levels, of_lists.ranks, other_scores, for_kernel(codes[0])
         )
-        self.of_found = ranks.Found(*map(on_card, self.found))
+        self.of_found = ranks.Found(*map(for_kernel, self.found))
         # the sums use the memory of the scores, which are not read any more once all positives are
         # ranked; it holds int32 as well as float32, which are of the same size
-        self.spare = sums.Spare(on_card(scores.view(torch.int32)), on_card(codes))
+        self.spare = sums.Spare(for_kernel(scores.view(torch.int32)), for_kernel(codes))
         self._stage_ranges()
         self._make_groups()
 
@@ -241,9 +242,10 @@ class CardView:
         """
         # `begins`, `sizes` (n,): the first column of a query's positives, and their number.
         # `starts`, `ends` (n, K): the columns of each code but 0, or of each level and finer ones.
-        # The ranges of no queries have the right types and widths.
+        # The ranges of no queries have the right types and widths; memory is allocated for
+        # `self.queries`, the most queries of a share.
         self.staged = Staged(self._ranges(0, 0), self.queries, self.device)
-        begins, sizes, starts, ends = map(on_card, self.staged.arrays)
+        begins, sizes, starts, ends = map(for_kernel, self.staged.arrays)
         # equal scores are ordered by these keys, one for each code
         (keys,) = sent([self.plan.ranker.code_ties], self.device)
         self.ranges = ranks.CardRanges(
@@ -251,8 +253,8 @@ class CardView:
             sizes,
             starts,
             ends,
-            on_card(keys),
-            lowest=self.plan.lowest,
+            for_kernel(keys),
+            lowest=self.plan.lowest,  # the lowest level whose items are ranked
             pessimistic=self.plan.rule.pessimistic,
             # ranges of levels are nested, a coarser one holds all finer ones; those of the two
             # codes of a level are not
@@ -275,10 +277,10 @@ class CardView:
         readings = {
             group.reading.name: group.reading for group in self.plan.groups if group.reading
         }
-        # "": no reading, the view's own lists tell the level at rank 1
+        # the reading whose lists tell the level at rank 1; "": none, the view's own lists tell it
         self.first_by = ""
         if self.plan.ranker.known is not None:
-            # as level of the item ranked first, reports show the known level
+            # reports show the known level of the item ranked first
             own = readings_of.known(self.plan.ranker.depth)
             readings.setdefault(own.name, own)
             self.first_by = own.name
@@ -298,7 +300,7 @@ class CardView:
         memory of `of_lists`, and to `of_found` what else is found for each query, such as ties.
         """
         self.staged.fill(self._ranges(first, first + len(rows)))
-        scores = on_card(rows)
+        scores = for_kernel(rows)
         # one block of threads for each query
         ranks.rank_rows[len(rows), ranks.THREADS](scores, self.ranges, self.slots, self.of_found)
         # positives below the lowest level that a metric needs are not listed, but one of them may
@@ -329,6 +331,8 @@ class CardValues:
         """
         self.view = view
         self.block = Block(view.plan.ranker, numbers, view.plan.metrics)
+        # `fast.batches`: each group of metrics that are sums over the ranks of one list, with the
+        # batch that takes its sums
         self.fast = FastColumns(self.block, view.plan)
         self.width = rows.shape[1]  # columns; `overflows` compares it with the items of each list
 
@@ -344,7 +348,8 @@ class CardValues:
         # under partial labels, each reading makes its own lists from the lists of codes
         for read in view.readings.values():
             read.read(view.of_lists, queries)
-        # the lists that tell the level at rank 1
+        # the lists that tell the level at rank 1: under partial labels those of the reading of this
+        # name, else ("") the ranked lists
         own = view.readings[view.first_by].lists if view.first_by else view.lists
         self.first = fetched(own.first[:queries])
         # `view.groups` has the memory on the card of the groups in `fast.batches`, in their order
@@ -362,7 +367,7 @@ class CardValues:
         # `batch`
         if group.group.loses_last:
             sizes = _sizes_without_last(lists, batch)
-            of_kernel = of_kernel._replace(sizes=on_card(sizes))
+            of_kernel = of_kernel._replace(sizes=for_kernel(sizes))
         at = slice(0, len(self.block.queries))
         # relevance and weight of a level may depend on the counts, from which a lost last item has
         # been subtracted by now
@@ -380,10 +385,13 @@ class CardValues:
         """Write the values to the block. The card must have finished, so that the copies on the
         host are complete."""
         values = self.block.values
-        _, tied, _ = self.found  # `overflows` reads the other two
+        # (n,): whether another order of equal scores would give other values; `overflows` reads the
+        # other two
+        _, tied, _ = self.found
         values.tied[:] = tied.numpy()
-        values.first_level[:] = self.first.numpy()
-        # each group of metrics writes its sums, which came as one flat tensor, to its batch
+        values.first_level[:] = self.first.numpy()  # (n,): the level of each first result
+        # `batches` are pairs of a group of metrics and its batch, to which the group writes its
+        # sums, which came as one flat tensor
         for group, (_, batch), flat in zip(
             self.view.groups, self.fast.batches, self.sums, strict=True
         ):

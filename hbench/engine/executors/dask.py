@@ -77,7 +77,7 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Client]:
         return
 
     with ExitStack() as stack:
-        # the workers are started while Ctrl-C is blocked, so that this process alone gets it
+        # workers that start while Ctrl-C is blocked inherit the block: only this process gets it
         with _interrupts_wait():
             cluster = LocalCluster(
                 n_workers=workers,
@@ -114,9 +114,9 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
     """Return an executor that lets the workers of the client's cluster compute the blocks. Each
     block is one task, and values are yielded as they arrive.
 
-    `files`: the files of the queries' and of the gallery's vectors; `reader`: two functions, to
-    read one, or to join ids and vectors that another worker sent. The executor raises UsageError if
-    no worker sees the files, or if the job was not made from files.
+    `files`: the files of the queries' and of the gallery's vectors; `reader`: how workers get the
+    embeddings of a file. The executor raises UsageError if no worker sees the files, or if the job
+    was not made from files.
     """
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
@@ -128,7 +128,8 @@ def on_cluster(client: Client, files: Sequence[File], reader: FileReader) -> Exe
             )
 
         name = f"hbench-{job.digest}"
-        # every worker gets the plugin, which makes the job there at the first task
+        # every worker gets the plugin, which makes the job there at the first task: from the
+        # `files`, which `reader` reads, or from their contents
         client.register_plugin(
             Opened(job.rebuild, job.digest, files=tuple(files), reader=reader), name=name
         )
@@ -182,7 +183,7 @@ class Opened(WorkerPlugin):
             rebuild: makes the job from the embeddings of all files.
             digest: the digest of the client's job; the worker's job must have the same.
             files: the embedding files.
-            reader: how to read a file, or to join ids and vectors that were sent.
+            reader: how a worker gets the embeddings of a file.
         """
         self.rebuild = rebuild
         self.digest = digest
@@ -215,6 +216,7 @@ class Opened(WorkerPlugin):
             if self.read is None:
                 read, join = self.reader  # read(path, ids=…), join(ids, vectors): embeddings
                 sent = [join(*content) for content in contents]
+                # a File has a path, and that of a second file with the ids, None if there is none
                 self.read = sent or [read(path, ids=ids) for path, ids in self.files]
             return self.read
 

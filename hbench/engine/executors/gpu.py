@@ -45,7 +45,8 @@ def on_devices(names: str) -> Execute:
 
     def execute(job: Job, blocks: Sequence[int]) -> Iterator[tuple[int, Values]]:
         """Compute blocks, given by their numbers, on all cards together. Raises UsageError for what
-        the kernels do not support: values by name (`job.by_name`), and float64."""
+        the kernels do not support: values by name (`job.by_name`, for labels that form no tree),
+        and float64."""
         if job.by_name is not None or job.ranker.scores.dtype != "float32":
             raise UsageError(
                 "this evaluation cannot be done on a device",
@@ -59,7 +60,8 @@ def on_devices(names: str) -> Execute:
         cards = [CardJob(job, plans, device) for device in devices]
         # if the memory is too small, the error tells the free bytes of the first card
         with exact_products(), _enough_memory(job.ranker, devices[0]):
-            # any card may take any share, so the card with the least memory decides on its size
+            # Any card may take any share of the blocks, so the card with the least memory decides
+            # how many blocks a share has.
             at_once = min(card.fitting for card in cards)
             # one iterator for all cards: each takes the next share when it is done with one
             shares = iter(shares_of_blocks(blocks, at_once))
@@ -130,7 +132,8 @@ def together(each: Sequence[Iterator[tuple[int, Values]]]) -> Iterator[tuple[int
             is_over.set()  # the other iterators need not compute the rest of a failed evaluation
             raise
         finally:
-            found.put(None)  # also after an error, which `result` raises below
+            # also after an error, so that the loop below ends; `task.result` then raises the error
+            found.put(None)
 
     with ThreadPoolExecutor(len(each)) as pool:
         tasks = [pool.submit(run, values) for values in each]
@@ -166,7 +169,7 @@ class CardJob:
         of blocks that are multiplied together, and at least one group."""
         scores = self.job.ranker.scores
         # other views of the labels copy the rows into another order of columns, and lists of
-        # positives copy them into wider rows
+        # positives, with which the ranker has an `arrange`, copy them into wider rows
         copies = 1 if len(self.plans) == 1 and self.job.ranker.arrange is None else 2
         positives = max(plan.most_positives for plan in self.plans)
         # bytes of one query: float32 scores of its row, and its positives
@@ -204,6 +207,8 @@ class CardJob:
         AHEAD shares are started, so that the card works on one while the host finishes another.
         """
         with _current(self.device):
+            # memory on the card for a share, for each view of the labels. All shares use it, one
+            # after the other, as the card works on them in order.
             views = self.views(at_once)
             waiting: deque[_Share] = deque()
             while True:
@@ -219,7 +224,8 @@ class CardJob:
         """Start to rank the blocks with these numbers on the card, under every view of the labels.
         If the job wants the first results of each query (`job.top`), keep them."""
         ranker = self.job.ranker
-        rows = self.finished_rows(numbers)  # (n, G): of all queries of these blocks
+        # (n, G): the scores of all queries of these blocks, −inf for left-out items
+        rows = self.finished_rows(numbers)
         # each view sorts the columns by its own labels
         own, *others = [CardValues(view, numbers, self._in_order(rows, view)) for view in views]
         if self.job.top is not None:
@@ -283,7 +289,7 @@ class _Share(NamedTuple):
         # each view writes the metrics of its queries to the values of its block
         for view in (self.own, *self.others):
             view.finish()
-        # the block of the job's own labels joins the finished values of the other views to its own
+        # own.block.finish() joins the values of these other blocks to those of its own
         self.own.block.others = [view.block for view in self.others]
         # one `Values` holds those of all blocks, of which each block gets a slice
         values = self.own.block.finish()
@@ -307,6 +313,7 @@ def _of_lists(rows: Tensor, placed: RowArrangement) -> Tensor:
     size = rows.shape[1]
     arranged = torch.full((len(rows), size + placed.width), -torch.inf, device=rows.device)
     arranged[of_row, size + place] = rows[of_row, column]
+    # −inf, but NaN for a score that is not finite, so that the kernels still find the overflow
     rows[all_rows, all_columns] = _left_out(rows[all_rows, all_columns])
     arranged[:, :size] = rows
     return arranged
@@ -360,8 +367,9 @@ def _enough_memory(ranker: Ranker, device: torch.device) -> Iterator[None]:
     except torch.cuda.OutOfMemoryError:
         scores = ranker.scores
         row = 4 * len(scores.columns) * 2**-20  # MB of one query's float32 scores
-        # A share takes a third of the free memory, so a share of one block needs three times its
-        # bytes. A block takes 3/5 of --max-memory, hence the factor 5/3.
+        # A card ranks a share, some blocks at a time, in a third of its free memory. So a share of
+        # one block needs three times its bytes. A block takes 3/5 of --max-memory, hence the factor
+        # 5/3 in the advice, which names a small block that is still quick.
         raise UsageError(
             "the card's memory is too small for a block of scores",
             expected=f"{(scores.block_bytes * 3) / 2**30:,.1f} GB free beside the vectors",

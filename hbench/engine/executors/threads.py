@@ -102,7 +102,7 @@ def _by_rows(
                 block = waiting.popleft()
                 multiply = partial(scores.multiply, scores.block_vectors(block), out=buffers[-1])
                 tasks = [pool.submit(multiply, start) for start in scores.chunks]
-                # `start`: the block, still without values; its `add` computes them from scores
+                # `plans.start` makes the block without values; its `add` computes them from scores
                 line.append(
                     Stage(block=block, scores=buffers.pop(), tasks=tasks, values=plans.start(block))
                 )

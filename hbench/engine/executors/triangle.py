@@ -60,11 +60,14 @@ class Triangle:
         self.plan = plan
         self.ranker = plan.ranker
         self.scores = plan.ranker.scores
+        # the positives of all queries, as every tile counts for the queries of its rows and columns
         self.parts = plan.parts(0, len(self.ranker.queries))
-        # both numbers of bytes depend on the attributes above; 0 threads: not even one fits
+        # Both numbers of bytes depend on the attributes above. 0 if not even one thread fits: then
+        # `triangle_of` returns None in place of the triangle.
         self.threads = int(
             np.clip((self.scores.memory - self.shared_bytes) // self.thread_bytes, 0, threads)
         )
+        # flat buffers for the scores of a tile that no thread uses at present
         self.spare: list[NDArray[np.floating]] = []
 
     @property
@@ -116,8 +119,9 @@ class Triangle:
         `lists`: the sorted positives of all queries.
 
         Each pair of items is multiplied once and counted for both. Chunks are taken from the last
-        to the first, each with all blocks up to the end of the chunk. After a chunk, the blocks
-        that begin in it are finished, as all items have been counted for their queries.
+        to the first. Each chunk is multiplied with the queries of all blocks from the first to the
+        one at the chunk's end. After a chunk, the blocks that begin in it are finished, as all
+        items have been counted for their queries.
         """
         counts = Counts.zeros(lists)
         left = self.scores.blocks  # blocks 0 … left − 1 are not finished
@@ -161,7 +165,10 @@ class Triangle:
         free = by_thread.copy()  # the Counts that no thread uses at present
 
         def count(block: int) -> None:
-            """Count the tile of one block for the queries of the block and of the chunk."""
+            """Multiply one block with the chunk, and count, in the columns of this tile for its
+            rows
+            and the other way round, how many distractors come before each positive, and which item
+            is first."""
             # the block's queries, with views of their lists and counts
             rows = self._side(block, lists, counts)
             of_columns = free.pop()  # never empty: there is one for each thread of the pool
@@ -169,7 +176,8 @@ class Triangle:
                 self.scores.multiply_by(chunk, self.scores.block_vectors(block), tile)
                 side = TileSide(first=start, lists=columns, counts=of_columns)
                 most = self.plan.most_positives
-                # one `top` for each query: the last block may have fewer than its tile has rows
+                # `counts.top` has the best score of each query so far; the last block may have
+                # fewer queries than the buffer has rows
                 count_tile(tile[: len(rows.counts.top)], rows, side, self.plan.rule, most)
             free.append(of_columns)
 
@@ -289,7 +297,7 @@ class Triangle:
     @contextmanager
     def _rows(self, block: int, chunks: range) -> Iterator[NDArray[np.floating]]:
         """The scores (n, items) of a block's n queries against neighbouring chunks of the gallery.
-        `chunks`: the positions where these start; column 0 is the first item of the first chunk. If
+        `chunks`: the positions where they start; column 0 is the first item of the first chunk. If
         the last chunk is shorter than the others, the columns behind it belong to no item, and
         their values are undefined."""
         size = self.scores.chunk_size
@@ -299,7 +307,7 @@ class Triangle:
                 with self.scores.chunk(start) as chunk:
                     at = start - chunks.start
                     self.scores.multiply_by(chunk, vectors, rows[:, at : at + len(chunk)])
-            # without the rows of the padding in the last block
+            # without the rows of the copies that fill up the last block
             yield rows[: len(self.scores.rows(block))]
 
     def _finish(self, block: int, lists: SortedPositives, counts: Counts) -> Values:
@@ -335,7 +343,8 @@ class Triangle:
 def triangle_of(
     job: Job, plan: MetricPlan | None, blocks: Sequence[int], threads: int
 ) -> Triangle | None:
-    """The triangle of a job, or None where whole rows of scores are needed or quicker.
+    """The triangle of a job, which computes only half of the symmetric product; None where whole
+    rows of scores are needed or quicker.
 
     It is used if the job compares all items with each other, products take most of the time, each
     query has few positives, nobody needs whole rows of scores, all blocks are requested, and the

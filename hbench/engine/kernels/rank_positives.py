@@ -294,7 +294,7 @@ def first_after(
 ) -> Scalar:
     """The first slot from `low` on that does not come before `score`; `high` if there is none. A
     slot with a higher score comes before, and if `equal`, also one with the same score. By
-    bisection, as `ordered` (P + 1,) descends.
+    bisection, as `ordered` (P + 1,), the scores of the P positives and one more, descends.
     """
     while low < high:
         middle = (low + high) // np.uint64(2)

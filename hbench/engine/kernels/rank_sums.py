@@ -156,7 +156,7 @@ def sum_up(
 def sum_level(ranks: Ranks, request: SumRequest, out: Sums, query: int, level: int) -> float:
     """Write hits, precision and gain (C + 2,) of a query at one level (from 1) to `out`. `ranks`
     (n,): the ranks of its positives at this level, ascending. Without `request.gain` the gains stay
-    0. Return the precision sum of the whole list.
+    0, except for column −2, which is not used. Return the precision sum of the whole list.
 
     The sum up to a cut continues the sum up to the cut before, which has `done` positives.
     """
@@ -263,7 +263,8 @@ def split(
     for start in range(0, len(ranks), TILE):
         ranks_here = ranks[start : start + TILE]
         levels_here = levels[start : start + TILE]
-        # marks (n,) of the items to copy: those not above the level (flag 0), then the others (1)
+        # marks (n,) of the items to copy: first those not above `lowest` (flag 0), with ranks up to
+        # `total`; then those above it (flag 1)
         if start < early:
             chosen_here = are_above(levels_here[: early - start], lowest, np.uint8(0), chosen)
             at += compress(ranks_here[: len(chosen_here)], chosen_here, buffers.others[at:])
@@ -321,7 +322,8 @@ def intersection_sum(ranks: Ranks, higher: Scalar, total: Scalar, harmonic: Floa
     It adds 1/n for each n from there to `total`, which is H_total − H_{n−1}.
     """
     overlap = 0.0
-    # items that are behind place `total` in one of the orders add nothing
+    # items behind place `total` in one of the orders add nothing: `last` items are up to that place
+    # in the ranking, and `rest` items in the ideal order
     last = count_up_to(ranks, total)
     rest = total - np.int64(higher)
     last = last if last < rest else rest

@@ -96,6 +96,7 @@ def pass_twice(keys: Keys, buffer: Keys, counts: NDArray[np.uint32], low: int, s
     numba makes a uint64 of every result; the casts turn it back into a uint32, like the keys."""
     one = np.uint32(1)
     mask = np.uint32((1 << WIDTH) - 1)
+    # shifts: by `down` to the lower digit, then by `up` to the upper one
     down = np.uint32(shift)
     up = np.uint32(WIDTH)
     lower = counts[0]
@@ -181,8 +182,10 @@ class Parts(NamedTuple):
     lowest: int
 
     def of(self, rows: slice) -> Parts:
-        """The parts of some of the rows. Their offsets, the places at which parts begin in flat
-        arrays, start at 0 again, for flat arrays that have these rows alone."""
+        """The parts of some of the rows; each row has one part. Their offsets (n,), the places at
+        which parts begin in flat arrays, start at 0 again, for flat arrays of these rows alone.
+        `begins` are columns of rows of scores, as are `starts` and `ends`, which divide a part by
+        levels."""
         offsets = self.offsets[rows]
         return Parts(
             begins=self.begins[rows],
@@ -253,7 +256,8 @@ def sort(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> None:
     on. `parts`: the columns of each row that are sorted, and their levels.
 
     The bits of the scores are sorted as integers, which is quicker. float64 scores, and scores too
-    far apart to have a code each (`write_keys`), are sorted by their places.
+    far apart to have an integer each (then `write_keys` returns False), are sorted as they are,
+    which is slower; their keys then hold places among the different scores of a part.
     """
     if rows.dtype == np.float64 or not write_keys(rows.view(np.uint32), parts, to.coding, to.keys):
         sort_distinct(rows, parts, to)
@@ -297,7 +301,8 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
 def tie_keys(parts: Parts, row: int, of_level: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The tie key of each item in the part of one row, (size,), in the order of the columns.
     `of_level` (L + 1,): the key of each level. `parts.starts`, `parts.ends` (n, L): in column l − 1
-    the columns of the items of level ≥ l."""
+    the columns of the items of level ≥ l, all inside the part for levels from `parts.lowest` on.
+    Items of lower levels are in no metric, and count as level 0."""
     keys = np.full(parts.sizes[row], of_level[0], np.uint8)
     begin = parts.begins[row]
     # the range of a finer level is inside that of a coarser one, and overwrites it

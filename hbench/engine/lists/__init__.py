@@ -71,16 +71,16 @@ class ListedItems:
     """
 
     def __init__(self, lists: PositiveLists, size: int, *, is_partial: bool = False) -> None:
-        """Find the range of each code behind the gallery. `lists.counts` (Q, K): how many items of
-        each code a query's list has. `size`: the number of gallery items. `is_partial`: whether
-        labels are partial. A level then has two codes: an odd one for its items, and an even one
-        for items that may be finer.
+        """Find the range of each code among the positives behind the gallery, which are sorted from
+        the highest code down. `lists.counts` (Q, K): how many items of each code a query's list
+        has. `size`: the number of gallery items. `is_partial`: whether labels are partial. A level
+        then has two codes: an odd one for its items, and an even one for items that may be finer.
         """
         self.lists = lists
         self.size = size
         positive = lists.counts[:, 1:]  # without code 0, of distractors
         # (Q, K − 1): the number of positives with this code or a higher one, a sum from the highest
-        # code down. They are the first ones behind the gallery.
+        # code down. They are the first positives behind the gallery.
         at_least = np.ascontiguousarray(positive[:, ::-1].cumsum(axis=1)[:, ::-1])
         self.numbers = at_least[:, 0]  # code 1 or higher: all positives
         self.starts = np.full_like(at_least, size)  # positives begin where the gallery ends
@@ -114,8 +114,10 @@ class ListedItems:
         return rows
 
     def placed(self, first: int, last: int) -> RowArrangement:
-        """How `arranged` moves the scores of the queries from `first` to `last` in canonical order,
-        as index arrays that a card can apply to all rows at once. Rows count from `first`."""
+        """How `arranged` moves the scores of the queries from `first` to `last` in canonical order
+        (by labels), as index arrays that a card can apply to all rows at once. Rows count from
+        `first`. Positives are moved behind the gallery, since only there can those of each level be
+        side by side, as the kernels expect."""
         # the columns of each query, in the order in which they are placed behind the gallery
         positives = [self.lists.positives(query) for query in range(first, last)]
         left_out = [self.lists.left_out(query) for query in range(first, last)]

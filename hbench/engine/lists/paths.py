@@ -84,8 +84,9 @@ class PathLists:
         Queries with the same set of paths share a list of positives. A list is made when it is
         first requested, and the lists used last, up to SETS_KEPT, are kept.
 
-        `out(first, last)`: what these queries leave out, as pairs: a query, counted from `first`,
-        and a column.
+        `out(first, last)`: the pairs of a query and a column that it leaves out, of the queries
+        `first` to `last` − 1. Returns two arrays: the queries, counted from `first`, and the
+        columns.
         """
         self.out = out
         self.size = gallery.size
@@ -93,7 +94,7 @@ class PathLists:
         # sets `items`, `starts`, `ends`, `unknown` and `path_of_entry`
         self._make_ranges(queries, gallery)
         self.sets, self.set_of = _sets_of(queries, self.path_of_entry)
-        self.counts = self._count_codes()
+        self.counts = self._count_codes()  # (Q, K): items of each query's list by code
         self._positives_of = lru_cache(SETS_KEPT)(self._positives_of_set)
 
     def _make_ranges(self, queries: KnownPaths, gallery: KnownPaths) -> None:
@@ -163,7 +164,8 @@ class PathLists:
             return levels
 
         may_be_finer = np.zeros(self.size, bool)
-        # (P, L − 1) each: the gallery's paths that may share more levels than l with a path
+        # (P, L − 1) each: for each path and level l, the range of the gallery's paths that may
+        # share more levels than l with it; `items` has the item of each of the gallery's paths
         starts, ends = self.unknown
         for path in paths:
             for start, end in zip(starts[path], ends[path], strict=True):

@@ -164,12 +164,13 @@ def lorentz(
     queries: NDArray[np.floating], gallery: NDArray[np.floating], *, curvature: float = 1.0
 ) -> tuple[Rows, Rows]:
     """Rows whose products are s = q·g − q₀u(g), where x₀ = √(1/c + |x|²), u(g) = g₀ − 1/√c, and c
-    is the `curvature`. s ranks as −d(q, g) = −1/√c arcosh(c(q₀g₀ − q·g)) does.
+    is the `curvature`. s ranks as −d(q, g) = −1/√c arcosh(c(q₀g₀ − q·g)) does: arcosh increases,
+    q₀g₀ − q·g = q₀/√c − s, and q₀/√c is the same for all items of a query's gallery.
 
     The vectors, queries (Q, D) and gallery (G, D), are the space coordinates of points on the
     hyperboloid (Nickel and Kiela 2018; MERU, Desai et al. 2023). Their time coordinate x₀ follows
     from them. u(g) is computed as |g|²/(g₀ + 1/√c), to avoid the difference of two close numbers.
-    −u(g) is stored as one more dimension, which is q₀ in the queries' rows.
+    The gallery's rows store −u(g) as one more dimension, and the queries' rows q₀.
     """
     squares = squared_norms(gallery)
     above = squares / (np.sqrt(1 / curvature + squares) + curvature**-0.5)
@@ -217,9 +218,9 @@ def hamming(queries: NDArray[np.floating], gallery: NDArray[np.floating]) -> tup
     """Rows whose products are s = Σ_i (±1)(±1) = B − 2·(bits that differ), for queries (Q, D) and
     gallery (G, D) of packed codes of B = 8 D bits, as `numpy.packbits` makes them.
 
-    s is exact, as all sums are integers below 2²⁴. The bits are held as float16. Raises
-    SubmissionError if an entry is not a byte. For unpacked codes of ±1, `dot` gives the same
-    ranking.
+    s is exact, as all sums are integers below 2²⁴, which float32 holds. The bits are kept as
+    float16 and multiplied as float32. Raises SubmissionError if an entry is not a byte. For
+    unpacked codes of ±1, `dot` gives the same ranking.
     """
     rows = Rows(_unpacked(queries, "queries"))
     return rows, rows if queries is gallery else Rows(_unpacked(gallery, "gallery"))

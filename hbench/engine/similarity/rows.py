@@ -214,8 +214,8 @@ class Rows:
         self, positions: NDArray[np.int64], out: NDArray[np.floating] | None = None
     ) -> NDArray[np.floating]:
         """Compute the rows at these positions (n,), in `out` (n, width) if it is given: the vectors
-        minus `shift` (D,), times their `scale` (N,), and `last` (N,) as one more dimension, each
-        unless it is None. `width` is D, or D + 1 if there is one more dimension."""
+        minus `shift` (D,), times their `scale` (N,), with `last` (N,) as one more dimension. A step
+        whose attribute is None is left out. `width` is D, or D + 1 with one more dimension."""
         if out is None:
             out = np.empty((len(positions), self.width), self.dtype)
         dimensions = self.vectors.shape[1]
@@ -231,7 +231,7 @@ class Rows:
             and compiling_pays(len(self) * self.width)
         ):
             scale = np.ones(len(rows), out.dtype) if self.scale is None else self.scale[positions]
-            read_halves(source.view(np.uint16), rows, scale, out)
+            read_halves(source.view(np.uint16), rows, scale, out)  # writes the first D dimensions
             return out
         for start in range(0, len(positions), TILE):
             at = slice(start, start + TILE)
@@ -286,6 +286,7 @@ class Rows:
         no computation; else None, and `read` must copy or compute them."""
         # the array in which the vectors are stored, and their rows (n,) in it
         source, rows = where(self.vectors, positions)
+        # nothing is to be subtracted, multiplied, appended or converted
         plain = (
             self.scale is None
             and self.last is None
@@ -308,8 +309,8 @@ def read_halves(
     dimensions of `out`. `halves` (N, D): the bits of the numbers. The conversion is exact; numpy
     converts numbers one by one, which takes ten times as long.
 
-    If 127 − 15 is added to the exponent of |h|, its bits are those of the float32, except for
-    subnormal h = m·2^−24, which become (1 + m·2^−10)·2^−15 and have to be corrected.
+    If 127 − 15 is added to the exponent of |h|, its bits are those of the float32. Subnormal
+    numbers h = m·2^−24 are the exception: they become (1 + m·2^−10)·2^−15 and have to be corrected.
     """
     bits = np.empty(halves.shape[1], np.uint32)
     floats = bits.view(np.float32)  # the same memory: bits are written, and read as floats

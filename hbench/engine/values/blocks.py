@@ -70,8 +70,10 @@ class Block:
         self.values = Values.empty(
             metrics, self.counts if self.reading is None else self.reading.counts(self.counts)
         )
-        # called with finished rows (n, G) and the place in the block of the first of their queries
+        # called with finished rows of scores (n, G), and the place in the block of the first of
+        # their queries
         self.adders: list[Callable[[NDArray[np.floating], int], None]] = []
+        # called once, after the rows of all queries were added
         self.finishers: list[Callable[[], None]] = []
         # the same queries under other labels, such as those of another tree; added by callers
         self.others: list[Block] = []
@@ -183,8 +185,8 @@ def fill_by_formulas(block: Block, scorers: Sequence[ScoreQuery]) -> None:
             block.values.values[:, n] = [
                 scorer(int(block.queries[n]), sequence) for scorer in scorers
             ]
-            # Scorers get codes, which each of them reads in its own way. The level of the item
-            # ranked first is the known level, by the block's reading.
+            # A scorer gets codes, and converts them by its own reading. For the level of the item
+            # ranked first, the codes are converted by the block's reading.
             known = sequence if block.reading is None else block.reading.of(sequence)
             is_first_positive = len(known.ranks) > 0 and known.ranks[0] == 1
             block.values.first_level[n] = known.levels[0] if is_first_positive else 0
@@ -213,7 +215,8 @@ class FastColumns:
         """
         first = self.block.first + start
         last = self.block.first + start + len(scores)
-        # for each query, the columns of its positives, with the ranges of codes in place of levels
+        # for each query, the columns of its positives; under partial labels with the ranges of
+        # codes in place of those of levels
         parts = self.plan.coded(self.plan.parts(first, last), first, last)
         # (n,): only positives of the lowest level that a metric needs, or finer, are ranked
         positives = self.block.counts[start : start + len(scores), self.plan.lowest :].sum(axis=1)
@@ -224,7 +227,7 @@ class FastColumns:
                 # in the flat arrays, a query's positives end where those of the next query begin
                 ends = np.cumsum(positives[at])
                 queries = slice(start + at.start, start + at.stop)
-                tied = self.block.values.tied[queries]
+                tied = self.block.values.tied[queries]  # a view, to which `_rank` writes
                 ranked = RankedPositives(
                     workspace.ranks, workspace.levels, ends - positives[at], ends, tied
                 )
@@ -251,7 +254,7 @@ class FastColumns:
         the columns of the positives in the rows.
         """
         by_score = workspace.by_score
-        # as many rows at once as fit in the workspace; + 1 for the −inf behind each row's positives
+        # as many rows at once as fit in the workspace; + 1, since −inf follows each row's positives
         for some in sort_keys.fitting(parts.sizes + 1, len(by_score.keys)):
             sort_keys.sort(scores[some], parts.of(some), by_score)
             rank_positives.rank_rows(
@@ -318,7 +321,8 @@ def _levels_at_rank_1(ranked: RankedPositives) -> NDArray[np.uint8]:
 
 
 def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColumns) -> None:
-    """Let the block replace the values of the metrics `scorers` for some queries by values by name.
+    """Let the block, when it is finished, replace its values of the metrics `scorers` by values by
+    name, for the affected queries.
 
     Labels that form no tree are put into a tree in which one name may stand for several nodes.
     Queries that this affects are measured by comparing the names themselves.
@@ -327,17 +331,17 @@ def fill_by_name(block: Block, scorers: Sequence[ScoreQuery], by_name: NameColum
     values: dict[int, list[float]] = {}  # of each affected query, by its place in the block
 
     def add(scores: NDArray[np.floating], start: int) -> None:
-        """Compute the values by name of the queries from place `start` on; `scores` (n, G):
-        finished rows."""
-        for n, row in enumerate(scores, start):
-            query = block.first + n  # its number in canonical order
-            item = int(block.queries[n])  # its input position
+        """Compute the values by name of some queries of the block. `scores` (n, G): their finished
+        rows; `start`: the place of the first of them in the block."""
+        for place, row in enumerate(scores, start):
+            query = block.first + place  # its number in canonical order
+            item = int(block.queries[place])  # its input position
             if by_name.affected[query]:  # one of its names stands for several nodes
                 # the columns that the query leaves out of its list, such as its own
                 _, not_ranked = block.ranker.left_out(query, query + 1)
                 # level sequences in which items are compared with the query by their names
                 named = by_name.sequences(query, row, not_ranked)
-                values[n] = [scorer(item, named) for scorer in named_scorers.values()]
+                values[place] = [scorer(item, named) for scorer in named_scorers.values()]
 
     def finish() -> None:
         """Replace the values by the tree, which earlier finishers have written."""

@@ -30,7 +30,8 @@ NEEDS: dict[str, str] = {}
 
 
 def fast(base: str, needs: str = "") -> Callable[[Callable[..., Floats]], Callable[..., Floats]]:
-    """A decorator that registers a function as the fast twin of the metric with this base name.
+    """A decorator that registers a function as the fast twin of the metric with this base name: it
+    computes the metric's values from sums.
 
     `needs`: what must be summed besides hits and precisions: "graded", sums weighted by relevance;
     "binary", the ASI of each level's binary labels; "gain", the discounts of NDCG; "overlap", the

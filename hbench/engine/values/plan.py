@@ -86,7 +86,9 @@ class MetricGroup:
         """A batch for n queries, with sums of 0 and a request for the sums that the group needs.
 
         `counts` (n, K): how many items of each code a query's list has. The request's relevance and
-        weight are only allocated; `grade` writes them.
+        weight are only allocated, with the values of an item without relevance that counts once;
+        `grade` writes them. `lowest` is the lowest level whose items are ranked, and `tables` are
+        discounts by rank with their sums.
         """
         by_level = counts if self.reading is None else self.reading.counts(counts)
         # (C,): the cuts k of metrics such as R@k, ascending; a metric of the whole list has none
@@ -149,9 +151,10 @@ class MetricGroup:
         all H graded metrics; both (n, H, L + 1), for levels from 0.
 
         The relevance is the gain of one item of a level. The weight is how often the item counts:
-        once, except for a released evaluator that finds items by their relevance and counts them
-        once for each level with that relevance. Both differ between queries, since a relevance may
-        depend on how many items of each level the query's list has.
+        once, except for a released evaluator that finds the items of a level by their relevance. If
+        several levels have the same relevance, it counts an item in each of them. Both differ
+        between queries, since a relevance may depend on how many items of each level the query's
+        list has.
 
         `queries` (n,): the input positions of the queries; `at`: their places in the batch.
         """
@@ -179,8 +182,8 @@ def _without_last(ranked: RankedPositives, counts: NDArray[np.int64]) -> RankedP
     only the counts.
     """
     has_positives = ranked.ends > ranked.starts
-    # the place of each query's last positive; a query without positives reads place 0 and ignores
-    # it
+    # the place of each query's last positive. A query without positives gets place 0, whose rank
+    # and level are read, but not used
     last = np.where(has_positives, ranked.ends - 1, 0)
     # the last item is a positive if the last positive has the last rank, else a distractor
     sizes = counts.sum(axis=1)
@@ -275,8 +278,8 @@ class MetricPlan:
         """
         starts = self.ranker.starts[first:last]
         ends = self.ranker.ends[first:last]
-        # ranges are nested, so the range of the lowest level that a metric needs holds all
-        # positives; level l is in column l − 1
+        # ranges are nested, so the range of the lowest level that a metric needs holds all items
+        # that count as positives; level l is in column l − 1
         begins = np.ascontiguousarray(starts[:, self.lowest - 1])
         sizes = ends[:, self.lowest - 1] - begins
         # in flat arrays the parts follow each other, each with one more place for a score of −inf,
@@ -330,7 +333,9 @@ class MetricPlan:
             # One query may have most_positives of them. The buffers for sorting and ranking hold at
             # least ITEMS and RANKS, so that one call of a kernel handles several short queries.
             size = max(self.most_positives, RANKS)
-            read = 0 if self.ranker.known is None else size  # only partial labels have readings
+            # Under partial labels, positives have codes in place of levels. A reading converts the
+            # ranks and codes of a list to ranks and levels, which it writes to `read`.
+            read = 0 if self.ranker.known is None else size
             workspace = Workspace(
                 # one more, for the −inf behind a row's positives
                 by_score=self._by_score(max(self.most_positives + 1, ITEMS)),

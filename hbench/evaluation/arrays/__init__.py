@@ -128,7 +128,7 @@ def score(
         given,
         level_names=level_names or names_of_columns([labels, gallery_labels]),
         policies=policy_names(policies),
-        needs_direction=similarity == "cosine",
+        needs_direction=similarity == "cosine",  # a vector of length 0 has none
     )
     settings = Settings(metrics, protocol, ties, similarity, relevance, alpha, unit)
     sides = [side for side in (test.queries, test.gallery) if side is not None]
@@ -286,7 +286,9 @@ def _retrieval_of_arrays(
         gallery = sides[1].placed(rows[1], *_part(renumbered, known, slice(len(paths[0]), None)))
     # arrays have no ids: use the position of a row as its id
     ids = np.array([str(position) for position in range(len(rows[0]))], dtype=object)
-    # `self_rows` is None: without a gallery query q is row q, and a given gallery has no queries
+    # `self_rows` is None: without a gallery, query q is itself row q of the gallery; with one, the
+    # gallery does not contain the queries. Queries without a name at any level are removed or
+    # refused.
     return _without_nameless_queries(
         Retrieval(queries, gallery, self_rows=None, ids=ids), tree
     ), tree
@@ -368,8 +370,8 @@ def _vectors_of_side(side: GivenSide, needs_direction: bool) -> SelectedRows:
             fix="the vectors are transposed: give vectors.T" if rows.shape[1] == items else None,
         )
 
-    # for cosines vectors are multiplied by the reciprocal of their length, which overflows to
-    # infinity for shorter ones in the float type that is used
+    # For cosines, vectors are multiplied by the reciprocal of their length. If a vector is shorter
+    # than `shortest`, the reciprocal overflows to infinity in the float type that is used.
     shortest = 1 / float(np.finfo(float_type(array)).max)
     zero = np.flatnonzero(np.sqrt(rows.scan.squares) < shortest)  # `squares`: squared lengths
     if needs_direction and len(zero):

@@ -176,8 +176,8 @@ def as_paths(labels: Any, what: str) -> Any:
                 "known below",
             )
 
-    # Kind S are bytes, which become texts. Anything else is returned as it was given, since numpy
-    # turns numbers and missing names into texts if an array also has texts
+    # Kind S are bytes, which become texts. Otherwise `given` is returned and not the array: in an
+    # array with texts, numpy turns numbers and missing names into texts, too
     array = as_array(given, what)
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else given
 
@@ -189,12 +189,12 @@ def _is_path(value: Any) -> bool:
 
 def _refuse_other_kinds(sides: Sequence[NDArray[Any]]) -> None:
     """Raise SubmissionError if queries and gallery share no finest class and their labels are of
-    different types, such as 7 and "7", which is most likely a mistake. `sides`: the names (N, L) of
-    each.
+    different types, such as "7" and 7.0, which is most likely a mistake. `sides`: the names (N, L)
+    of each.
     """
     kinds, names = [], []  # for each side: the types of its labels, its finest names as texts
     for side in sides:
-        # 7 and "7" are different classes, although they are printed alike
+        # names are compared as texts: 7 and "7" are one class, but 7.0 is "7.0"
         finest = side[:, -1].tolist()
         kinds.append(sorted({type(name).__name__ for name in finest}))
         names.append(set(map(str, finest)))
@@ -287,7 +287,7 @@ def _mend_rows(rows: list[Row], levels: Row, policies: Sequence[str]) -> list[Ro
     # rows without a class were not given to the policies, and stay the same
     no_class = (NO_CLASS,) * len(levels)
     final = {**mended.final, no_class: no_class}
-    # in the table a row has no empty names at its fine end
+    # the rows of the table, which are the keys of `final`, have no empty names at their fine end
     kept = [after for row in rows if (after := final[stripped(row)]) is not None]
     if len(kept) < len(rows) or mended.table.levels != levels:
         raise UsageError(

@@ -255,8 +255,8 @@ def read_calibration(
 
 
 def items_answered(calibration: Calibration, data: Dataset, ids: Sequence[str]) -> list[str] | None:
-    """Return the ids of the items that get answers; None for the queries of the test alone. `ids`:
-    of the items of the file. Items that are in no split of the dataset are called new.
+    """Return the ids of the items that get answers; None if only the queries of the test do.
+    `ids`: of the items of the file. Items that are in no split of the dataset are called new.
 
     `calibration`: what the threshold is set on. If it is Others (items of another file or split),
     answers are given to the items of the file that are new or queries of the test. Otherwise it is
@@ -323,15 +323,15 @@ def _of_file(path: Path, data: Dataset, given: Named) -> Others:
 
 
 def _of_split(name: str, data: Dataset, sources: Sequence[Named]) -> Others:
-    """Take the labelled items of a split, on which the threshold is set: the least mass with which
-    a node is given as an answer. The result has the ids of these items and the file by which they
-    are named: the first of the `sources` that has any of them. Raises SubmissionError if no source
-    has one."""
+    """Take the labelled items of a split, to set the threshold on them. (A node is given as an
+    answer if its mass reaches the threshold.) The result has the ids of these items and the file by
+    which they are named: the first of the `sources` that has any of them. Raises SubmissionError if
+    no source has one."""
     split = set(splits_of(data)[name].items.tolist())
     for source in sources:
         items = [item for item in ids_of(source) if item in split]
-        labelled = labelled_among(data, items)  # ids; the others are named in a remark
-        if labelled:
+        labelled = labelled_among(data, items)  # ids
+        if labelled:  # the others of `items` are named in the remark that `_others` makes
             return _others(source, labelled, items, f"the split {name}")
     raise SubmissionError(
         f"the split {name} of {data.name} is in none of the files, and no threshold can be set",

@@ -180,7 +180,8 @@ class NamedPictures:
 
         Args:
             other: what `hbench.name` gave for the same dataset, from any source.
-            unit: what intervals and the test go by: a level, or "query". Default: as here.
+            unit: what intervals and the test are over: the classes of a level, or "query".
+                Default: as here.
 
         Returns:
             NamesCompared: a `Difference` of each value that both have, by name.

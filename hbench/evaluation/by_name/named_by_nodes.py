@@ -47,7 +47,7 @@ def name_by_nodes(examined: Examined, nodes: Any, scale: float) -> NamedPictures
     """
     manifest = test_of(examined.data)
     vectors = read_nodes(nodes, manifest.levels)
-    # "naming" is what the error for a ranking, which has no vectors, calls the purpose
+    # "naming": what the vectors are for, as the error says if the submission is a ranking
     embedded = examined.submission.embeddings("naming").queries
     refuse_vectors(vectors, embedded.dim, cosine=True)
     # the node of the tree that each name stands for
@@ -157,8 +157,9 @@ def _values_by_reader(manifest: Manifest, readings: Readings) -> dict[str, dict[
 def _means_by_reader(
     manifest: Manifest, by_reader: Mapping[str, Mapping[str, Values]], units: NDArray[np.int64]
 ) -> dict[str, dict[str, Score]]:
-    """Compute {reader: {value: its mean, with an interval over the units (Q,)}}. `by_reader`:
-    {reader: {value: (Q,), of the items}}.
+    """Compute the means over the Q items, as {reader: {name of a value: its mean, with an interval
+    over the `units`}}. `by_reader`: {reader: {name of a value: values (Q,)}}. `units` (Q,): the
+    unit of each item.
     """
     # one order for each test, here the only one, in which its values are summed: a mean then does
     # not depend on the order of the items, not even in its last digits

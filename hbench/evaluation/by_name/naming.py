@@ -65,13 +65,13 @@ class NodeVectors:
         self.parents = tree.parents  # parents[l][i]: the node above node i of level l
         # For each level but the finest: the children of node i are numbered from edges[i] to
         # edges[i + 1] − 1. They are contiguous, since nodes are numbered in the order of their
-        # paths. `strict=False`: the names of the finest level are not used, which has no children.
+        # paths. `strict=False`: `tree.names` also has the finest level, which has no children.
         self.edges = [
             np.searchsorted(parents, np.arange(len(above) + 1))
             for parents, above in zip(self.parents[1:], tree.names, strict=False)
         ]
-        # the index of the coarsest level with vectors: the node of a picture at any level above
-        # follows from the node that is found there
+        # the index of the coarsest level with vectors; at the levels above it, the nodes of a
+        # picture are the ones above its node at this level
         self.first = next(level for level, here in enumerate(nodes) if len(here))
 
     def read(self, pictures: Floats, *, scale: float = SCALE) -> Readings:
@@ -182,7 +182,8 @@ class NodeVectors:
 
 def product_of(pictures: Floats, vectors: Floats) -> Floats:
     """Multiply pictures (n, D) and vectors (nodes, D): (n, nodes). All threads share the pieces of
-    PIECE nodes; since the size of a piece is fixed, the bits do not depend on their number."""
+    PIECE nodes; since the size of a piece is fixed, the bits do not depend on the number of
+    threads."""
     scores = np.empty((len(pictures), len(vectors)), np.float32)
 
     def multiply(piece: slice) -> None:

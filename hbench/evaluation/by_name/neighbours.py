@@ -66,8 +66,8 @@ def _nearest_in_gallery(
     Return three arrays with an entry for each pair of a vector and a neighbour, sorted by vector,
     nearest first: the positions of the vectors, the positions in the gallery, and the cosines.
     """
-    # the gallery items that are to be named as well, and their positions among the vectors, which
-    # `places` has; −1 there means that an item is not to be named
+    # the gallery items that are among the items to be named, and their positions among the vectors;
+    # `places` has −1 for an item that is not to be named
     own = np.flatnonzero(gallery.places >= 0)
     place = gallery.places[own]
     parts: list[tuple[NDArray[np.int64], ...]] = []
@@ -121,7 +121,8 @@ def gallery_of(
             f"{len(without):,} items of the gallery have no label in the dataset, and are no "
             f"neighbours: {examples(without)}"
         )
-    # the positions of gallery items among the items to be named, −1 for those that are not
+    # The positions of gallery items among the items to be named, −1 for those that are not. They
+    # keep an item from being its own neighbour.
     own = pc.index_in(text_array(ids[labelled]), value_set=text_array(items))
     places = own.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     vectors = unit_vectors(source.vectors[order[labelled]], np.float32)

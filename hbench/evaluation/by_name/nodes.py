@@ -91,10 +91,12 @@ def read(
 
 def table_of_level_columns(path: Path, levels: Sequence[str]) -> pa.Table | None:
     """Read a parquet file that names its nodes in columns named like the tree's `levels`: filled
-    from the top down to the node, and empty below it. These columns are replaced by one of ids.
-    Return None for a file that has ids already, or no such columns.
+    from the top down to the node, and empty below it. These columns are replaced by one of ids, a
+    node's name or the path to it. Return None for a file that has ids already, or no such columns.
 
-    Raises SubmissionError for a row without a name, or with a name below an empty cell.
+    Raises SubmissionError, if there are several columns, for a row without a name, or with a name
+    below an empty cell. In a single column an empty cell becomes the id "", which is no node, and
+    is left out with a remark.
     """
     with readable(path), open_parquet(path) as file:
         columns = file.schema_arrow.names
@@ -228,7 +230,8 @@ def _nodes_meant_by(
     tree has no such name. `of_path`: {path of names: node}. `of_name`: {name: nodes}."""
     if name in of_name:
         return of_name[name]
-    bare = name.removeprefix(FROM_THE_TOP)
+    bare = name.removeprefix(FROM_THE_TOP)  # "> A" is the node A of the coarsest level
+    # a separator may be written without the spaces around it
     marks = dict.fromkeys(separator.strip() for separator in SEPARATORS)
     paths = [tuple(bare.split(JOINED))]
     paths += [split_path(bare, mark) for mark in marks if mark in name]

@@ -213,7 +213,8 @@ def _climb(
             values = row.by_level[max(len(row.by_level) - end, 0) :][:end]
             # if it has fewer, the names began below the coarsest level, and the nodes above them
             # are at least as sure as the first name
-            values = (*values[:1] * (end - len(values)), *values)
+            above = values[:1] * (end - len(values))  # the first chance, for each node above
+            values = (*above, *values)
             climb.nodes[place[row.item]] = path
             climb.masses[place[row.item]] = 0
             climb.masses[place[row.item], : len(values)] = values

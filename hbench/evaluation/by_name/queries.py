@@ -87,7 +87,8 @@ def report_on_nodes(
     Args:
         examined: the gallery's vectors and the dataset.
         nodes: a vector for each node, whose id is the name of the node or the path to it.
-        metrics: by default the usual ones. A metric of one level is taken at each node's own level.
+        metrics: by default the usual ones. A metric of one level, such as R@1, is named without a
+            level, and taken at each node's own level.
         memory: the most bytes held beyond the vectors; None: the default.
         execute: computes the blocks.
         on_test: called with the name of a test; returns a function for progress.
@@ -121,8 +122,8 @@ def report_of_names(
     number of finished blocks and that of all.
     """
     conditions = asked.conditions
-    # {test: measurement}, a test for each depth. `_of_edges` sets the consistency of nodes whose
-    # parent has no vector to NaN
+    # {test: measurement}, a test for each depth. The metric "consistency" compares the lists of a
+    # node and of its parent; `_of_edges` sets it to NaN for nodes whose parent has no vector.
     measurements = {}
     for test in asked.tests:
         job = test.job(conditions, memory=memory)
@@ -215,8 +216,9 @@ def conditions_by_name(conditions: Conditions, asked: str | Sequence[str] | None
             expected="a label tree, and --protocol paper",
         )
     names = USUAL if asked is None else asked
-    # since the tree is cut at a node's depth, its finest level is the node's own: AP/species, the
-    # finest level of the whole tree, is taken for AP
+    # Since the tree is cut at a node's depth, its finest level is the node's own, which metrics
+    # without a level (AP) mean. A metric at the finest level of the whole tree, such as AP/species,
+    # is taken as one without a level.
     finest = conditions.levels[-1]
     metrics = [
         replace(name, level=None if name.level == finest else name.level)

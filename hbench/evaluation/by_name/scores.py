@@ -57,8 +57,8 @@ def scores_of(
     # at the levels above may be others
     shared = np.cumprod((tree.paths[nodes[:, -1]] == labels[:number]) & is_known[:number], axis=1)
     common = shared.sum(axis=1)
-    # the reader's path is cut at the last known level of the truth, so it has as many edges below
-    # the last common node as the truth has: hence the factor 2
+    # Both paths are cut at the last known level of the truth, so each has known − common edges
+    # below the last common node: hence the factor 2.
     scores["hops"] = 2.0 * (known[:number] - common)
     # NaN for pictures of unknown truth, in all values
     return _where_known(scores, known[:number])
@@ -87,8 +87,8 @@ def scores_of_path(
     # whether the answer is right at a level and all above: cumprod is 0 from the first error on
     same = np.cumprod((nodes[items] == labels) & is_known & said[items], axis=1).astype(bool)
     common = same.sum(axis=1)
-    # (E,): the number of nodes of the answer that can be judged. Nobody knows whether nodes below
-    # the known end of the truth are right
+    # (E,): how many nodes of the answer are compared with each true path. Nodes below the known end
+    # of the truth are not, since nobody knows whether they are right
     of_path = np.minimum(said.sum(axis=1)[items], known)
 
     scores = {}
@@ -156,7 +156,7 @@ def _best_of(values: Values, items: NDArray[np.int64], number: int) -> Values:
 
 def _hierarchical(both: NDArray[np.int64], known: Known) -> tuple[Values, ...]:
     """Compute hP, hR and hF1 (E,) of paths with a node at every level, of which `both` (E,) are
-    right. `known` (E,): the number of true nodes. As many of the reader's nodes are compared, so
+    right. `known` (E,): the number of true nodes. Only as many of the reader's nodes count, so
     hP equals hR. Of unknown truth (0) all values are 0 here; callers replace them by NaN."""
     precision = both / np.maximum(known, 1)
     recall = both / np.maximum(known, 1)

@@ -162,6 +162,7 @@ def _name_by_neighbours(
     # `of` below restores the order of the test
     order = order_of_names(manifest)
     items = manifest.items[manifest.query][order]
+    # nodes are numbered by their names: the gallery's paths may have names that the tree lacks
     numbering = Numbering(manifest.tree)
     source = _as_embeddings(given, "gallery")
     fix = "embed the gallery and the items with one model"
@@ -170,6 +171,7 @@ def _name_by_neighbours(
     rows = embedding_files.align(embedded, items)
     # (Q, D), in the order of the ids
     vectors = unit_vectors(embedded.vectors[rows], np.float32)
+    # for each item the path with the largest share of its neighbours, and the masses along it
     climb = climb_by_neighbours(vectors, gallery, k=k, sharpness=sharpness).of(np.argsort(order))
     signature = (
         f"{examined.signature()}|{NEIGHBOURS}:k({k}),tau({sharpness:g}),of({len(gallery.paths)})"
@@ -200,6 +202,8 @@ def _name_by_predictions(given: Any, data: Dataset, unit: str | None) -> NamedPi
     manifest = test_of(data)
     read_as = given if isinstance(given, Predictions) else predictions_in(Path(given), manifest)
     numbering = Numbering(manifest.tree)
+    # for each query the path that is predicted for it, as numbers of nodes, with the masses along
+    # it, as other sources of names also give them
     climb, remarks = climb_of_predictions(read_as, manifest, numbering)
     unit = unit or manifest.levels[-1]
     # without the patch version: a patch release changes no score

@@ -147,7 +147,12 @@ class Trusted:
         return in_words(self.target, self.unit, self.promise)
 
     def document(self) -> dict[str, Any]:
-        """Return the document that `--json` has under the key `trust`. NaN and inf become null."""
+        """Return the document that `--json` has under the key `trust`. NaN and inf become null.
+
+        It has the promise (the target, the units over which it is made, their number and the number
+        that is needed, the thresholds), the curve of risk against coverage with its area (haurc),
+        and outcomes: of the answers, with fixed thresholds (`fixed`), and of items without a label.
+        """
         return {
             "target": self.target,
             "unit": self.unit,
@@ -294,12 +299,12 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
 def trusted_by_others(named: NamedItems, target: float, others: NamedItems, unit: str) -> Trusted:
     """Set a threshold on other items, with labels, and answer the items of `named` with it.
 
-    `target`: the share of answers that should be right. `unit`: the name of the promise's units,
-    classes ("species") or single items ("query"). Raises UsageError unless 0 < target < 1."""
+    `target`: the share of answers that should be right. `unit`: what the promise is made over, the
+    classes of a level ("species") or items ("query"). Raises UsageError unless 0 < target < 1."""
     _refuse_target(target)
     # `_of`: masses, verdicts and units of the items of known truth
     promise = threshold_for(*_of(others, others.has_truth), target)
-    # one threshold for all: `named` is not split, so there are no thresholds of its `halves`
+    # one threshold for all items of `named`, which are not split into two halves
     thresholds = np.full(len(named.items), promise.threshold)
     # an item that is in both was used to set the threshold, so it is not measured
     is_other = ~np.isin(named.items.astype(str), others.items.astype(str))
@@ -336,7 +341,8 @@ def _answer_at(
 
     `tested` (N,): the items to measure on; the others were used to set the threshold, or their
     truth is unknown. `thresholds` (N,): one for each item, inf for no answer. `setting`: how they
-    were set; its promise has the threshold that is reported.
+    were set: for which share of right answers (`target`), counted over which units, with which
+    promise for new items, and the thresholds of the two halves of the units, if halves were used.
     """
     judged = named.judged
     levels = judged.climb.levels_at(thresholds)
@@ -362,7 +368,7 @@ def _answer_at(
         nodes=_texts_of(named, levels),
         masses=masses[rows, levels],
         right=answers == 1,
-        known=~np.isnan(answers),
+        known=~np.isnan(answers),  # False also without an answer
         outcome=outcome_of(of_tested, levels[tested]),
         interval=(float(interval[0]), float(interval[1])),
         curve=curve_of(of_tested),
@@ -381,11 +387,11 @@ def _texts_of(named: NamedItems, levels: Positions) -> list[str]:
     answer."""
     nodes = named.judged.climb.nodes
     rows = np.arange(len(nodes))
-    # many items share an answer, so the text of each different node is made only once. An item
-    # without an answer (level 0) has no node; 0 takes its place, and its text is empty
-    own = np.where(levels > 0, nodes[rows, levels - 1], 0).astype(np.int64)
-    # a number for each pair of a node and its level, 0 … L
-    keys = own * (nodes.shape[1] + 1) + levels
+    # (N,): the node of each answer; 0 if there is no answer (level 0), whose text is empty
+    answers = np.where(levels > 0, nodes[rows, levels - 1], 0).astype(np.int64)
+    # a number for each pair of a node and its level, 0 … L, so that the text of an answer that
+    # many items share is made only once
+    keys = answers * (nodes.shape[1] + 1) + levels
     _, first, of_item = np.unique(keys, return_index=True, return_inverse=True)
     texts = [named.numbering.text(nodes[row, : levels[row]].tolist()) for row in first.tolist()]
     found: list[str] = np.array(texts, dtype=object)[of_item.ravel()].tolist()

@@ -199,7 +199,8 @@ def not_comparable(documents: Mapping[Path, Document], metric: str) -> dict[Path
 
 def standings(documents: Mapping[Path, Document], metric: str) -> list[ModelStanding]:
     """Rank reports by their score of the metric, best first, and compute the paired difference of
-    each from the best. Equal scores are sorted by file name; undefined scores come last.
+    each from the best. Equal scores are sorted by file name; undefined scores, whose goodness is
+    −inf, come last.
 
     `documents`: {file: report}. Raises ComparisonError for reports on different queries.
     """

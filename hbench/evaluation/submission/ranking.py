@@ -197,9 +197,9 @@ class RankingSubmission:
         else:
             sequences = run_levels.levels_of(ranking, manifest, ties=conditions.ties)
 
-        # (N, L): the labels by the names that released evaluators compare, None if names form a
-        # tree. Otherwise some names stand for several nodes, and queries with such names are also
-        # measured by name, as released evaluators do. `named`: {query: its sequences by name}
+        # Released evaluators compare names. `names` (N, L): the labels by name; None if names form
+        # a tree. If they form none, some names stand for several nodes, and the queries with such
+        # names are also measured by name. `named`: {query: its sequences by name}
         names = data.labels_by_name(manifest)
         named = (
             None

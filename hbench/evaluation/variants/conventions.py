@@ -248,11 +248,11 @@ def _over_classes(report: Report, name: str, level: str) -> float:
 
 
 def _relatives(metric: MetricName, levels: Sequence[str]) -> list[str]:
-    """Return the names of the metric, of the same metric at other levels, and of metrics that are
-    called by the same name. `levels`: coarse to fine. `at` drops the level from a name if it is the
-    finest, so that each metric has one name."""
+    """Return the names of metrics that the metric's name may mean: of itself, of the same metric at
+    other levels, and of metrics that are called by the same name. `levels`: coarse to fine. `at`
+    drops the level from a name if it is the finest, so that each metric has one name."""
     names = [str(metric)]
-    # AP# and ASI/ are different metrics from AP and ASI, and are tried at their own level only
+    # AP# and ASI/ are different metrics from AP and ASI, and are returned at their own level only
     if "level" in metrics[metric.base].takes and not metric.base.endswith(("#", "/")):
         names += [str(replace(metric, level=level).at(levels)) for level in levels]
     # RECALLS: two metrics called recall. RELATIVES: groups of metrics called by each other's names
@@ -300,7 +300,8 @@ def _by_splits(
     given: EmbeddingSubmission, data: Dataset, metric: MetricName
 ) -> Iterator[Convention]:
     """Yield the conventions that rank other items, for tests with a separate gallery: the queries
-    among themselves, or all items of the test among themselves."""
+    among themselves, or all items of the test among themselves. One file holds the vectors of
+    both sides, so `given.queries` has those of all items."""
     # {changes in words: for each test the values of its queries}
     found: dict[Changes, list[Values]] = {}
     formula = _formulas(metric, data.levels)[()]  # the metric itself, with nothing changed
@@ -310,6 +311,7 @@ def _by_splits(
         for words, chosen in ((QUERIES_ALONE, test.query), (EVERYTHING, everything)):
             values = among_themselves(chosen, test, given.queries, {(words,): formula})
             found.setdefault((words,), []).append(values[words,])
+    # `hbench evaluate` has no options for these changes
     yield from _without_options(found)
 
 

@@ -109,8 +109,9 @@ class SmallerScore:
     gained: tuple[tuple[str, float], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the document of this size for `--json`. `lost`, `gained`: {level: share of the
-        queries whose first result became wrong, or right}."""
+        """Return the document of this size for `--json`. `components`: whether the coordinates are
+        principal components. `differences`: of the scores from those of the whole vectors. `lost`,
+        `gained`: {level: share of the queries whose first result became wrong, or right}."""
         return {
             "size": str(self.size),
             "dims": self.size.dims,
@@ -251,6 +252,7 @@ def score_smaller(
         # doubts about the vectors are in the report of the whole ones
         made = report(examine(smaller(vectors, size, components), data, of_size, doubted=False))
         differences = tuple(differences_of(made.by_query, before, unit=settings.unit))
+        # by level, the shares of queries whose first result became wrong, or right
         lost, gained = changes(whole, made, data.levels)
         found.append(SmallerScore(size, made, differences, lost, gained))
     return found

@@ -98,7 +98,7 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
     """Read the tree in a file, whose leaves are the dataset's fine classes. `edges`: the columns of
     parent and child in a table of edges; empty for other files."""
     names = tree_files.read(path, chosen=Chosen(edges=tuple(edges) if is_table(path) else ()))
-    tree, _ = names.tree()  # and the numbers of items of its leaves
+    tree, _ = names.tree()  # the second result, the numbers of items of its leaves, is not needed
 
     def paths(own: LabelTree) -> Labels:
         """Find the paths of the dataset's fine classes in the file, by name. Raises TreeError for
@@ -124,7 +124,8 @@ def _from_file(path: Path, edges: Sequence[str]) -> OtherTree:
         return labels
 
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    # the levels are those of the file, whatever the dataset's own tree is
+    # the levels are those of the file, whatever the dataset's own tree is; `read`: how the file was
+    # understood, for the report
     return OtherTree(path.name, digest, lambda _: tree.levels, paths, read=names.read)
 
 
@@ -217,6 +218,8 @@ def report_under(
         under = {name: measured.others[at] for name, measured in measurements.items()}
         found[tree.name] = _scores_under(report, tree, conditions, under)
 
+    # how tables, rankings and the trees' files were understood, for people; a tree has no `read` if
+    # it comes from no file
     read = (
         *report.document.read,
         *(tree.read.document() for tree in trees if tree.read is not None),
@@ -342,6 +345,8 @@ def _scores_under(
     # of the report's table
     values = np.concatenate([measured.values[: len(names)] for measured in found.values()], axis=1)
     unit = report.document.unit
+    # `canonical` (Q,): the order in which a test's queries are summed, that of the ranking, so that
+    # the order of a file's rows changes no bit
     scores = summarise(
         values, [measured.canonical for measured in found.values()], units_of(report.table, unit)
     )

@@ -89,12 +89,13 @@ class SectionKind(NamedTuple):
 
 class Section(NamedTuple):
     """A section of the page. `number` counts all suspects, groups or copies, also those without a
-    card; `wrong` says in words how many labels are wrong."""
+    card. `wrong_labels`: the bounds on the number of wrong labels, in words; "" where there are
+    none, as for groups and copies."""
 
     kind: SectionKind
     number: int
-    wrong: str
     cards: list[Card]
+    wrong_labels: str = ""
 
 
 KINDS = {
@@ -167,10 +168,9 @@ def _suspects(audit: Audit, suspects: SuspectList) -> Section:
             remark += f" · {100 * sureness:.0f} % sure"
         near = audit.votes.neighbours[item][:SHOWN_NEIGHBOURS]  # (k,): positions of items
         cards.append(_card(audit, [item], int(suspects.proposed[at]), near, remark))
-    # the section states the number of all suspects in no group, also of those without a card; and,
-    # in words, bounds on how many of the list's labels are wrong
+    # the section states the number of all suspects in no group, also of those without a card
     return Section(
-        kind=KINDS[suspects.kind], number=len(alone), wrong=in_words(suspects), cards=cards
+        kind=KINDS[suspects.kind], number=len(alone), cards=cards, wrong_labels=in_words(suspects)
     )
 
 
@@ -185,8 +185,7 @@ def _groups(audit: Audit) -> Section:
         # each once, where it occurs first: np.unique alone would order them by position
         beside = near[np.sort(np.unique(near, return_index=True)[1])][:SHOWN_NEIGHBOURS]
         cards.append(_card(audit, group.items, group.proposed, beside, f"{len(group.items)} items"))
-    # no words on wrong labels: bounds on their number are known for lists of suspects only
-    return Section(kind=GROUPS, number=len(cards), wrong="", cards=cards)
+    return Section(kind=GROUPS, number=len(cards), cards=cards)
 
 
 def _copies(audit: Audit) -> Section:
@@ -207,8 +206,7 @@ def _copies(audit: Audit) -> Section:
         remark = f"{split[item]} · copy {name} in {split[copy]} · {likeness}"
         label = int(audit.votes.classes[copy])
         cards.append(_card(audit, [item], label, np.array([copy]), remark))
-    # no words on wrong labels: copies have the same picture, whatever their labels are
-    return Section(kind=COPIES, number=len(audit.copies), wrong="", cards=cards)
+    return Section(kind=COPIES, number=len(audit.copies), cards=cards)
 
 
 def _card(

@@ -65,6 +65,7 @@ def write_sizes_page(
         "picture": base64.b64encode(drawing.as_bytes("svg")).decode("ascii"),
         "style": style,
     }
+    # {}: a single page needs no variables for all pages
     write_text(path, Pages(SHARED, {}).text("sizes", **shared))
 
 

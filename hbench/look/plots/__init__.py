@@ -141,6 +141,7 @@ def plot(
         raise UsageError(f"{kind} does not take metrics", fix="leave metrics out")
     document_of(report)  # raises for anything that is not a report
     drawn = report if isinstance(report, Report) else Report.read(report)
+    # without metrics the kind takes its own defaults
     return chosen.of_report(drawn, metrics.split(",") if isinstance(metrics, str) else metrics)
 
 

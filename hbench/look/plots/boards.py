@@ -147,8 +147,8 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
         raise UsageError(
             f"no row of {board.dataset} has {key} and a year", found=", ".join(board.metrics)
         )
-    best = records_of(points)
-    last = max(each.x for each in points)
+    best = records_of(points)  # the points of the rows that set a record, by year
+    last = max(each.x for each in points)  # the year at the right edge
 
     def paint(figure: Figure) -> None:
         """Draw a mark for each row by year. A record lasts until the next one, the last record

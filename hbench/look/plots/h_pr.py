@@ -129,7 +129,7 @@ def _draw(request: PlotRequest) -> Drawing:
         request.files, dataset_of(request.dataset, "h-pr"), request.test, request.names
     )
     relevance = ranked[0].examined.conditions.relevance
-    # the unit of each query, for the interval of the mean curve
+    # (Q,) for each file: the units over which the interval of the mean curve is taken
     units = [units_of(queries_of(test.test, test.manifest)) for test in ranked]
     # (Q, BINS) for each file: the precision of every query in every bin of recall
     rows = [

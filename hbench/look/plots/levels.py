@@ -37,9 +37,9 @@ NUMBERED = 3  # the largest number of runs for which values are printed next to 
 
 def draw_levels(runs: Sequence[Run], metrics: Sequence[str]) -> Drawing:
     """Draw a panel per metric with a row per level and a mark per run. Without `metrics`, those of
-    METRICS that the reports have are drawn.
+    METRICS that any of the reports has are drawn.
 
-    Raises UnknownName for a metric that has no values by level, UsageError for a metric that the
+    Raises UnknownName for a metric that has no values by level, UsageError for a metric that all
     reports lack.
     """
     shown = list(metrics) or [name for name in METRICS if _is_there(runs, name)]
@@ -91,8 +91,9 @@ def _paint_panel(panel: Axes, runs: Sequence[Run], metric: str) -> None:
     panel.tick_params(axis="y", length=0)
     for row in range(1, len(runs[0].document.levels)):
         panel.axhline(row - 0.5, color=FAINT, linewidth=0.5, zorder=0)
-    # rows are 1 apart; the marks of the runs are spread around the middle of the row, slightly
-    # above it
+    # rows are 1 apart, and numbered from the top: the caller reverses the axis, so that a smaller
+    # number is higher. The marks of the runs are spread around the middle of the row, slightly
+    # above it.
     spread = np.linspace(-0.28, 0.22, len(runs)) if len(runs) > 1 else np.full(1, -0.05)
     # the interval is drawn below the mark, because the mark is often wider
     beside = min(0.18, 0.22 / max(1, len(runs) - 1))
@@ -140,8 +141,9 @@ def _write_value(panel: Axes, row: float, ends: tuple[float, float, float]) -> N
         text += f" (≥ {low:.1f})"
     elif high > low:
         text += f" ±{(high - low) / 2:.1f}"
-    # beside the mark and above the interval. The panel's width is 0 … 100 percent, as hbench's
-    # metrics with levels are all in percent: above 50, there is more space on the left
+    # At the height of the mark; the interval's line is a little lower. The panel's width is 0 … 100
+    # percent, as hbench's metrics with levels are all in percent: above 50, there is more space on
+    # the left
     space, side = (-3.5, "right") if value > 50 else (3.5, "left")
     panel.annotate(
         text,

@@ -201,6 +201,7 @@ def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]
 
 def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[str]) -> None:
     """Draw the scores of validations and tests over the epochs, one line per log and metric."""
+    # names of the sets of classes that were scored
     scored_sets = list(dict.fromkeys(log.scored_of(logs) for log in logs if log.scores))
     # (name in the legend, points, place of the run) of each line
     lines = []
@@ -219,7 +220,8 @@ def _paint_scores(panel: Axes, logs: Sequence[TrainingLog], metrics: Sequence[st
             lines.append((name, points, place))
 
     for number, (name, points, place) in enumerate(lines):
-        # of several runs each has one colour, as among the losses, and each line its own marker
+        # Each line has its own marker. Of several runs, each has one colour for all of its lines,
+        # the same as for its losses.
         color = (
             series_color(number, len(lines)) if len(logs) == 1 else series_color(place, len(logs))
         )

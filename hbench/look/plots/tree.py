@@ -97,7 +97,7 @@ def draw_tree(
         """Draw all levels side by side, coarse to fine from left to right. The boxes of a level are
         stacked downwards, so the vertical axis counts items from the top."""
         panel = figure.subplots()
-        borders = _borders(tree, sizes)  # one more than levels: two per column
+        borders = _borders(tree, sizes)  # (L + 1,): a level is between two of them
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
             _paint_level(panel, tree.names[level], own, colors, borders[level : level + 2])
         panel.set_xlim(0, borders[-1])
@@ -210,7 +210,8 @@ def _paint_level(
     # not strict: `ends` has one more place than boxes
     for name, top, low, height, fill in zip(names, ends, ends[1:], tall, fills, strict=False):
         if height >= LETTER + 1:  # otherwise the box is too low for a name
-            fitting = _shortened_to(name, space / LETTER)  # in ems: points by points of the font
+            # the space in ems, since LETTER is the size of the font in points
+            fitting = _shortened_to(name, space / LETTER)
             panel.text(
                 x[0] + 0.008,
                 (top + low) / 2,

@@ -164,7 +164,8 @@ def _longest_bar(metric: str, means: Sequence[ClassMean]) -> float:
 
 
 def confusions(reported: Reported) -> list[ConfusionView]:
-    """Make a view of the confusions at the coarsest level for every run with results."""
+    """Make a view of the confusions at the coarsest level for every run whose first results were
+    kept (`top`)."""
     manifest = reported.manifest
     if manifest is None:
         return []

@@ -79,7 +79,7 @@ def write_data(folder: Path, reported: Reported, places: NDArray[np.int32], imag
     for number, run in enumerate(reported.runs):
         if run.top is not None:
             _write_chunks(folder, f"run{number}", _rows_of_results(run.top), QUERIES)
-        if run.places is not None:  # the classes' places on the map, not those of the pictures
+        if run.places is not None:  # of classes on the map; `places` are of pictures on the sheets
             values = run.values.get(reported.by)
             labels = manifest.labels[manifest.query]
             # the mean of the metric for each class of the finest level
@@ -134,6 +134,7 @@ def _index_data(reported: Reported, manifest: Manifest) -> dict[str, Any]:
         # kept: whether the run's results were kept, without which no strip can be shown
         "runs": [{"name": run.name, "kept": run.top is not None} for run in reported.runs],
         "items": len(manifest),
+        # how many items, and how many queries, are in one script
         "item_chunk": ITEMS,
         "query_chunk": QUERIES,
     }

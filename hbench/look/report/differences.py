@@ -204,7 +204,8 @@ def _chapters_of_changes(
 
     fine = manifest.labels[manifest.query, -1]  # (Q,): the finest class of each query
     chapters = []
-    # each run with its loss (Q,), which is below 0 where this run is the better one
+    # Each chapter's run, with its loss (Q,), which is below 0 where this run is the better one. The
+    # keys are from the view of the first run: what the second run answers better is a loss.
     for key, run, loss in (("wins", runs[0], -change), ("losses", runs[1], change)):
         order = worst_first(loss)  # lowest first, so the largest gain is first; without NaN
         order = order[loss[order] < 0]

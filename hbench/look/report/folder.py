@@ -50,6 +50,8 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
         copy_assets(temporary / "assets", PACKAGE)
         styles = level_styles(len(reported.document.levels))
         (temporary / "assets" / "levels.css").write_text(styles, encoding="utf-8")
+        # The address of the images in full size, relative to the final folder; unlike `places`,
+        # where the small pictures of items are on the sheets that were just drawn.
         images = images_of(reported, folder)
         pages = _pages(reported, places, images)
         glimpses = glimpses_of(chapters, len(reported.document.levels))
@@ -81,21 +83,21 @@ def write_report(reported: Reported, folder: Path, *, pictures: int = PICTURES) 
 def _write_pictures(
     reported: Reported, shown: set[int], folder: Path, most: int
 ) -> NDArray[np.int32]:
-    """Draw the pictures of all items of a test if there are at most `most`, else of the items that
-    the pages have `shown`. Return the place (N,) of each item's picture on the sheets, −1 without
-    one."""
+    """Draw the pictures of all items of a test if there are at most `most` and the explorer needs
+    them, else of the items that the pages have `shown`. Return the place (N,) of each item's
+    picture on the sheets, −1 without one."""
     manifest = reported.manifest
     if manifest is None:
         return np.zeros(0, np.int32)
-    # only the explorer shows any item, and only if results of a run were kept
-    some = len(manifest) > most or not any(run.top for run in reported.runs)
-    items = np.array(sorted(shown), np.int64) if some else np.arange(len(manifest))
+    # all items are needed by the explorer alone, which shows results only if a run kept them
+    draws_all = len(manifest) <= most and any(run.top for run in reported.runs)
+    items = np.arange(len(manifest)) if draws_all else np.array(sorted(shown), np.int64)
     return write_sprites(folder, manifest, items)
 
 
 def images_of(reported: Reported, folder: Path) -> str:
-    """Return the address of the folder with the items' images, relative to the pages; "" if the
-    items are not files in a folder that the pages can reach."""
+    """Return the address of the dataset's folder of images, relative to the pages in `folder`; ""
+    if the items are not files, or no relative path leads to them."""
     if reported.data is None or reported.manifest is None or reported.data.root is None:
         return ""
     root = reported.data.root.resolve()
@@ -111,14 +113,15 @@ def _pages(reported: Reported, places: NDArray[np.int32], images: str) -> Pages:
 
     Args:
         reported: the runs, with their dataset.
-        places: (N,) the place of each item's picture on the sheets, −1 without one.
+        places: (N,) the place of each item's picture on the sheets, −1 without one; empty without
+            pictures.
         images: the address of the folder with the images in full size, or "".
     """
     document = reported.document
     depth = len(reported.document.levels)
-    # leave out pages that would be empty: a comparison needs two runs, tree and explorer the
-    # dataset, and a map the vectors. If all queries are names, the page of names replaces the pages
-    # of queries and classes
+    # leave out pages that would be empty: a comparison needs two runs whose queries are items, tree
+    # and explorer the dataset, and a map the vectors. If all queries are names, the page of names
+    # replaces the pages of queries and classes
     absent: set[str] = set()
     if len(reported.runs) < 2 or reported.is_by_name:
         absent.add("compare")

@@ -189,7 +189,9 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
     the equations in at least one run. A row is the metric's name and a cell (number of the run,
     metric, official score or None) for every run."""
     rows = []
-    for name in documents[0].official:
+    # metrics of the first run, and then those that only others have
+    names = dict.fromkeys(name for document in documents for name in document.official)
+    for name in names:
         # None for a run without an official score of this metric
         official = [document.official.get(name) for document in documents]
         pairs = zip(official, documents, strict=True)
@@ -199,8 +201,8 @@ def official_rows(documents: Sequence[Document]) -> list[ScoreRow]:
 
 
 def points(curve: Curve) -> dict[str, Any]:
-    """Return a precision–recall curve as steps: the corners (recall, precision) of the line, and of
-    the outline of the band that the curve's intervals form, in percent."""
+    """Return a precision–recall curve as steps: the corners (recall, precision) of its line, and
+    those of the outline of its band of intervals, in percent. `area` remains a fraction."""
     # each bin is a step with two corners, at its left and its right edge, at the same height
     edges = np.repeat(np.linspace(0, 100, BINS + 1), 2)[1:-1].round(2)
     # the interval (BINS, 2) has the low and the high end in each bin

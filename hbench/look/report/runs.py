@@ -272,7 +272,7 @@ def _metric(document: Document, name: str | None) -> str:
     """Return the metric by which the pages choose and sort, as the report spells it.
 
     This is the metric called `name`, by default H-AP, or the first metric if the report has no
-    H-AP. Raises UnknownName for a metric that the report lacks.
+    H-AP. `at` drops the finest level. Raises UnknownName for a metric that the report lacks.
     """
     if name is None:
         return "H-AP" if "H-AP" in document.scores else next(iter(document.scores))

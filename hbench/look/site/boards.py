@@ -86,6 +86,7 @@ def view_of(board: Leaderboard) -> BoardView:
             f"the leaderboard of {board.dataset} has no rows",
             fix=f"hbench leaderboard add {board.dataset}",
         )
+    # results, best first; a result may have several rows, of papers that print the same one
     standings = rank(board, board.metric)
     # pairs (key, citation)
     citations = [*cited_by(standings, board.citations).items()]
@@ -96,6 +97,7 @@ def view_of(board: Leaderboard) -> BoardView:
         _row_of_board(board, number, standing.rows, number_of)
         for number, standing in enumerate(standings)
     ]
+    # the last argument: {filter: its values, each with the number of rows that have it}
     return BoardView(board, metrics, rows, citations, _choices(rows))
 
 
@@ -203,10 +205,11 @@ def _row_of_board(
 
 
 def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[str, int | None]]:
-    """List the sources of a result as pairs (text, number of the citation): first its papers, each
-    as the author and the paper's tables, then its runs, which have None as number.
+    """List the sources of a result as pairs (text, number of the citation): first its papers, then
+    its runs, which have None as number. The text of a paper is its author and its tables.
 
-    The key of a citation is "AUTHOR, VENUE YEAR"; only the author is shown.
+    `result`: the rows that print the result. `number_of`: {key of a citation: its number}; a key is
+    "AUTHOR, VENUE YEAR", of which only the author is shown.
     """
     # by the key of a citation, the tables of that paper
     tables: dict[str, list[str]] = {}
@@ -221,7 +224,8 @@ def _sources(result: tuple[Row, ...], number_of: dict[str, int]) -> list[tuple[s
 
 
 def _filters(result: tuple[Row, ...]) -> dict[str, list[str]]:
-    """Return, by the name of each filter, the distinct values that the rows of a result state."""
+    """Return, by the name of each filter, the distinct values that the rows of a result state.
+    `result`: the rows that print the same result, which are one standing."""
     # for each row: {name of a filter: the value, None where the row does not state one}
     of_rows = [
         {

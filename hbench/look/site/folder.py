@@ -51,8 +51,8 @@ def write_site(names: Sequence[str], folder: Path) -> Path:
         for place in ("data", "downloads"):
             (temporary / place).mkdir()
         # the links in the bar at the top of every page: names of files, and their titles
-        present = [("index", "Leaderboards")]
-        pages = Pages(PACKAGE, {"version": __version__, "present": present, "formats": FORMATS})
+        links = [("index", "Leaderboards")]
+        pages = Pages(PACKAGE, {"version": __version__, "present": links, "formats": FORMATS})
         listed = [{"slug": slug, "view": view, "card": card} for slug, view, card in site_pages]
         pages.write(
             temporary,

@@ -184,13 +184,13 @@ def _draw_hit(cell: Axes, sheet: StripSheet, hit: Hit, *, is_right: bool) -> Non
     title = f"{hit.rank:,}"
     if is_right:
         title = f"right one: {title}"
-    if hit.copy:
+    if hit.copy:  # its vector equals the query's
         title += ", a copy"
     cell.set_title(title, fontsize=6.5)
 
     level = short(level_name(hit.level, sheet.levels), 14, keep_end=True)
-    shares = f"{mark_of(hit.level, depth)} {level}"
-    cell.set_xlabel(f"{short(hit.name, 20)}\n{shares}", fontsize=5.5)
+    marked_level = f"{mark_of(hit.level, depth)} {level}"
+    cell.set_xlabel(f"{short(hit.name, 20)}\n{marked_level}", fontsize=5.5)
 
 
 def _draw_sheet(sheet: StripSheet) -> Figure:
@@ -214,7 +214,7 @@ def _draw_sheet(sheet: StripSheet) -> Figure:
         for cell in line[1 + len(row.shown) :]:
             cell.set_axis_off()
         for cell, hit in zip(line[1:], row.shown, strict=False):
-            # the first right result is the last of `row.shown`, if it is not among the first ones
+            # `row.right`: the first right result, if it comes after the first results
             _draw_hit(cell, sheet, hit, is_right=hit is row.right)
 
     legend = legend_of(sheet.levels)

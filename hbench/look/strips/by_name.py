@@ -96,11 +96,11 @@ def _signature(examined: Examined, conditions: Conditions, tests: Sequence[NodeT
 def _rank_gallery(
     test: NodeTest, manifest: Manifest, conditions: Conditions, k: int
 ) -> RankedNodes:
-    """Rank the gallery for the nodes of one depth. Of a node, keep the value of the metric, the
+    """Rank the gallery for the nodes of one depth. For each node, keep the value of the metric, the
     level of the first result, the first `k` results and the first right one."""
     job = test.job(conditions)
     top = RightResults(len(test.retrieval.ids), k)  # the ids are the nodes' paths
-    # one pass computes the values of the nodes and, with `top`, the first results
+    # one pass computes the values of the nodes, and writes the first results to `top`
     measured = measure(replace(job, top=top))
     lists = lists_of(manifest, job.ranker, top, conditions.words.similarity)
     # values[0] is of the only metric, by which nodes are chosen

@@ -91,24 +91,25 @@ class Results:
         """Return the results as text for a person to read. The line of a result has the mark and
         the name of its level, and its class."""
         levels = self.sheet.levels
-        shown = []
+        lines = []
         # the names of levels are padded to the longest name
         width = max(map(len, (*levels, UNRELATED)))
         for strip in self.sheet.strips:
-            shown += [f"{strip.query}  ({strip.about})"]
+            lines += [f"{strip.query}  ({strip.about})"]
             for row in strip.rows:
                 if len(strip.rows) > 1:
-                    shown.append(f"  {self.sheet.heading(row)}")
-                shown += [
+                    lines.append(f"  {self.sheet.heading(row)}")
+                # `row.right` is the first right result, which is shown last if it comes later
+                lines += [
                     f"  {hit.rank:3}  {hit.score:6.3f}  {mark_of(hit.level, len(levels))} "
                     f"{level_name(hit.level, levels):{width}}"
                     f"  {hit.name}  "
                     f"{hit.item}{_remark_on(hit, is_right=hit is row.right)}"
                     for hit in row.shown
                 ]
-            shown += [""]
+            lines += [""]
 
-        return "\n".join(map(visible, shown)).rstrip("\n")
+        return "\n".join(map(visible, lines)).rstrip("\n")
 
     def csv(self) -> str:
         """Return a CSV with a line for each result. An apostrophe is put before each cell that a
@@ -179,8 +180,9 @@ def browse(
 ) -> Results:
     """Rank the gallery for some queries by one or more embedding files, and show the first results.
 
-    Queries are chosen in one way, by the first file: `queries`, `class_name`, `worst`, `best`,
-    `severe` or `at_random`; by default, eight of the worst. Each model has its own values.
+    Queries are chosen in one way: `queries`, `class_name`, `worst`, `best`, `severe` or
+    `at_random`; by default, eight of the worst. The first file decides which queries are the worst,
+    the best or the most severe.
 
     Args:
         files: embedding files. If queries and gallery are in two files, pass
@@ -288,14 +290,14 @@ def _results(
     # the queries' positions in the manifest; `query` below is a position among the queries
     positions = np.flatnonzero(manifest.query).tolist()
 
-    def row(model: int, number: int, query: int) -> StripRow:
-        """Make the row of a query by a model. `number` is the query's row in the model's lists,
+    def row(model: int, place: int, query: int) -> StripRow:
+        """Make the row of a query by a model. `place` is the query's row in the model's lists,
         which have only the chosen queries; `query` is its position among all queries."""
         return StripRow(
             name=names[model],
-            hits=hits_of(manifest, tops[model], number, positions[query]),
+            hits=hits_of(manifest, tops[model], place, positions[query]),
             number=model,
-            right=right_of(manifest, tops[model], number, positions[query], shown=k),
+            right=right_of(manifest, tops[model], place, positions[query], shown=k),
         )
 
     strips = []

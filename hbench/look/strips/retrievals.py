@@ -124,8 +124,9 @@ class RightResults(TopResults):
             at = ranker.queries[query]  # the query's input position
             if score > -np.inf:  # else all items of the class are left out, such as the query
                 # the rank counts the items ahead: those with a higher score, and those with an
-                # equal score whose level comes first in a tie (a lower key comes first). An item's
-                # level is the number of ranges that have its column: (tied, 1) against (L,)
+                # equal score whose level comes first in a tie (a lower key comes first). The range
+                # of level l has the items of level l or finer, so an item's level is the number of
+                # ranges that contain its column; columns (tied, 1) are compared with ends (L,).
                 tied = np.flatnonzero(row == score)[:, None]
                 levels = ((starts <= tied) & (tied < ends)).sum(axis=1)
                 ahead = ranker.tie_key[levels] < ranker.tie_key[-1]
@@ -149,7 +150,9 @@ def first_results(
     for block in range(ranker.blocks):
         scores = ranker.scores.whole(block)
         first = block * ranker.scores.block_size  # the block's first query, in canonical order
-        # the rows of a few queries at a time, which begin at `start` within the block
+        # The rows of a few queries at a time, which begin at `start` within the block, with −∞ for
+        # left-out items. The ranker sorts queries by labels; `keep` stores their results at their
+        # places in `queries`.
         for start, rows in ranker.arranged(scores, first):
             top.keep(ranker, rows, first + start)
     return lists_of(manifest, ranker, top, conditions.words.similarity)
@@ -160,7 +163,7 @@ def lists_of(manifest: Manifest, ranker: Ranker, top: RightResults, similarity: 
     # (G + 1,): NO_ITEM is −1, so it picks the last entry, which is NO_ITEM again
     positions = np.append(np.flatnonzero(manifest.gallery), NO_ITEM).astype(np.int32)
     scores = top.similarities(ranker, similarity)
-    of_right = top.right.similarities(ranker, similarity)
+    of_right = top.right.similarities(ranker, similarity)  # (Q, 1): one result for each query
     right = FirstRight(
         ranks=top.ranks, items=positions[top.right.items[:, 0]], scores=of_right[:, 0]
     )
@@ -191,8 +194,8 @@ def hits_of(
     If the query is an item, give its position as `query`: an item with several paths is then named
     by the path that it shares with the query.
     """
-    # by result: item, score, level, and whether it is a copy, which are the first four fields;
-    # items after the end of the list are NO_ITEM
+    # by result: item, score, level, and whether its vector equals the query's, which are the first
+    # four fields; items after the end of the list are NO_ITEM
     ranked = zip(*(part[row].tolist() for part in top[:4]), strict=True)
     return tuple(
         Hit(

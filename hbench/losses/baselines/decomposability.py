@@ -94,6 +94,7 @@ def decomposability_gap(
         raise ConfigError(
             "the gap needs at least one batch",
             expected="index arrays",
+            # an empty sequence or None; anything else, such as a number, is quoted
             found="none"
             if batches is None or isinstance(batches, Sequence)
             else f"{batches!r:.60}",

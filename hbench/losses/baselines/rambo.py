@@ -46,7 +46,8 @@ def ap_loss(scores: Tensor, positive: Tensor, lam: float, *, smoothing: float = 
     its rank among the positives, without a gradient. `scores` (Q, n); `positive` bool (Q, n).
     `smoothing` is added to |P|; it is 10⁻⁵ in the released code, whose AP never reaches 1.
     """
-    # `lam` is for ranks divided by n, so that it means the same for every n; hence the factor n.
+    # `lam` is the strength for rank/n, so that it means the same for every n. These ranks are not
+    # divided by n, so their strength is n·lam.
     # rank and within (P,): rk and rk⁺ of the P positives; number (Q,): the positives of each row
     rank, within, number = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     # (P,): for each positive, the number of positives in its row
@@ -62,10 +63,9 @@ def recall_loss(
     irrelevant items before a positive (RaMBO, Eq. 17, 20); 0 without positives.
 
     `scores` (Q, n); `positive` bool (Q, n). `lam`: the strength of the black-box gradient.
-    `weight`: maps each r to a loss, such as log(1 + r). `unit`: a factor of r; in the released code
-    the number of rows divided by n."""
-    # `lam` is for ranks divided by n, so that it means the same for every n; hence the factor n.
-    # rank and within (P,): rk and rk⁺ of the P positives
+    `weight`: maps each r to a loss, such as log(1 + r). `unit`: r is multiplied by it; in the
+    released code it is the number of rows divided by n."""
+    # the strength is n·lam, as in `ap_loss`. rank and within (P,): rk and rk⁺ of the P positives
     rank, within, _ = chosen_ranks(scores, lam * max(1, scores.shape[-1]), positive)
     return weight((rank - within) * unit).sum() / max(1, len(rank))
 
@@ -112,7 +112,8 @@ class ScoreMemory(nn.Module):
     @uncompiled
     def forward(self, scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
         """Join this batch to the past batches along `dim`, past ones first, and add it to the
-        memory. Only the scores of this batch have a gradient.
+        memory, which drops its oldest batch if it is full. Only the scores of this batch have a
+        gradient.
 
         `scores` (Q, n); `positive` bool (Q, n). Returns the joined scores and flags of positives.
         """
@@ -156,13 +157,13 @@ class Rambo(BatchLoss):
         self, loss: RowLoss, shift: Shift, memory: int, *, keep_self: bool = False
     ) -> None:
         """`loss`: maps scores (Q, n) and positives, bool (Q, n), to a scalar; `shift`: maps scores
-        and positives to scores with the margin; `memory`: how many past batches are kept;
-        `keep_self`: whether a query stays in its own list."""
+        and positives to scores with the margin; `memory`: the number of past batches whose
+        lists are added to the loss; `keep_self`: whether a query stays in its own list."""
         super().__init__()
         self.loss = loss
         self.shift = shift
         self.keep_self = keep_self
-        self.memory = ScoreMemory(memory, dim=0)
+        self.memory = ScoreMemory(memory, dim=0)  # dim 0: past batches add lists
 
     def compute(self, batch: LossBatch) -> Tensor:
         """The loss of the batch's lists, joined to those in the memory. Items outside of a query's
@@ -252,7 +253,7 @@ def rambo_ap(
     """Make the loss L_AP of the queries' lists (RaMBO, Eq. 22).
 
     Args:
-        lam: λ, the strength of the black-box interpolation of ranks divided by n, the length of a
+        lam: λ, the strength of the black-box interpolation of rank/n, where n is the length of a
             list. The larger, the smoother.
         margin: between positives and others.
         memory: how many past batches are kept, whose lists count, too.
@@ -274,10 +275,11 @@ def rambo_recall(
     """Make the loss L_rec of the queries' lists (RaMBO, Eq. 20).
 
     Args:
-        lam: λ, the strength of the black-box interpolation of ranks divided by n, the length of a
+        lam: λ, the strength of the black-box interpolation of rank/n, where n is the length of a
             list. The larger, the smoother.
         margin: between positives and others.
-        weight: "log" for w_K ≈ 1/K, or "loglog" for w_K ≈ 1/(K log K).
+        weight: of recall@K in the sum over all K: "log" for w_K ≈ 1/K, or "loglog" for
+            w_K ≈ 1/(K log K).
         memory: how many past batches are kept, whose lists count, too.
         released: whether to follow the released code, which multiplies the number of irrelevant
             items before a positive by (number of lists, including those in memory) / n.

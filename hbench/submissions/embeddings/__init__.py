@@ -235,7 +235,8 @@ def problems(
     every = problems_of_ids(embeddings.ids, wanted=wanted, known=known)
     every += _problems_of_vectors(embeddings, cosine=cosine)
     if embeddings.read_as:  # the message begins with the count: "12 vectors, of feats"
-        every += found(embeddings.read_as, (), len(embeddings), fatal=False)
+        no_examples = ()
+        every += found(embeddings.read_as, no_examples, len(embeddings), fatal=False)
     return every
 
 

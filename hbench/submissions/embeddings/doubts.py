@@ -79,6 +79,7 @@ def _are_nearly_the_same(given: Embeddings) -> bool:
     """
     if len(given) < MIN_SAME:
         return False
+    # views: a part of a memory-mapped file is read only when it is used
     parts = [given.vectors[block] for block in blocks(len(given), given.dim)]
     # NEAR is about the square of 0.3 %; `squares` are the squared lengths of the vectors
     allowed = NEAR * float(given.scan.squares.sum())
@@ -109,8 +110,9 @@ def trained_on(data: Dataset) -> Iterator[str]:
 
 
 def _doubts_of_copies(test: Manifest, queries: Embeddings, gallery: Embeddings) -> Iterator[str]:
-    """Yield doubts about equal vectors: across classes, which constant vectors and copies have;
-    within classes, which labels in place of vectors have; and between queries and gallery.
+    """Yield doubts about equal vectors. Items of different classes have equal vectors if vectors
+    are constant, or pictures are copies; items of one class have them if labels are in place of
+    vectors. Equal vectors of queries and gallery items are doubted, too.
 
     Two vectors are equal if their keys from the scan are. If a dataset holds a picture twice,
     honest vectors of both are equal, so shares of a few percent raise no doubt.

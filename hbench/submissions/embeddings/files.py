@@ -92,18 +92,18 @@ def read_npy(path: Path, ids: Path | None) -> Stored:
 
 
 def read_npz(path: Path, ids: Path | None) -> Stored:
-    """Read a NumPy archive of `vectors` (or `embeddings`) and `ids`, or of the only arrays that can
-    be these, or of one array for each id. Uncompressed members are memory-mapped. `ids` is the file
-    of ids that the user gave, else None. Raises UsageError if there are both ids inside and a given
-    file."""
+    """Read a NumPy archive: arrays called `vectors` (or `embeddings`) and `ids`; else the only
+    arrays that can be these; else one array for each id. Uncompressed members are memory-mapped.
+    `ids` is the file of ids that the user gave, else None. Raises UsageError if there are both ids
+    inside and a given file."""
     with readable(path), open_zip(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         ids_named = [name for name in names if words.folded(name) in words.SURE_IDS]
         vectors_named = [name for name in names if words.folded(name) in words.VECTORS]
         usual = [*vectors_named, *ids_named]
         # If both have usual names, the names decide: no headers are read, so shapes and kinds stay
-        # unknown, and other members are ignored. hbench itself writes the member `left_out`, with
-        # the ids of images that could not be embedded.
+        # unknown, and other members are ignored. Otherwise all members are described below. hbench
+        # itself writes the member `left_out`, with the ids of images that could not be embedded.
         parts = [ArrayPart(name=name, shape=(), kind="?") for name in usual]
         if not (vectors_named and ids_named):
             parts = [_member_part(archive, name, path) for name in names if name != "left_out"]
@@ -168,7 +168,8 @@ def _stored_one_by_one(
 def read_safetensors(path: Path, ids: Path | None) -> Stored:
     """Read a safetensors file with a tensor `embeddings`, memory-mapped. The ids are a JSON list in
     the file's metadata `ids`, or stored in a file beside it, or in the file `ids` that the user
-    gave. Raises UsageError if there are both ids inside and a given file.
+    gave. Other usual names of both are known, too (`words`). Raises UsageError if there are both
+    ids inside and a given file.
     """
     with readable(path, SafetensorError):
         # safe_open checks the header, and that the tensors fill the file
@@ -199,6 +200,7 @@ def read_safetensors(path: Path, ids: Path | None) -> Stored:
         inner_ids = None if of_ids is None else as_ids(parse_json(metadata[of_ids]), path.name)
 
     stored = _with_ids(path, vectors, inner_ids, ids, dtype=dtype)
+    # `read_as` tells the user which names were taken for vectors and ids, "" for the usual ones
     return stored._replace(read_as=as_words(name, of_ids) or stored.read_as)
 
 
@@ -284,6 +286,7 @@ def read_parts(path: Path, ids: Path | None) -> Stored:
     `ids` is a separate file with the ids; None if they are a column of the file.
     """
     stored = _tabular(path, ids, read_parquet)
+    # the vectors are read; the metadata of the files that held them are read separately
     with readable(path):
         return stored._replace(
             left_out=left_out_of(stored.files),

@@ -52,7 +52,7 @@ def likely_cause(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
         return None
 
     shorter, longer = sorted((missing, unknown), key=len)
-    mirrored = shorter is unknown  # if not, `names` are wanted ids, and `others` unknown ones
+    mirrored = shorter is unknown  # `names` are unknown ids, `others` wanted ones; else vice versa
     sample = shorter[:: max(1, len(shorter) // SAMPLE)][:SAMPLE]  # evenly over the list
     names, others = _with_same_letters(sample, longer, CANDIDATES)
     # in turn: one rewriting, two rewritings, row numbers, one rewriting that explains half of them

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbench.core.errors import SubmissionError, shorten
-from hbench.core.untrusted import MAX_LIST_BYTES, parse_json, read_text
+from hbench.core.untrusted import MAX_LIST_BYTES, parse_json_lines, read_text
 from hbench.sheets import words
 from hbench.sheets.dialect import Dialect
 from hbench.sheets.text import TextTable
@@ -192,7 +192,7 @@ def _place_of_ids(
         there = [place for place, name in enumerate(names) if name in known]
         if len(there) == 1:
             return there[0]
-    # a column called, say, label has texts as well, but they are no ids
+    # a column of classes, called, say, label, may hold texts in place of numbers, but no ids
     texts = [
         place
         for place, name in enumerate(names)
@@ -211,9 +211,10 @@ def _places_of_vectors(
     """The indices of the columns of numbers that form the vectors; empty if there are none.
 
     These are the columns whose names number dimensions (f0, f1 …). If there are none, they are all
-    columns of numbers except ids, an index and labels. In this case each column must hold fractions
-    (without a header, only the first column must). Beside the ids, no column of texts may remain
-    unless it is called, say, label: a table with further texts is one of labels.
+    columns of numbers except ids and, by their names, an index and labels. In this case each column
+    must hold fractions (without a header, only the first column must). A column of texts that are
+    not ids means that the table is one of labels, without vectors, unless the column is called,
+    say, label.
 
     Args:
         names: of all columns; "" for each if there is no header.
@@ -314,12 +315,7 @@ def read_jsonl(path: Path) -> TableRead:
         text = read_text(path, most=8 * MAX_LIST_BYTES)
     else:
         text = unpacked.decode("utf-8-sig")
-    # splitlines would also split at line breaks that JSON allows inside texts, such as U+2028
-    records = [
-        _record(line, number, path)
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.strip()
-    ]
+    records = [_record(value, number, path) for number, value in parse_json_lines(text)]
     if not records:
         raise SubmissionError(
             f"{path} holds no vectors", expected="a JSON object in each line", found="no line"
@@ -385,17 +381,16 @@ def _of_named_vectors(
     return taken, f"vectors, of {key}, by the name {names[0]}"
 
 
-def _record(line: str, number: int, path: Path) -> dict[str, Any]:
-    """The JSON object in a line. Raises SubmissionError, which states the line's number, for any
-    other line."""
-    record = parse_json(line)
-    if not isinstance(record, dict):
+def _record(value: Any, number: int, path: Path) -> dict[str, Any]:
+    """The JSON object of a line. Raises SubmissionError, which states the `number` of the line, for
+    any other value."""
+    if not isinstance(value, dict):
         raise SubmissionError(
             f"line {number:,} of {path} is no JSON object",
             expected='{"id": "…", "embedding": [0.1, 0.2, …]}',
-            found=shorten(line),
+            found=shorten(str(value)),
         )
-    return record
+    return value
 
 
 def _part_of_key(key: str, values: Sequence[Any]) -> ArrayPart:

@@ -44,7 +44,7 @@ def are_sparse(held: Mapping[str, Any]) -> bool:
 
 def held_part(name: str, held: Any) -> ArrayPart:
     """Describe one entry of a torch file, so that vectors and ids can be found. An entry that is
-    neither a tensor nor a list gets the kind "?", which fits neither."""
+    neither a tensor nor a list gets the kind "?", which fits neither vectors nor ids."""
     if hasattr(held, "is_floating_point"):  # a tensor
         kind = "f" if held.is_floating_point() else "i"
         return ArrayPart(

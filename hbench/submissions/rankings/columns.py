@@ -86,12 +86,14 @@ def _was_meant(rows: Sequence[Sequence[str]], suffix: str) -> bool:
     header = rows[0]
     # `first_of` returns the first column with one of these names, "" if there is none
     if first_of(header, words.QUERIES):
-        is_ranking = first_of(header, (*words.LISTS, *ORDERS)) or first_of(header, words.RETRIEVED)
+        # a list of results, an order of rows, or a result in each row
+        is_ranking = first_of(header, (*words.LISTS, *ORDERS, *words.RETRIEVED))
         # a table with the columns query, gallery and item holds the labels of a dataset
         is_labels = {"query", "gallery", "item"} <= set(map(folded, header))
         return bool(is_ranking) and not is_labels
 
-    # without a header: a query and its list in each row
+    # Without a header: a query and its list in each row. Only in a .csv, the format of these lists;
+    # elsewhere a second column with several words may be anything.
     is_list = len(header) == 2 and are_several(header[1]) and suffix == ".csv"
     # without a header: rows of query, item and score, in which queries repeat
     repeated = len({row[0] for row in rows}) < len(rows)
@@ -169,11 +171,11 @@ def _read_text_rows(
     """The lines of a text table with one row per listed item. Decimal commas become points.
 
     Args:
-        roles: which columns hold the query, the item and the score.
+        roles: which columns hold the query, the item and the score (`value`).
         names: the names of the columns of a table without a header; empty if it has a header.
     """
     cells = text.texts(names or text.dialect.rows[0], header=not names)
-    values = cells[roles.value].combine_chunks()  # all cells are still texts
+    values = cells[roles.value].combine_chunks()  # the scores, still as texts
     said = f"rows of {roles.said}"  # how the table was understood; the user is told
     if text.dialect.delimiter != ",":
         said += f" between {CALLED.get(text.dialect.delimiter, repr(text.dialect.delimiter))}"
@@ -207,9 +209,9 @@ def _lines_of_rows(path: Path, table: pa.Table, roles: Roles, form: str) -> Line
         pa.chunked_array([texts_of(table[name], str(path))]) for name in (roles.query, roles.items)
     )
     found = lines_with_scores(path, query, item, values if roles.order == BY_SCORE else -values)
-    # A column called score may hold distances. A column of ranks beside it (`roles.ranks`) is the
-    # better sign of them; without ranks, scores that rise from line to line are one. A column that
-    # is called rank or distance needs no remark.
+    # A column called score may hold distances. The better sign of this is a column of ranks beside
+    # it (`roles.ranks`) that contradicts the scores. Without ranks, the sign is scores that rise
+    # from line to line. A column that is called rank or distance needs no remark.
     if roles.ranks:
         remarks = remark_on_ranks(found, _as_floats(table[roles.ranks]))
     else:
@@ -351,7 +353,8 @@ def parquet_reader(path: Path) -> Callable[[Path], Lines] | None:
         found = Roles(of_queries[0], lists[0], others=others)
         return partial(_read_parquet_lists, roles=found)
 
-    # a dataset's manifest has the columns query and item as well, but is no ranking
+    # Columns of queries and of listed items, or of their scores, show that a ranking was meant. A
+    # dataset's manifest has the columns query and item as well, but is no ranking.
     is_labels = {"query", "gallery", "item"} <= set(map(folded, names))
     is_ranking = first_of(names, (*words.RETRIEVED, *ORDERS)) and not is_labels
     if first_of(names, words.QUERIES) and is_ranking:

@@ -159,7 +159,7 @@ def _number(count: int, one: str, several: str) -> str:
 def _reader_of(path: Path) -> Reader | None:
     """The function that reads a file as a ranking, chosen by the file's content; None if the file
     is no ranking or does not exist. For a file that was meant as a ranking but cannot be read as
-    one, the function raises SubmissionError."""
+    one, this function or the returned one raises SubmissionError."""
     if not path.exists():
         return None
     if path.is_dir() or suffix_of(path) == ".parquet":
@@ -176,7 +176,8 @@ def _reader_of_text(path: Path) -> Reader | None:
     head = text.head  # the first lines, None where the bytes are no text
     # whether the suffix, such as .run, means a TREC run: then even a damaged file is meant as one
     is_named = suffix_of(path) in trec.SUFFIXES
-    # runs are read as UTF-8 only: no program writes one in another encoding
+    # runs are read as UTF-8 only: no program writes one in another encoding, and `text.encoding` is
+    # "" for UTF-8. The functions `_no_…` raise the error of a damaged run
     if head is None or (is_named and text.encoding):
         return _no_text if is_named else None
     if not head.lines:

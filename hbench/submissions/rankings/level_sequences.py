@@ -121,8 +121,8 @@ def _lines_by_query(
 ) -> Callable[[str], NDArray[np.int64]]:
     """Make a function from a query's id to the indices of the lines in its list.
 
-    Lines that are left out of the list, and padding, are not among them. A query without a list has
-    no lines.
+    Lines that are left out of the list, and those that only fill it up (`padding`), are not among
+    them. Other lines of unknown items are. A query without a list has no lines.
 
     Args:
         queries: the query of every line, as its row in the manifest, −1 if unknown, (n,).
@@ -349,8 +349,8 @@ def _counts_of_all(
     counted, too. `query_rows` (Q,) and `gallery` (G,) are rows of the manifest."""
     # if items have further paths, `more`, an item may be in several of the ranges below
     if manifest.more is not None:
-        # all labels are known (`None`), and no query leaves out an item: no pairs of a query and an
-        # item, whichever queries are asked for
+        # None: all labels are known. No query leaves out an item, so the function that `PathLists`
+        # asks for left-out pairs of a query and an item returns no pairs.
         nothing = np.zeros(0, np.int64)
         queries, ranked = (
             KnownPaths(manifest.paths, items, None) for items in (query_rows, gallery)

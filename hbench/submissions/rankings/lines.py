@@ -122,8 +122,8 @@ def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[Submissio
     if lines.scores is None or not len(ranks) or not np.isfinite(ranks).all():
         return ()
 
-    # queries are numbered by their first lines, so the numbers only ascend if each query's lines
-    # are together
+    # queries are numbered in the order of their first lines, so the numbers of the lines ascend
+    # only if each query's lines are together
     steps = np.diff(lines.of)  # 0 between lines of one list
     are_grouped = bool((steps >= 0).all())
     sorted_already = are_grouped and bool((np.diff(ranks)[steps == 0] >= 0).all())
@@ -144,8 +144,8 @@ def remark_on_ranks(lines: Lines, ranks: NDArray[np.float64]) -> tuple[Submissio
         return ()
 
     names = lines.queries.take(pa.array(of[first[telling[:5]]])).to_pylist()  # a message shows 5
-    # in every telling list, rank 1 has the lowest score, and the last rank the highest; or else, in
-    # every such list, rank 1 has a score below the highest
+    # The first case: in every telling list, rank 1 has the lowest score, and the last rank the
+    # highest. The second case: in every telling list, rank 1 has a score below the highest.
     if ((scores[first] == low) & (scores[last] == high))[telling].all():
         kind = "lists, all that tell, in which rank 1 has the lowest score"
         fix = "are these distances? The scores decide: negate them if they are"

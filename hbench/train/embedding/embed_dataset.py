@@ -143,7 +143,7 @@ def embedder(
     for named in filter(is_own_code, (source, net or "")):
         trust(OwnCode.parse(named).file)
     folder = Path(source)
-    # a missing path is refused as a checkpoint, a plain name without ":" as a backbone
+    # a path without ":" that does not exist is refused as a checkpoint, a plain name as a backbone
     if folder.exists() or (":" not in source and folder.name != source):
         if size or weights != PRETRAINED or key_map:
             raise UsageError(

@@ -162,8 +162,9 @@ def _vectors(
     batch: int,
     on_progress: Callable[[int, int], None],
 ) -> NDArray[np.float32]:
-    """Compute the vectors of all N nodes, (N, D), `batch` nodes at a time. `named`: the paths of
-    each node under its names. `on_progress`: called with the number of nodes done and of all."""
+    """Compute the vectors of all N nodes, (N, D), `batch` nodes at a time. `named`: for each node,
+    its path under each of its names. `on_progress`: called with the number of nodes done and of
+    all."""
     vectors = []
     for start in range(0, len(named), batch):
         vectors.append(_mean_vectors(texts_to_vectors, named[start : start + batch], templates))

@@ -111,8 +111,8 @@ def _nearest_in_gallery(
     levels that it shares with the nearest one."""
     # cosines, since the vector and the gallery's vectors (G, D) are of length 1
     scores = (gallery.vectors @ vector)[None]  # (1, G)
-    # the function returns sort keys for columns with equal scores: all are 0, so that these keep
-    # the gallery's order
+    # `best` calls the function for the sort keys of columns with equal scores; all keys are 0, so
+    # these columns keep the gallery's order
     nearest = candidates(scores, k).best(k, lambda row, _column: np.zeros_like(row))
     _row_of_scores, _place, columns, best_scores = nearest  # (k,) each
     rows = gallery.rows[columns]

@@ -52,7 +52,7 @@ def fitted_to(recipe: Recipe, manifest: Manifest, world: int = 1) -> Recipe:
     `world` processes. An epoch uses every image about once, and the training takes about 2,000
     steps.
 
-    Raises ConfigError for too few classes.
+    Raises ConfigError for too few classes, and if the recipe with these sizes is not valid.
     """
     if not is_open(recipe):  # the recipe has all its sizes
         return recipe

@@ -80,6 +80,7 @@ def m_per_class(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Gen
     m = settings.per_class
     classes = _classes_of_epoch(labels, settings, rng)
     width = settings.batch // m
+    # all classes together fill a batch of m·C images at most, which an error suggests
     _require_classes(len(classes), width, "in all", largest=m * len(classes), each=m)
     groups = [ceil(len(items) / m) for items in classes]
     # enough batches for all groups, and at least as many as the largest class has groups, since a
@@ -143,6 +144,7 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
 
     rows = []
     by_coarse = _by_coarse(labels, classes)  # for each coarse class: the indices of its fine ones
+    # coarse classes with fewer than `width` fine ones cannot fill half a batch, and are left out
     for chosen in combinations(_wide_enough(by_coarse, width, m), GROUPS):
         # for each coarse class of the pair, and each batch: the indices of fine classes
         hands = [_deal(members, width, settings.batches_per_group, rng) for members in chosen]
@@ -219,7 +221,9 @@ def _deal(members: Rows, width: int, number: int, rng: np.random.Generator) -> l
 
 
 def _require_classes(number: int, needed: int, which: str, *, largest: int, each: int) -> None:
-    """Raise ConfigError if there are fewer than `needed` classes for a batch.
+    """Raise ConfigError if there are fewer than `needed` classes for a batch. The advice is a
+    smaller batch; a smaller `smallest`, which leaves fewer classes out; or a larger `per_class`,
+    with which a batch needs fewer classes.
 
     Args:
         number: of classes.

@@ -46,7 +46,8 @@ def resized_crop(settings: Images) -> Prepare:
 @augmentations.register("rand_augment")
 def rand_augment(settings: Images) -> Prepare:
     """As `resized_crop`, with two changes of shape or colour before the flip (RandAugment, Cubuk et
-    al. 2020). SIDES: the range of the random part's width / height."""
+    al. 2020). SIDES: the range of the random part's width / height. With a `fit` other than "none"
+    the image is resized first, as in testing, and the part is cut out of that."""
     from torchvision.transforms import v2
 
     how = v2.InterpolationMode(settings.interpolation)

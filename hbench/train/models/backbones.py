@@ -97,7 +97,8 @@ def refuse_unknown_net(name: str) -> None:
 
 def source_of(name: str) -> tuple[Source, str]:
     """Split SOURCE:NAME into the function that builds the source's backbones, and NAME. Raises
-    ConfigError for a text without one of them, UnknownName for an unknown source."""
+    ConfigError for a text without one of them, UnknownName for an unknown source. FILE.py:NAME, a
+    user's own net, is no such name: `build_backbone` passes it to `net_of_a_file`."""
     source, _, rest = name.partition(":")
     if not rest:
         raise ConfigError(
@@ -217,7 +218,9 @@ def own_backbone(name: str, weights: str, pools: bool) -> Backbone:
     None of them has pretrained weights, so `weights` is ignored. `pools`: whether the net ends with
     the mean over all positions; "pixels" returns a vector in any case.
     """
+    # COUNTED is replaced by the number of features that the net returns
     if name == PIXELS:
+        # not cropped: all pixels of the image are the vector
         return Backbone(nn.Flatten(), COUNTED, size=32, mean=(0.0,), std=(1.0,), crops=False)
     refuse_other_nets(name)
     own = OWN_NETS[name]

@@ -12,12 +12,14 @@ def without_classifier(net: nn.Module, pools: bool) -> nn.Module:
     well unless `pools`. Raises ConfigError for a net without such layers.
     """
     fc = getattr(net, "fc", None)
-    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):  # a ResNet, whose parts are a sequence
+    # a ResNet applies its parts one after another, so they can become a sequence
+    if isinstance(fc, nn.Linear) and hasattr(net, "layer4"):
         # keep the names of the parts, so that torchvision's files of weights still fit
         children = dict(net.named_children())
         del children["fc"]
-        children |= {"flat": nn.Flatten()} if pools else {}
-        if not pools:
+        if pools:
+            children["flat"] = nn.Flatten()
+        else:
             del children["avgpool"]
         return nn.Sequential(OrderedDict(children))
 

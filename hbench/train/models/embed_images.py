@@ -38,7 +38,7 @@ def embeddings_of_images(
     mode = model.training
     model.eval()
     try:
-        # `places` (≤ batch,): the rows of a batch without images that were unreadable and left out
+        # `places` (≤ batch,): the rows of the images in a batch; unreadable images were left out
         for pixels, places in in_order(images, rows, batch=batch, workers=workers, device=device):
             if not len(places):  # all images of the batch were unreadable and left out
                 continue

@@ -36,6 +36,7 @@ def torchvision_backbone(name: str, weights: str, pools: bool) -> Backbone:
     # the description of the weights also tells which images a net with random weights should get
     described = known[which or "DEFAULT"]
     if weights == PRETRAINED:
+        # where torchvision looks for the file, for the error if it cannot be fetched
         where = str(Path(torch.hub.get_dir()) / "checkpoints" / described.url.rsplit("/", 1)[-1])
         net = with_fetched_weights(
             lambda: models.get_model(name, weights=described), f"torchvision:{name}", where
@@ -199,7 +200,7 @@ def open_clip_model(name: str, *, pretrained: bool) -> Any:
     chosen = tag if pretrained and tag else None
     described = open_clip.get_pretrained_cfg(arch, tag) if tag else {}
     config = {}
-    if chosen is None:  # with random weights, or those of a file: use the tag's image settings
+    if chosen is None:  # open_clip gets no tag, from which it would take the image settings
         kept = ("mean", "std", "interpolation", "resize_mode")
         config = {key: described[key] for key in kept if key in described}
     # weights trained with QuickGELU need it; open_clip would only warn
@@ -262,7 +263,7 @@ def transformers_backbone(name: str, weights: str, pools: bool) -> Backbone:
     interpolation = Image.Resampling(int(processor.resample)).name.lower()
     return Backbone(
         net,
-        features=COUNTED,
+        features=COUNTED,  # `build_backbone` counts them
         size=side,
         mean=mean,
         std=std,

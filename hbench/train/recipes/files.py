@@ -118,8 +118,8 @@ def values_of(name_or_file: str, under: tuple[Path, ...] = ()) -> Values:
 
 def _meant_by(name: str) -> str | None:
     """Suggest what a user meant by a name that is no recipe of `hbench train`: a recipe of another
-    verb or, for SETUP-LOSS, the setup's recipes that minimise this loss together with the fewest
-    other losses. None if nothing is known."""
+    verb or, for the name of a setup and of a loss (SETUP-LOSS), the recipes of the setup that
+    minimise this loss with the fewest further losses. None if nothing is known."""
     if verb := verb_of(name):
         return f"hbench {verb} {name}, a recipe of that verb"
     fitting = []  # (number of losses, SETUP-METHOD)
@@ -128,7 +128,7 @@ def _meant_by(name: str) -> str | None:
             continue
         loss = name.removeprefix(f"{setup}-").replace("-", "_")
         for method, values in shipped().methods.items():
-            if setup in values["on"]:
+            if setup in values["on"]:  # "on": the setups that have the method
                 losses = losses_in_use(values_of(f"{setup}-{method}"))
                 if loss in losses:
                     fitting.append((len(losses), f"{setup}-{method}"))
@@ -225,8 +225,9 @@ def shipped() -> ShippedFiles:
     files = {Path(file.name).stem: parse_toml(file.read_text(encoding="utf-8")) for file in tables}
     # only methods have a table "on", with the setups that they are combined with
     methods = {name: values for name, values in files.items() if "on" in values}
-    # a whole recipe extends a SETUP-METHOD, which is not a file. A setup extends another setup,
-    # which is one, or nothing: then its own name, also of a file, is looked up
+    # A whole recipe extends a SETUP-METHOD, which is not the name of a file. A setup extends either
+    # another setup, which is the name of a file, or nothing; then `get` returns the setup's own
+    # name, which is that of a file, too
     whole = {
         name: values for name, values in files.items() if values.get("extends", name) not in files
     }

@@ -60,7 +60,8 @@ def tensorboard(folder: Path, _recipe: Mapping[str, Any], step: int) -> Iterator
 @contextmanager
 def weights_and_biases(folder: Path, recipe: Mapping[str, Any], _step: int) -> Iterator[Callback]:
     """Open a run of Weights & Biases, in the project "hbench" by default (WANDB_PROJECT,
-    WANDB_MODE=offline …). A run that is resumed in a folder continues the curves of that folder."""
+    WANDB_MODE=offline …). A run that is resumed in a folder continues the curves of that folder,
+    so that the step at which it resumes (`_step`) is not needed."""
     wandb = _installed("wandb")
     # the id is made from the folder, so that a run resumed there continues the same curves
     identity = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]

@@ -238,11 +238,14 @@ def update(
     average_gradients(list(run.objective.parameters()), processes)
     values = torch.stack([total, clip_gradients(run.optimizers, run.scaler), *terms.values()])
     bad = ~values[:2].isfinite().all()  # loss and gradient, (), on the device
+    # a flag on the GPU; None on a CPU, with loss scaling, and for optimisers that cannot skip a
+    # step on the device
     if run.halted is not None:
         bad = bad | run.halted  # later steps may have been launched already: they count as bad, too
         run.halted = bad
         step_unless(bad, run.optimizers)
     elif not bad:  # the host decides, and waits for the device
+        # without loss scaling, `scaler` only calls the optimiser, and its other methods do nothing
         for optimizer in run.optimizers:
             run.scaler.step(optimizer)
     for buffer, earlier in norms:

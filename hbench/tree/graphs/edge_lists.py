@@ -77,12 +77,13 @@ def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColum
     # TITLES are usual titles of a column of names, NODES those of a column of ids
     parents = [by_title[title] for title in by_title if "parent" in title and "rank" not in title]
     named = next((by_title[title] for title in words.TITLES if title in by_title), None)
+    children = [by_title[title] for title in words.NODES if title in by_title]
+    if named:  # the parents may be names
+        children.append(named)
     # columns with ids of parents are tried first
     for parent in sorted(parents, key=lambda name: "id" not in name.lower()):
         ids_of_parents = {plain_id(text) for text in texts(table, parent)} - {""}
-        for child in [by_title[title] for title in words.NODES if title in by_title] + (
-            [named] if named else []
-        ):
+        for child in children:
             ids = [plain_id(text) for text in texts(table, child)]
             known = ids_of_parents & {*ids}
             if (
@@ -91,6 +92,7 @@ def _edge_columns_by_ids(table: pa.Table, by_title: dict[str, str]) -> EdgeColum
                 and known
                 and len(known) * 2 >= len(ids_of_parents)
             ):
+                # no column of names if the children are names themselves
                 return EdgeColumns(parent, child, named if child != named else None)
 
     return None
@@ -104,6 +106,8 @@ def _edge_columns_by_values(table: pa.Table) -> EdgeColumns | None:
     be its own parent, and at least two nodes must be both parent and child. The conditions are this
     strict because a table of two levels looks very similar.
     """
+    # Columns that a program added to number the rows are left out. `counts_rows`: a name such as
+    # "no." or "index" may also be that of a column of nodes, so it is not left out by its name.
     columns = [name for name in table.column_names if not words.is_index(name, counts_rows=False)]
     if len(columns) != 2:
         return None
@@ -161,7 +165,7 @@ def edges_of(table: pa.Table, columns: EdgeColumns) -> ClassGraph[NodeId]:
         graph.add_node(child, name=name or child)
     # an edge from a parent without a row, such as "", is dropped, so that its children become roots
     graph.add_edges_from((parent, child) for parent, child in pairs if parent in graph)
-    graph.graph["by_node"] = True
+    graph.graph["by_node"] = True  # tells readers that nodes are ids, and names may repeat
     return graph
 
 

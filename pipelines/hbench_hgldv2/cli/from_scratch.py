@@ -60,6 +60,7 @@ def from_scratch(
             fix=f"open {work / 'review.html'}, export the decisions there, and run again",
         )
 
+    # apply the decisions to the labels; strict: fail if some do not fit, before anything is written
     replay.run(work, strict=True)
     assemble.run(work, raw=raw)
     return work / "hierarchy"

@@ -225,7 +225,8 @@ def labels_named(decision: AnyDecision) -> tuple[str, ...]:
     """Return the id of every class that a decision names. REST, which stands for the remaining
     classes of a group that is split, is not included."""
     values = dict(decision)
-    # each type of decision has some of these fields; `into` maps groups to class ids or to REST
+    # each type of decision has some of these fields: class ids, and `into`, which maps groups to
+    # class ids or to REST
     parts = [
         values.get("labels", ()),
         values.get("members_of", ()),

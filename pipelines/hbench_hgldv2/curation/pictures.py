@@ -218,7 +218,7 @@ def _chosen(
         if image is None:
             missing.append(item)
             continue
-        category = landmark.category  # an address such as …/wiki/Category:X; the title is "X"
+        category = landmark.category  # the URL of a page, …/wiki/Category:X; the title is "X"
         title = title_of(category).partition(":")[2] if category else str(landmark.landmark_id)
         chosen.append((class_id, Example(title, _address(image))))
         if len(chosen) == SHOWN:

@@ -86,8 +86,8 @@ class World:
     ) -> bool:
         """Return whether a label, given by its class id, is in a group; add a conflict if not.
 
-        `members` are the class ids in the group before the decision; without them, the present
-        place of the label counts. `decision` is the id of the decision, for the conflict.
+        `members`: the class ids in the group before the decision; None: compare the label's present
+        place with the group. `decision` is the id of the decision, for the conflict.
         """
         place = self.places[label]
         holds = place == in_group(group) if members is None else label in members
@@ -97,9 +97,9 @@ class World:
 
 
 def effects(decision: ops.AnyDecision, world: World) -> Iterator[tuple[str, LabelPlace]]:
-    """Yield (class id, new place) for each label that a decision places. Failed preconditions are
-    added to the conflicts of `world`. Links (must-link, cannot-link) place nothing and are checked
-    elsewhere."""
+    """Yield (label, new place) for each label, a class id, that a decision places. Failed
+    preconditions are added to the conflicts of `world`. Links (must-link, cannot-link) place
+    nothing and are checked elsewhere."""
     match decision:
         case ops.Name():
             yield from _name_group(decision, world)
@@ -300,8 +300,8 @@ def suggestions_for(
     """Return {class id: up to three suggested groups, the best first}; {} where the work folder has
     no embeddings.
 
-    A group is suggested for a label whose vector is near that of the group's name or of one of its
-    members. `decided` maps the classes that are in a group to the group.
+    `suggest` chooses, for every label, also a decided one, the groups whose name or members have
+    the nearest vectors. `decided` maps the classes that are in a group to the group.
     """
     path = work / "embeddings.npz"
     if not path.exists():
@@ -358,7 +358,8 @@ def replay(
         dict.fromkeys(ids, UNASSIGNED),
         clusters,
         kinds,
-        # True where the decisions were made on exactly these labels and clusters
+        # True where the decisions were made on exactly these labels and clusters. Only then does a
+        # group made from a cluster take the whole cluster, and not just the labels that it names.
         whole_clusters=_are_of(decisions.inputs, ids, clusters),
     )
     # class id -> the ids of the decisions that named it

@@ -122,8 +122,9 @@ def _material(
 ) -> Material:
     """Read the content of a review from the files of the work folder.
 
-    `decisions` and `names` are files; None stands for those of the work folder, if there are any.
-    `against` is the decisions file of another reviewer.
+    `decisions` is a file, None for that of the work folder, if there is one. `names` is a file of
+    group names with their kinds, None for no names. `against` is the decisions file of another
+    reviewer.
     """
     labels = read_rows(work / "labels.csv", Label)
     # for each label its cluster, and how well the label fits there
@@ -335,6 +336,6 @@ def _places(curation: Curation) -> dict[str, dict[str, str | bool]]:
         if not row.decided_by:  # no decision names the label
             continue
         places[row.class_id] = {"status": row.status, "group": row.group}
-        if row.reason == "ambiguous":
+        if row.reason == "ambiguous":  # named by a decision, but in no group
             places[row.class_id]["open"] = True
     return places

@@ -95,11 +95,12 @@ def _assemble_landmarks(work: Path, raw: Path | None) -> None:
     # on
     by_images = {split: path for split in SPLITS if (path := assign.file_of(work, split)).exists()}
     inputs = [work / "selection.csv", work / "mapping.csv", *by_images.values()]
-    record = made_by("assemble", inputs, {})
+    record = made_by("assemble", inputs, settings={})
     assigned = {split: read_rows(path, Assigned) for split, path in by_images.items()}
     # split -> rows of its landmarks, each with the super-category and where that comes from
     splits = _rows_by_split(selection, mapping, assigned)
-    # the trees are made before anything is written, so that rows that form no tree are refused here
+    # the trees (without their rows' paths) are made before anything is written, so that rows that
+    # form no tree are refused here
     trees = {split: tree_of(rows)[0] for split, rows in splits.items()}
     # split -> number of landmarks by the source of their group
     counts = {split: by_source(rows) for split, rows in splits.items()}

@@ -121,6 +121,7 @@ def counts_of_hierarchy(
     for split, rows in splits.items():
         labelled[split] = [row for row in rows if row.hierarchical_label]
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled[split]}
+    # each kind once: first the usual ones, also those without a super-category, then others in use
     numbers = {"super-categories": len(kinds)} | {
         kind: list(kinds.values()).count(kind) for kind in offered(sorted(kinds.values()))
     }
@@ -157,7 +158,8 @@ def draw(
     """Draw the number of landmarks per super-category as bars, largest first, on a log scale. Below
     them, draw the number of landmarks by their number of images, if images were counted.
 
-    `kind` is svg, png or pdf. The same rows give the same bytes.
+    `images`: split -> landmark -> number of images. `kind` is svg, png or pdf. The same rows give
+    the same bytes.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure

@@ -360,8 +360,8 @@ def _similar(vectors: Vectors, near: float) -> dict[tuple[int, int], str]:
 
 
 def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vectors) -> list[float]:
-    """Compute how much nearer the two labels of each pair are than labels inside their groups are,
-    in standard deviations of the similarities inside these groups.
+    """Compute how much nearer the two labels of each pair are to each other than the labels inside
+    their two groups are on average, in standard deviations of the similarities inside these groups.
 
     `pairs` are places (i, j) of two of the n labels, `groups` is the group of each label (n,), and
     `vectors` are unit vectors (n, D), so that products are cosine similarities.
@@ -371,7 +371,7 @@ def _sure(pairs: Sequence[tuple[int, int]], groups: Sequence[str], vectors: Vect
     members = [exact[ids == group] for group in range(int(ids.max()) + 1)]
     # the similarities inside each group, every pair once
     within = [(part @ part.T)[np.triu_indices(len(part), 1)] for part in members]
-    means, variances = _moments(within)  # (groups,)
+    means, variances = _moments(within)  # (groups,), also defined for groups of a single label
 
     left, right = np.asarray(pairs).T  # (pairs,)
     similar = np.einsum("nd,nd->n", exact[left], exact[right])  # (pairs,), as the two below

@@ -141,7 +141,7 @@ def _show(rows: Sequence[Swept]) -> None:
     for row in rows:
         values = [getattr(row, name) for name in shown[1:]]  # all but k, which is an integer
         table.append([str(row.k), *(f"{value:.3f}" for value in values)])
-    terminal.show_table(None, shown, table)
+    terminal.show_table(title=None, header=shown, rows=table)
 
 
 def sweep(

@@ -122,7 +122,7 @@ def propose(work: Path, source: FactSource, *, least: int) -> None:
         record=record,
         counts={"edges": len(removed)},
     )
-    # the tree is printed as an indented list; the root has depth 0 and is not shown
+    # the tree is printed as an indented list; `nodes` has no root, so depths begin with 1
     terminal.show(
         "\n".join(
             f"{'  ' * (row.depth - 1)}{row.label} ({row.landmarks:,}, {row.kind})" for row in nodes
@@ -166,7 +166,9 @@ def taxonomy(
     human-made or review), `members` (the classes of a condensed cycle) and `alternatives` (its
     other possible parents).
 
-    An ancestor is kept if at least `least` landmarks are below it and it joins two kept nodes. The
+    Classes that are too general to say anything (STOP) are left out first. An ancestor is kept if
+    at least `least` landmarks are below it, and at least two kept nodes are directly below it when
+    the ancestors between that are not kept are skipped: else it would only add a level. The
     parent of a node is the kept ancestor with the highest information content −ln p, where p is the
     ancestor's share of the landmarks; ties are broken by id. Raises TreeError if the result is not
     a tree.

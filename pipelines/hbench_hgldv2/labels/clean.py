@@ -219,9 +219,9 @@ def selection_of(
     """Make a selection from released files, in which a class is known only by its text. Returns the
     landmarks, and the classes with their labels, sorted by id.
 
-    The id of a class is PREFIX and its text without "(…)" at the end and case, so that "Shinto
-    shrine" and "shinto shrine" are one class; the landmark keeps the released text. A landmark
-    without a text is dropped. `splits` maps a split to its rows.
+    The id of a class is PREFIX and its text, without "(…)" at the end and in lower case, so that
+    "Shinto shrine" and "shinto shrine" are one class; the landmark keeps the released text. A
+    landmark without a text is dropped. `splits` maps a split to its rows.
     """
     selection: list[CleanedLandmark] = []
     for split, rows in splits.items():

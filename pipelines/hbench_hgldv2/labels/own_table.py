@@ -174,8 +174,8 @@ def is_own(labels: Path) -> bool:
 
 
 def _facts_on(labels: Sequence[Label], unlabelled: int) -> list[str]:
-    """Describe the sum of the counts, the rows without a label, and the labels that several ids
-    share."""
+    """Describe the number of landmarks of all labels, the rows without a label, and the ids that
+    share the text of their label with another id."""
     facts = [f"{sum(label.landmarks for label in labels):,} counted in all"]
     if unlabelled:
         facts.append(f"rows without a label, left out: {unlabelled:,}")

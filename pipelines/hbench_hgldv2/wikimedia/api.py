@@ -74,8 +74,9 @@ def source(client: Client, servers: Servers = SERVERS) -> facts.FactSource:
         join the facts that `reader` finds: {title or id: fact}.
 
         `name` is the parameter of the request that holds the values, "titles" or "ids"; `params`
-        are the other parameters. `reader` takes the answers to a batch and the batch. Raises
-        SourceError for a refused title. A refused id is a missing item.
+        are the other parameters. `reader` takes the answers to a batch (several if the API
+        continues the first one) and the batch. Raises SourceError for a refused title. A refused id
+        is a missing item.
         """
         known: dict[str, Any] = {}
         # the client halves a refused batch, so a refusal concerns a batch of a single value
@@ -239,9 +240,9 @@ def entities_of(
 def names_of(
     answers: Sequence[Mapping[str, Any]], requested: Sequence[str]
 ) -> dict[str, facts.Named]:
-    """Read {id: English label} from one wbgetentities answer with `languagefallback`. A label in
-    another language, which the result names, may take the place of a missing English one; the text
-    is "" without any label."""
+    """Read the English labels, {id: label and its language}, from one wbgetentities answer with
+    `languagefallback`: a label in another language may take the place of a missing English one. The
+    text is "" without any label."""
     contents = answers[0].get("entities") or {}  # such an answer has no continuation
     labels = {i: (contents.get(i, {}).get("labels") or {}).get("en", {}) for i in requested}
     return {
@@ -312,8 +313,8 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
 
 
 def _year(snaks: Sequence[Mapping[str, Any]]) -> str:
-    """Return the year of the first time value, or its decade or century if the precision is lower;
-    "" without a time value."""
+    """Return the year of the first value, or its decade or century if the precision is lower; ""
+    if there is no value, or the first is no time."""
     value = snaks[0].get("datavalue", {}).get("value", {}) if snaks else {}
     time = str(value.get("time", "")) if isinstance(value, Mapping) else ""
     match = re.match(r"([+-])(\d+)", time)  # such as +1976-05-01T00:00:00Z

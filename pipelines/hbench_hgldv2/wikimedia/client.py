@@ -141,8 +141,8 @@ class Cache:
         )
 
     def put(self, request: str, answer: Answer) -> None:
-        """Write a response to the file before returning, with those of its headers that are kept
-        (KEPT_HEADERS). `request`: in canonical form (`canonical`)."""
+        """Write a response to the file, with those of its headers that are kept (KEPT_HEADERS); the
+        connection commits it at once. `request`: in canonical form (`canonical`)."""
         headers = {name: answer.headers[name] for name in KEPT_HEADERS if name in answer.headers}
         self._db.execute(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
@@ -346,13 +346,13 @@ class Client:
         """Wait as long as the server wants (`verdict.wait`, in seconds). If the server does not say
         (0), wait `first_wait` seconds, and twice as long after each further failure. Raises
         SourceError after the last try. `failures`: the number of tries that failed so far."""
-        self.counts["retries"] += 1
         if failures == self.manners.attempts:
             raise SourceError(
                 f"{endpoint} did not answer in {failures} tries",
                 found=verdict.why,
                 fix="run again later: the answers so far are kept",
             )
+        self.counts["retries"] += 1
         pause = verdict.wait or min(
             self.manners.first_wait * 2 ** (failures - 1), self.manners.longest_wait
         )

@@ -54,8 +54,9 @@ def copy(unsorted: Slotted, slot: Number, ordered: Slotted, place: Number) -> No
 
 @card_call
 def sort_part(positives: Slotted, first: Number, last: Number) -> None:
-    """Sort the positives in the slots from `first` to `last`, best first, in place. Only one thread
-    calls this, for a part with many positives, whose scores are equal or nearly equal."""
+    """Sort the positives in the slots from `first` to `last` − 1, best first, in place: by falling
+    score, and those of equal scores by the tie keys of their codes. Only one thread calls this, for
+    a part with many positives, whose scores are equal or nearly equal."""
     equal = True
     for slot in range(first + 1, last):
         equal &= positives.scores[slot] == positives.scores[first]
@@ -114,7 +115,7 @@ def sink(positives: Slotted, first: Number, top: Number, size: Number) -> None:
     while 2 * place + 1 < size:
         below = first + 2 * place + 1
         other = below + 1
-        # the child that ranks later moves up
+        # choose the child that ranks later, to move up: the other one if this one comes first
         if other < first + size and comes_first(positives, below, scores[other], codes[other]):
             below = other
         if not comes_first(positives, first + place, scores[below], codes[below]):

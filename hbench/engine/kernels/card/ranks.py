@@ -184,8 +184,8 @@ def count_and_add_up(row: RankedQuery, buckets: Buckets, listed: Sorted, ranks: 
     """Count the distractors between the sorted positives of one query, and write the ranks, the
     number of positives, and the number of left-out items.
 
-    Left-out items outside of the positives' columns are counted by `count_distractors`, for each
-    thread. Within these columns, they are the items that are not among the sorted positives.
+    The left-out items in the positives' columns, `begin` to `end`, are those that are not among the
+    sorted positives. Those in other columns are counted by `count_distractors`, for each thread.
     """
     for slot in range(cuda.threadIdx.x, listed.size, cuda.blockDim.x):
         listed.above[slot] = 0
@@ -383,7 +383,7 @@ def count_distractors(row: RankedQuery, buckets: Buckets, listed: Sorted) -> Num
     for place in range(cuda.threadIdx.x, others, cuda.blockDim.x):
         # the columns before the range of the positives, then those behind it
         column = place if place < row.begin else place + row.end - row.begin
-        score = row.scores[uint32(column)]
+        score = row.scores[uint32(column)]  # unsigned: no code for negative indices
         if score >= listed.low:
             if score == INFINITY:
                 row.found.overflows[row.query] = 1
@@ -440,7 +440,7 @@ def add_up(row: RankedQuery, listed: Sorted, ranks: Int32s) -> None:
         span = span_from(start, listed.size)
         own = int32(0)
         for slot in range(span.begin, span.end):
-            own += listed.above[slot]
+            own += listed.above[slot]  # distractors between this positive and the one before
         before, of_all = running(own, row.sums)
 
         before += done

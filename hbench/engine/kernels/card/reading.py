@@ -105,8 +105,8 @@ def count_read(codes: Uint8s, span: Span, meaning: Meaning) -> Counted:
 
 @card_part
 def write_listed(coded: Listed, query: ReadItems, meaning: Meaning, out: Listed) -> None:
-    """Write the ranks and levels of a thread's items that are listed. Each rank is lowered by the
-    number of items that were removed before.
+    """Write the ranks and levels of a thread's items that are listed. Items come in order of rank,
+    so each rank is lowered by the number of items that were removed before.
     """
     # how many items were removed and listed before those of this thread
     removed = query.before.removed

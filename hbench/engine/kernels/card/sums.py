@@ -161,7 +161,7 @@ def sum_lists(lists: Listed, spare: Spare, request: CardRequest, out: CardSums) 
     sums = cuda.shared.array((THREADS, COLUMNS), float64)
     number = cuda.blockIdx.x
     listed = lists.sizes[number]
-    # the number of all positives, and of those of the present level or finer: the same at first
+    # `all` and `size` are both the number of positives: at the lowest level none is dropped yet
     query = SummedQuery(number, listed, listed, lists.ranks[number], lists.levels[number])
     sum_query(query, spare, Work(request, out, Shared(counts, sums)))
 
@@ -181,10 +181,13 @@ def sum_query(query: SummedQuery, spare: Spare, work: Work) -> None:
             sum_up_to(query, level, column, work)
         higher = Higher(spare.ranks[level % 2, number], spare.levels[level % 2, number])
         whole = sum_level(query, level, higher, work)  # the precision sum over the whole list
+        # A graded sum has a term for each relevance. Terms of items whose lowest level is this one
+        # are added now: the list has just these items, and if all of them count, `whole` is theirs.
         for each in range(work.request.graded):
             add_graded(query, Graded(each, level, whole), work)
         # all positives above this level are listed, so the counts give their number
         size = int32(counted(work.request.counts, number, level + 1))
+        # `all`, the number of positives from the lowest level on, stays
         query = SummedQuery(number, query.all, size, higher.ranks, higher.levels)
 
 
@@ -223,8 +226,11 @@ def sum_up_to(query: SummedQuery, level: Number, column: Number, work: Work) -> 
 @card_part
 def sum_level(query: SummedQuery, level: Number, upper: Higher, work: Work) -> Number:
     """Write the sums of one level over the whole list and up to R, the number of its positives, and
-    the intersections for ASI. Also list the positives of higher levels in `upper`. Return the
-    precision sum of the whole list."""
+    the intersections for ASI. Return the precision sum of the whole list, for the graded sums.
+
+    `query` has the positives of this level and finer ones. Those of finer levels are listed in
+    `upper`, which becomes the query of the next level.
+    """
     # precision, within, hits, gain, binary
     sums = LevelSums(0.0, 0.0, 0, 0.0, 0.0)
     overlap = 0.0  # what the items of exactly this level add to the ASI of all levels
@@ -336,10 +342,13 @@ def counted(counts: Int64s, query: Number, level: Number) -> Number:
 
 @card_part
 def add_graded(query: SummedQuery, part: Graded, work: Work) -> None:
-    """Add to one graded sum (t − t')·(precision sum of the items of relevance ≥ t), for the
-    relevances t for which the lowest level of these items is that of the part; t' is the next
-    smaller relevance. A relevance t whose items have another lowest level is added with the part of
-    that level.
+    """Add the terms of one level to a graded sum. A graded sum, such as that of H-AP, has a term
+    (t − t')·(precision sum of the items of relevance ≥ t) for each relevance t; t' is the next
+    smaller relevance.
+
+    `sum_query` goes through the levels, and its list has the items of the present level,
+    `part.lowest`, and finer ones. So now the terms are added whose items have this lowest level;
+    `part.whole` is the precision sum of the whole list.
 
     By level, for this query and sum: `relevance`, and `weight`, how often an item counts (more than
     once where a released evaluator takes equal relevances for one level).
@@ -381,10 +390,11 @@ def sum_threshold(query: SummedQuery, threshold: Number, graded: Number, work: W
         for item in range(span.begin, span.end):
             if relevance[query.levels[item]] >= threshold:
                 own += weight[query.levels[item]]
-        # the weight of the threads before this one, and of all
+        # the weight of the items of the threads before this one, and of all threads
         before, of_all = running(own, work.shared.counts)
 
-        # r_k in the formula is the rank; the items of this span follow those of the threads before
+        # From here on, `before` is the weight of all items up to k: those of earlier rounds
+        # (`done`), of the threads before, and of this span. r_k in the formula is the rank.
         before += done
         for item in range(span.begin, span.end):
             if relevance[query.levels[item]] >= threshold:
