@@ -88,7 +88,9 @@ class Audit:
         """The numbers of findings as plain values, with the keys of audit.json.
 
         The lists "far" and "near" have the number of listed suspects, and bounds on the number of
-        wrong labels, including those beyond the list; None where no bound is known.
+        wrong labels, including those beyond the list; None where no bound is known. Levels are held
+        out if no node has items in two splits. Completions are items whose labels end early, with
+        names for the rest; merges are pairs of siblings that cannot be told apart.
         """
         lists = {
             each.kind: {
@@ -189,7 +191,8 @@ def audit(
     nearest = nearest_of(pool, conditions, neighbours, on_block)
     # the paths (C, L) and known levels (C,) of the classes, and the class of every item (N,)
     labelled = (pool.manifest.tree.paths.astype(np.int64), pool.known, pool.classes)
-    # the 2 k nearest items of each item are given, since the copies among them do not vote
+    # `nearest` has the 2 k nearest items of each item, k = `neighbours`: twice as many as vote,
+    # since the copies among them do not vote
     votes, distances = votes_of(labelled, nearest, neighbours)
     lists, groups = suspects_of(votes, distances, most=most)
     copies = copies_of(pool, votes, nearest.first(neighbours))

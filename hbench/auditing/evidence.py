@@ -148,7 +148,8 @@ class Evidence:
 
     def alternatives(self, items: Indices, classes: Indices) -> Alternatives:
         """The best far and near alternatives of items (m,), if their labels were `classes` (m,):
-        the other classes with most evidence, and this evidence. An item's own class is among the
+        the other classes with most evidence, and this evidence. A near alternative is a sibling of
+        the assumed class, a far one has another parent. An item's own class is among the
         alternatives if another class is assumed."""
         parts = []
         # in parts, to bound the memory; an item is compared with at most k + 2 classes: those of
@@ -213,8 +214,9 @@ class Evidence:
         parents = self.votes.parents
         is_own = self.votes.classes[items] == classes
         in_parent = parents[self.votes.classes[items]] == parents[classes]
-        # so many votes are added for classes with few items: for far alternatives, votes of the
-        # parent; for near ones, which share the parent, votes of all items
+        # So many votes are added for classes with few items. For far alternatives, these are votes
+        # of the parent. Near ones share the parent with the label: its votes would be added to
+        # both, and make siblings look alike, so votes of all items are added.
         weight = PRIOR * self.votes.k
         for level in self.levels:
             cast = level.cast[items]

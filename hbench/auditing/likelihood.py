@@ -82,15 +82,19 @@ class Sample(NamedTuple):
         chance, steps, _ = self._chances(line, share)
         # `steps` is the derivative of log p by the log-odds, so that of a chance p is p·steps, and
         # each label has (p·steps)² / (p (1 − p))
+        # p: the chance that a label with a row's features is a swapped one; the factor in front is
+        # the number of labels with these features
         curves = (self.swapped + self.as_is) * steps**2 * chance / (1 - chance)
-        found = np.diag(2 * _held(line))  # of the penalty
+        # of the penalty in `cost`, Σ held · coefficient²
+        found = np.diag(2 * _held(line))
         for row, one in enumerate(self.features.T):
             found[row] += [(one * other * curves).sum() for other in self.features.T]
         return found
 
     def _chances(self, line: Floats, share: float) -> Chances:
-        """The chance that a label with the features of each row is a swapped one, and related
-        values.
+        """For the features of each row, the `chance` that such a label is a swapped one; the
+        derivative of the chance's logarithm by the log-odds (`steps`); and the density of labels as
+        they are, relative to that of swapped ones (`seen`).
 
         Labels as they are are a mixture: the share π of wrong ones has the density of swapped
         labels, and the right ones have that density times exp(−log-odds), where `line` gives the

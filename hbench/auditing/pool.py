@@ -144,8 +144,9 @@ def _refuse_items(items: list[str], vectors: Embeddings, known: set[str], *, cos
     """Raise SubmissionError if there are no items to audit, if an item is in two splits, or if an
     item has no vector that can be ranked.
 
-    `items` are all items of the audited splits; there are none if the file has no vector of any
-    split. `known` are the ids that have vectors. With `cosine`, vectors of zeros are refused, too.
+    `items` are all items of the audited splits. They are empty if no split is audited, as where the
+    file has vectors of other items only. `known` are the ids that have vectors. With `cosine`,
+    vectors of zeros are refused, too.
     """
     if not items:
         raise SubmissionError(

@@ -64,6 +64,8 @@ def _means_with_borrowed_items(
     """The mean and standard deviation, (G,) each, of the values in each group.
 
     BORROWED items are added to each group, so that a group of few items gets no extreme result.
+    They draw the mean towards `mean` and the deviation towards `spread`. The distance between the
+    group's mean and `mean` is not part of the deviation.
 
     Args:
         values: (N,).

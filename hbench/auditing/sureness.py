@@ -106,8 +106,9 @@ NOT_TRUSTED = Sureness(0.0, np.zeros(4), 1.0, is_trusted=False, most=1.0, is_apa
 def calibrate_sureness(
     evidence: Evidence, strangeness: Strangeness, observed: Seen, *, is_far: bool
 ) -> Sureness:
-    """Fit the curve of sureness for far or near suspects. Return NOT_TRUSTED if there are too few
-    swapped labels, or if they do not stand out.
+    """Fit the curve of sureness for far suspects (the proposed class has another parent than the
+    label) or near ones (a sibling). Labels are swapped on purpose for it. Return NOT_TRUSTED if
+    there are too few swapped labels, or if they do not stand out.
 
     Args:
         evidence: computes the alternatives of swapped labels.
@@ -123,13 +124,14 @@ def calibrate_sureness(
     if min(int(has_some.sum()), len(observed.evidence)) < FEWEST:
         return NOT_TRUSTED
     of_swaps = Seen.of(swaps.items, best, strangeness).at(has_some)
-    # siblings overlap, and few items do not show how right labels are distributed among wrong ones
+    # Siblings look alike, so right and swapped labels overlap. With few items it cannot be told how
+    # many right labels have as much evidence against them as swapped ones.
     if not is_far and len(votes.classes) < ITEMS_FOR_NEAR:
         return NOT_TRUSTED
     # evidence is a sum over levels, and is judged per level
     if not _stand_out(of_swaps.evidence / votes.depth, is_far=is_far):
         return NOT_TRUSTED
-    ratio = len(of_swaps.evidence) / len(votes.classes)
+    ratio = len(of_swaps.evidence) / len(votes.classes)  # swapped labels for each item
     return _fit_curve(observed, of_swaps, ratio)
 
 

@@ -201,9 +201,9 @@ def _numbers_of_wrong_labels(
     the curve is not trusted.
 
     One estimate of this number is the sum of the `sureness` (S,) of all suspects, except the NaN of
-    those in groups. The others are the smallest and largest likely share of the curve, times the
-    number of all `items`. The lowest estimate is lowered, and the highest raised, by the variation
-    of a count.
+    those in groups. The others are the number of all `items` times the curve's share of wrong
+    labels, `share`, and times the largest likely one, `most`. The lowest estimate is lowered, and
+    the highest raised, by the variation of a count.
     """
     if not curve.is_trusted:
         return None, None

@@ -36,16 +36,16 @@ def impossible(row: Row, levels: Sequence[str]) -> Iterator[str]:
     for level in endings:
         yield from _falling_recalls(row, level)
         # mAP@R sums a part of the terms of AP
-        yield from _below(row, f"AP{level}", f"mAP@R{level}")
+        yield from _below(row, higher=f"AP{level}", lower=f"mAP@R{level}")
     # FIRST are the metrics that only depend on the first item of a ranking. Their scores are equal,
     # so neither of two may be below the other.
     for one, other in pairwise(metric for metric in FIRST if metric in row.scores):
-        yield from _below(row, one, other)
-        yield from _below(row, other, one)
+        yield from _below(row, higher=one, lower=other)
+        yield from _below(row, higher=other, lower=one)
     # an item that shares the fine class with a query also shares the coarse one
     for coarse, fine in pairwise(endings):
         for metric in [metric for metric in row.scores if _is_recall(metric, fine)]:
-            yield from _below(row, metric.removesuffix(fine) + coarse, metric)
+            yield from _below(row, higher=metric.removesuffix(fine) + coarse, lower=metric)
     # wAP is a weighted mean of the APs
     yield from _between(row, [f"AP{level}" for level in endings])
 

@@ -149,6 +149,7 @@ class Leaderboard(BoardHead):
         """Whether a row was made under the leaderboard's conditions, so that it can be ranked among
         the rows whose queries are items, or, if `by_name`, among those whose queries are names.
         """
+        # a row's `queries` is None if its queries are items
         if (row.setup.queries is not None) != by_name:
             return False
         if row.run is None:  # a paper's row: `unranked` names the scores that do not compare

@@ -178,7 +178,7 @@ def carried_row(
     report of `hbench evaluate`, which contains none. `details` replace fields of the row.
 
     Raises SubmissionError for a row of another dataset, ConfigError for a damaged row, UsageError
-    for a setup, url or command in `details`, since the report states these itself.
+    for a setup, url or command (`made`) in `details`, since the report states these itself.
     """
     try:
         content = read_json(path)
@@ -230,7 +230,7 @@ def target(name: str) -> Path:
 
 
 def add(row: Row, board: Leaderboard, path: Path, *, replace: bool = False) -> list[Row]:
-    """Append a row to a leaderboard's file, and return the rows that were removed to replace them.
+    """Append a row to a leaderboard's file, and return the rows that it replaced (see `replace`).
     The other text stays unchanged; the file is written completely or not at all.
 
     Raises ConfigError for a run that is on the leaderboard already, or for a metric that the

@@ -140,6 +140,7 @@ def terminal_table(
         width = shutil.get_terminal_size((100, 24)).columns
     # leave out the last metric until the table fits. `shown` is 1 where not even the first one fits
     for shown in range(len(metrics), 0, -1):
+        # by `levels_of_one_test`, a row whose scores contradict each other is marked
         content = exports.table(
             standings, metrics[:shown], board.citations, board.levels_of_one_test
         )

@@ -269,8 +269,9 @@ def _from_scratch(spec: Spec, root: Path | None, work: Path, contact: str | None
     whose entry point has the dataset's name. The pipeline works in the folder `work`, and writes
     the dataset to its subfolder "dataset", from which the dataset is read.
 
-    `root`: the folder of the raw files. `contact`: an address that the pipeline sends to servers.
-    Raises UsageError for a dataset without a pipeline.
+    `root`: the folder of the raw files or one above it, None for the folder of downloads;
+    `find_raw` returns that of the files. `contact`: an address that the pipeline sends to servers,
+    None if it is to ask none. Raises UsageError for a dataset without a pipeline.
     """
     from importlib.metadata import entry_points
 

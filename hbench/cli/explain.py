@@ -56,7 +56,8 @@ def command(
     # `at` checks the level in the metric's name
     name = MetricName.parse(metric).at(data.levels)
     reporting.refuse_missing([file, ids])
-    # `embeddings` raises for a ranking, with a message that an explanation needs vectors
+    # None: the gallery has no file of its own. `embeddings` raises for a ranking, with a message
+    # that an explanation needs vectors
     given = reporting.submitted(file, ids, None).embeddings("an explanation")
     execution = machine.execution
     with execution.open([(file, ids)], announce=say) as execute, bars("ranking") as on_test:

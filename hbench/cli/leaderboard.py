@@ -194,6 +194,7 @@ def export(selection: Selection, *, form: str | None, output: Path | None) -> No
     from hbench.core.files import write_text
 
     ending = output.suffix.lower() if output else ""
+    # `standings` gives the leaderboard, its standings and the metrics to show
     text = board_as_text(*selection.standings(), form=form or BY_SUFFIX.get(ending, "markdown"))
     if output is None:
         show(text.rstrip("\n"))

@@ -63,8 +63,9 @@ class NamingOptions:
     def named(
         self, given: Named, data: Dataset, unit: str | None, items: list[str] | None = None
     ) -> NamedPictures:
-        """Name items by the vectors or predictions in `given`, and by the options: `scale`, a
-        factor of cosines, and `k`, the neighbours that have a share. `items`: the ids of the items;
+        """Name items by the vectors or predictions in `given`, and by the options: `nodes` or
+        `gallery`, the file of the vectors of nodes or of labelled items; `scale`, a factor of
+        cosines; and `k`, the number of neighbours that have a share. `items`: the ids of the items;
         None: the test's queries. `unit`: what intervals are taken over, a level or "query"; None:
         the finest level.
         """

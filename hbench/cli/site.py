@@ -26,7 +26,7 @@ def command(names: tuple[str, ...], out: Path) -> None:
     from hbench.look.pages.folder import refuse_folder
     from hbench.look.site.folder import write_site
 
-    refuse_folder(out, "site")
+    refuse_folder(out, "site")  # raises for a folder with files that are not a former site
     # leaderboards without rows are left out, unless they are named
     with bar("writing pages"):
         page = write_site(

@@ -325,7 +325,7 @@ def _train(chosen: Recipe, out: Path, run: RunOptions, *, is_trial: bool = False
     if run.threads:
         torch.set_num_threads(run.threads)
     with join_processes(run.device) as processes:
-        # a bar for training, which begins with the step
+        # the progress bar of a training, which shows the number of the step first
         bars = steps_first()
         bars.disable |= not processes.first  # of several processes the first alone shows anything
         with bars:

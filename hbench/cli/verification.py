@@ -63,10 +63,11 @@ def verify_file(
     data = dataset_of(dataset, board.dataset)
     # a row's `queries` is None if its queries are items
     alike = [row for row in board.rows if (row.setup.queries is not None) == (nodes is not None)]
-    # if the method has no row of this kind keep all rows: the error then names the kind
+    # if the method has no row of this kind, all rows are kept, so that the error names the kind
     if any(row.method == method for row in alike):
         board = board.model_copy(update={"rows": tuple(alike)})
-    # `rescored` scores the file under the conditions of a row; `verify` compares the results
+    # `identity_of`: the checksums of the file and its content. `rescored` scores the file under the
+    # conditions of a row; `verify` compares the results
     checks = verify(
         board, method, identity_of(given), lambda row: rescored(row, board, given, data, nodes)
     )
@@ -111,6 +112,7 @@ def rerun_rows(name: str, method: str, out: Path | None, *, as_json: bool) -> No
         say("what it makes is removed afterwards; --out DIR keeps it")
 
     said = []
+    # also if the process is told to stop, the temporary folder is removed
     with _ended_in_order(), TemporaryDirectory(prefix="hbench-rerun-") as temporary:
         # a path that does not exist yet, as the commands that make the files require
         folder = out or Path(temporary) / "again"

@@ -76,8 +76,8 @@ def parse_json(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
     try:
-        # Python refuses only texts near its own recursion limit, which code that walks the value
-        # recursively would exceed first: hence `_is_deep`
+        # `loads` itself refuses only texts nested nearly as deep as Python's recursion limit. Code
+        # that walks the value recursively would exceed this limit earlier: hence `_is_deep`
         value = json.loads(text)
         if _is_deep(text):
             raise ValueError(TOO_DEEP)
@@ -287,7 +287,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     arrays = {}
     with open_zip(path) as archive:
         for info in archive.infolist():
-            opened = partial(archive.open, info)
+            opened = partial(archive.open, info)  # a function, since `_array_in` opens it twice
             arrays[info.filename.removesuffix(".npy")] = _array_in(opened, info.file_size)
     return arrays
 

@@ -118,7 +118,7 @@ def build_published(
     Unless `unofficial`, raises IntegrityError if counts differ from those published, or if some of
     the images, but not all, are missing.
     """
-    raw = find_raw(spec, root) if spec.markers else None
+    raw = find_raw(spec, root) if spec.markers else None  # None: the dataset needs no files
     dataset = assemble(spec, raw)
     errors = _differences(spec, dataset)
     # publications disagree on these counts, and nobody knows who is right: they raise no error
@@ -275,7 +275,7 @@ def count_contents(
         renamed = (official or {}).get(level, {})
         counts[level] = len({renamed.get(name, name) for name in classes_among(names)})
     if manifest.more is not None:
-        counts["with several paths"] = manifest.more.owners
+        counts["with several paths"] = manifest.more.owners  # their number
     return counts
 
 

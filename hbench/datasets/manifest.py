@@ -134,7 +134,7 @@ class Manifest:
                 expected="an id for each item",
                 found=examples(map(repr, nameless.to_pylist())),
             )
-        if self.picture is not None:  # items name the files to open: all below a folder
+        if self.picture is not None:  # items name files to open: none may lead out of the folder
             self.refuse_outside()
 
     @cached_property
@@ -215,7 +215,7 @@ class Manifest:
         hasher = hashlib.sha256(json.dumps([self.levels, sorted(paths)]).encode())
         # ids as bytes and lengths: by bytes alone, "a", "bc" would be the same as "ab", "c"
         offsets, text = bytes_of_texts(self._sorted_items)
-        rows = numbers(self._order, np.dtype(np.uint64))  # (N,): the rows in the order of items
+        rows = numbers(self._order, np.dtype(np.uint64))  # (N,) uint64 in Arrow: rows by item
         masks = (
             [self.query, self.gallery]
             if self.ignore is None
@@ -226,7 +226,7 @@ class Manifest:
         for column in (np.diff(offsets), text, classes, *(mask[rows] for mask in masks)):
             hasher.update(np.ascontiguousarray(column).data)
         if self.more is not None:
-            # the further paths, sorted by item, then by class; `of` numbers items in sorted order
+            # the further paths, sorted by item, then by class; `of` numbers items as in `rows`
             more = self.more.of(rows.astype(np.int64))
             classes_of_more = place[more.labels[:, -1]]
             order = np.lexsort((classes_of_more, more.items))
@@ -396,7 +396,7 @@ def _from_table(table: pa.Table, levels: list[str]) -> Manifest:
         columns.append(numbers(column.indices.cast(pa.int32()), np.dtype(np.int32)))
 
     first = np.stack(columns, axis=1)
-    owners, further = _further_paths(table, names)
+    owners, further = _further_paths(table, names)  # extends `names` by names of further paths
     tree, labels = LabelTree.from_labels(
         np.concatenate([first, further]), levels=levels, names=names
     )

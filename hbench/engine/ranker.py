@@ -160,7 +160,7 @@ class Ranker:
         the codes are set, too.
 
         `tie_key` is a function from a number of levels to the keys that order equal scores, one per
-        level.
+        level; `self.tie_key` has the keys of this ranker's levels.
         """
         self.starts, self.ends = level_ranges(
             queries.labels[self.queries], gallery.labels[self.columns]
@@ -196,13 +196,13 @@ class Ranker:
         self.coded = (self.listed.starts, self.listed.ends)
         self.code_ties = code_ties
         self.starts, self.ends = self.coded
-        # level l has the codes 2l − 1 and 2l; the range of code 2l − 1 contains all items of the
-        # level and is in column 2l − 2
+        # Level l has the codes 2l − 1 and 2l. The range of code 2l − 1, in column 2l − 2, has all
+        # items of the level, so every other column is the range of a level.
         if self.known is not None:
             self.starts, self.ends = (np.ascontiguousarray(bounds[:, ::2]) for bounds in self.coded)
         self.sizes = lists.counts.sum(axis=1)  # (Q,): the counts are without left-out items
         self.mutual = False  # scores of mutual queries come in tiles; only whole rows can be moved
-        # rearranging the rows gives left-out items −inf, so no pairs are left for `mask`
+        # `arrange` gives left-out items −inf, so `mask`, which does this otherwise, gets no pairs
         none = self.columns[:0]
         self.left_out = lambda _first, _last: (none, none)
         self.arrange = self._arranged_by_lists
@@ -344,8 +344,9 @@ class Ranker:
     def arranged(
         self, scores: NDArray[np.floating], first: int
     ) -> Iterator[tuple[int, NDArray[np.floating]]]:
-        """Yield finished rows of the scores (n, G) of the queries from `first` on in canonical
-        order, some at a time, each time with the place of the first of them among the n.
+        """Yield finished rows of scores, some at a time, each time with the place of the first of
+        them among the n. `scores` (n, G): of the queries from `first` on. Both rows and columns are
+        in canonical order: sorted by label.
 
         In a finished row, left-out items have −inf, and the items of each code (a level, or under
         partial labels one of two per level) are side by side. `scores` may be changed in place.
@@ -382,6 +383,8 @@ class Ranker:
         scores = self.scores.whole(block)  # (n, G)
         first = block * self.scores.block_size
         counts = self.counts_by_code(first, first + len(scores))
+        # some finished rows of scores at a time: −inf for left-out items, and the items of each
+        # code side by side
         for start, rows in self.arranged(scores, first):
             for n, row in enumerate(rows, start):
                 yield self.sequence_of_codes(first + n, row, counts[n])
@@ -396,7 +399,8 @@ class Ranker:
 
         `tie_key`: from a number of levels to the keys that order equal scores, one per level.
         """
-        other = self._without_digest()  # a copy: it shares every array that is not set below
+        # a copy that shares every array not set below; it computes a digest of its own
+        other = self._without_digest()
         # lexsort is stable, and sorts by its last key first, which is the coarsest level here
         order = np.lexsort(gallery[self.columns].T[::-1])
         # the inverse of `order`: from a column of this ranker to the column of the other
@@ -417,8 +421,7 @@ class Ranker:
         other.starts, other.ends = other.coded = level_ranges(
             queries[self.queries], gallery[other.columns]
         )
-        # `mask` has written the scores of copies and of left-out items: only the columns have to be
-        # sorted, by `arrange` or, on a card, by `order`
+        # `mask` has finished the scores; `arrange` sorts the columns, or, on a card, `order` does
         other.order = order
         other.arrange = lambda scores, _first: np.take(scores, order, axis=1)
         return other
@@ -434,10 +437,11 @@ class Ranker:
         """A ranker of the same queries, blocks and scores whose levels are not those of labels, but
         those that a benchmark lists for pairs of query and item. `lists`: in input order.
         """
-        other = self._without_digest()
+        other = self._without_digest()  # a copy; its labels, and so its digest, are others
         other.known = None  # a judged pair has one known level
         pairs = PairLists(lists, queries=self.queries, columns=self.columns, depth=self.depth)
-        # sets the ranges by level and by code; codes are levels here, so keys by level serve both
+        # Sets the ranges of the levels. `_take_lists` needs the keys of codes that order equal
+        # scores; codes are levels here, so these are the keys of levels.
         other._take_lists(pairs, self.tie_key)
         return other
 
@@ -445,8 +449,8 @@ class Ranker:
         self, queries: NDArray[np.int64], places: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """The input positions (n,) of the gallery items at `places` (n,) of the finished rows of
-        `queries` (n,), which are numbers in canonical order. A place is a column, except where
-        positives are listed: these have been moved behind the gallery.
+        `queries` (n,), which are numbers in canonical order. A place is a column, unless the
+        ranker has lists of positives (`listed`), which it moves behind the gallery.
         """
         columns = places if self.listed is None else self.listed.columns(queries, places)
         items: NDArray[np.int64] = self.columns[columns]

@@ -91,13 +91,14 @@ class Words:
         # the match of the first part that reads labels:several(N), whose group 1 is N; None if no
         # item has several paths
         several = next(filter(None, map(SEVERAL.fullmatch, parts)), None)
+        # the parts "queries" and "left-out" are there only if they have something to state
         return cls(
             similarity=values["sim"],
             ties=values["ties"],
             partial="labels:partial" in parts,
             several=int(several[1]) if several else 1,
-            queries=values.get("queries", ""),  # a signature has this part and the next only
-            left_out=values.get("left-out", ""),  # where there is something to state
+            queries=values.get("queries", ""),
+            left_out=values.get("left-out", ""),
             relevance=values["rel"],
             protocol=values["protocol"],
         )

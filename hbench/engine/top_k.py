@@ -58,7 +58,8 @@ class TopResults:
     def keep(self, ranker: Ranker, scores: NDArray[np.floating], first: int) -> None:
         """Keep the first k results of n queries, which begin with query `first` in canonical order.
 
-        `scores` (n, G): their finished rows of scores, −inf where an item is left out of the list.
+        `ranker`: orders equal scores, and knows the input positions. `scores` (n, G): the queries'
+        finished rows of scores, −inf where an item is left out of the list.
         """
         # few rows at a time: they are read twice, the second time from the cache
         step = max(1, SCORES_AT_ONCE // scores.shape[1])
@@ -68,9 +69,9 @@ class TopResults:
             self.keep_found(ranker, candidates(rows, self.k), first + start, len(rows))
 
     def keep_found(self, ranker: Ranker, found: Contenders, first: int, queries: int) -> None:
-        """Keep the first k results of this number of `queries`, which begin with query `first` in
-        canonical order. The results are chosen from the items that were `found`, whose rows count
-        from `first`.
+        """Keep the first k results of consecutive queries in canonical order: `first` is the first
+        of them, and `queries` their number. The results are chosen from the items that were
+        `found`, whose rows count from `first`.
         """
         # (n,) each: the row, counted from `first`, the place among the k, the column and the score;
         # equal scores are ordered by the keys that `_tie_keys` gives for rows and columns
@@ -86,10 +87,10 @@ class TopResults:
         """The similarities (Q, k) of the kept results, NaN where a list is shorter than k.
 
         `name`: of the similarity. Scores rank the items of a query as similarities do, but leave
-        out what is the same for all of these items. So the similarity is computed from the score:
-        the cosine is the score divided by the lengths of the two rows that were multiplied. For
-        l2, the score q·g − |g|²/2 becomes −|q − g|. Scores of other similarities are returned as
-        they are.
+        out what is the same for all items of one query, such as |q|² in l2. So the similarity is
+        computed from the score: the cosine is the score divided by the lengths of the two rows that
+        were multiplied. For l2, the score q·g − |g|²/2 becomes −|q − g|. Scores of other
+        similarities are returned as they are.
         """
         if name not in {"cosine", "l2"}:
             return self.scores

@@ -142,9 +142,13 @@ class Execution:
     ) -> int:
         """Compute this process's share of every test's blocks, and return how many blocks it has.
 
-        `execute` keeps the blocks in the folder `resume`. `on_test`: called with the name of a
-        test; returns a function that is called with the number of finished blocks and that of all.
-        Raises UsageError for a ranking, which has no blocks.
+        With `trees`, blocks are computed under the other trees, too (`edges`: columns of parent and
+        child in their files).
+
+        `execute`: the executor that `open` yields; it keeps the blocks in the folder `resume` of
+        the options. `on_test`: called with the name of a test; returns a function that is called
+        with the number of finished blocks and that of all. Raises UsageError for a ranking, which
+        has no blocks.
         """
         share = Share.parse(self.blocks or "1/1")  # "i/n"; "1/1" is all blocks
         if self.trees:

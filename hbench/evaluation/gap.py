@@ -141,8 +141,9 @@ def _mean_bounds(
     The second bound is None if scores are not cosines, since the margins are cosines. It is also
     None if queries ignore items, since the counts beyond the margins would include these.
 
-    `batches`: the gallery positions of the items of each batch. `counts` (b, Q, L + 1): the number
-    of items of each level in every batch; items of the finest level are the positives.
+    `batches`: for each batch an array of the gallery positions of its items. `counts`
+    (b, Q, L + 1): the number of items of each level in every batch; items of the finest level are
+    the positives.
     """
     # (Q, b) each: a query's positives and negatives in each batch
     positives = counts[:, :, -1].T

@@ -273,13 +273,14 @@ def measured_sequences(
     """Measure lists that were ranked elsewhere, given as level sequences, one for each query.
 
     `scorers`: compute the values of a query. `canonical` (Q,): the order in which means are summed,
-    which decides their last bits. `named`: {query: its sequences by name}, for queries with names
-    that stand for several nodes.
+    which decides their last bits. `named`: {query: its sequences by name}, for queries of which
+    a name stands for several nodes; scorers that compare names use these sequences.
     """
     values = [
         [scorer(query, sequence) for query, sequence in enumerate(sequences)] for scorer in scorers
     ]
-    # the scorers that compare names, as released evaluators do, by their position in `scorers`
+    # `scorers_by_name`: {position in `scorers`: scorer}, of those that compare names as released
+    # evaluators do
     for row, scorer in scorers_by_name(scorers).items():
         for query, by_name in (named or {}).items():
             values[row][query] = scorer(query, by_name)

@@ -253,7 +253,7 @@ def trace_queries(job: Job, trace: Trace, width: int) -> NDArray[np.float64]:
         rows[query] = trace(sequence if reading is None else reading.of(sequence))
         return 0.0  # a scorer must return a number; this one is not used
 
-    # `conditions` is the key under which blocks of values are cached; this pass caches nothing and
-    # computes no named metric
+    # `conditions` is part of the key under which blocks of values are cached, and this pass caches
+    # nothing; `by_name` is for metrics that compare names, and this pass computes none
     measure(replace(job, scorers=[keep], conditions="", by_name=None))
     return rows

@@ -301,7 +301,9 @@ def list_slopes(one: OneList, shape: StepShape, factors: Floats, gradient: Float
     """
     number = len(one.scores)
     place = one.place  # of the next positive, among those of all lists
-    centre = one.scores[0] - SPAN * shape.tau  # the score around which exponentials were computed
+    # The score around which `one.exponential` was computed when the list was loaded. Below it,
+    # `centred` computes them anew around a positive whose exponential would be nearly 0.
+    centre = one.scores[0] - SPAN * shape.tau
     first = 0  # the start of the window
     last = 0  # the end of the window
     # (L+1, N+1): by level of k, the share that is added to all items before a place

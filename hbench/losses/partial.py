@@ -53,8 +53,8 @@ def leave_unknown_out(loss: nn.Module) -> nn.Module:
                 found="labels that end early",
                 fix="leave out their items (--policy drop), or choose another loss",
             )
-    # Wrappers are made partial, too: a partial loss refuses the pairs of a miner, which may use
-    # unknown labels, and the pairs are passed to the outermost wrapper.
+    # Wrappers are made partial, too. A partial loss refuses the pairs of a miner, since these may
+    # use unknown labels, and it is the outermost wrapper that gets a miner's pairs.
     for module in loss.modules():
         if isinstance(module, BatchLoss):
             module.partial = True

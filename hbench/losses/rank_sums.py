@@ -53,7 +53,9 @@ class Lists:
         self.counts, self.by_rank = self.arrange()
 
     def arrange(self) -> tuple[Tensor, Tensor]:
-        """Compute `counts` (Q, L+1) and `by_rank` (Q, N).
+        """Compute `counts` (Q, L+1), the items of each level, and `by_rank` (Q, N), the columns by
+        descending score. Items outside of the list, of level L + 1, have their ranks among the
+        others; whoever reads `by_rank` skips them by their level.
 
         Columns are sorted by level, and then by score with a stable sort. So among equal scores the
         lower level comes first, which is pessimistic, as in the metrics.
@@ -225,8 +227,8 @@ def _sum_terms(
 ) -> Tensor:
     """Add to `start` (P,), for each term, the sum of its step over items, weighted by its table.
 
-    `terms`: pairs of a step, None for the exact one, and a table (Q, L+1, L+1). Tables of equal
-    steps are added first, so that the sum over items, the slow part, is computed once for them.
+    `terms`: pairs of a step, None for the exact one, and a table (query, positive's level, item's
+    level). Tables of equal steps are added first, so that the slow sum over items is computed once.
     """
     by_step: dict[Step | None, Tensor] = {}
     for step, table in terms:

@@ -53,7 +53,7 @@ def metric(
     `name`. Raises ValueError for a name that --metrics could not spell.
 
     A name ends in @, @R, # or / only where another metric has the same letters: "NDCG@" has a
-    cut, "NDCG" has none.
+    cut, "NDCG" has none; "P@R", "AP#" and "ASI/" are other metrics than "P", "AP" and "ASI".
 
     Args:
         name: of the metric, letters first, then digits and hyphens, and such an end or none.

@@ -87,7 +87,8 @@ class NameColumns:
         to those of `self.gallery` (G, L). `scores` (G,): of the gallery for this query. `left_out`
         (n,): the indices of gallery items that are not in its list.
         """
-        # all items that remain are in the list, so they are also the gallery that is counted
+        # `equal` is passed twice: for the listed items, and for the gallery in which the items of
+        # each level are counted. Here both are all items that remain.
         equal = np.delete(self.gallery == self.queries[query], left_out, axis=0)
         return named_sequences(np.delete(scores, left_out), equal, equal, self.ties)
 

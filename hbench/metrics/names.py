@@ -304,8 +304,8 @@ def _parameters(
     """Parse the parameters of a metric's name into (name, value) pairs.
 
     `text`: the whole name, such as H-AP(alpha=2), for errors. `given`: the text between its
-    brackets, "alpha=2". Raises UnknownName for parameters that the metric does not take, UsageError
-    if two of them imply different relevances.
+    brackets, such as "alpha=2" or "weights=0.2:0.8". Raises UnknownName for parameters that the
+    metric does not take, UsageError if two of them imply different relevances.
     """
     parts = [part.strip().partition("=") for part in given.split(",")] if given else []
     pairs = [(key, value) for key, _, value in parts]

@@ -103,12 +103,13 @@ protocols: Registry[Protocol] = Registry("protocol")
 def paper(name: MetricName, setting: Setting) -> Scorer:
     """Make the scorer of a metric by the papers' equations, on the gallery without the query."""
     function = name.bind(setting.levels, setting.relevance)
-    arguments = name.arguments(setting.levels, setting.relevance)
+    arguments = name.arguments(setting.levels, setting.relevance)  # {name: value}, of the function
     # the position of the query is not used: a value depends on the query's own list only
     return Scorer(
         name=name,
         arguments=arguments,
         function=lambda query, sequence: function(sequence),
+        # relevance and weight by level, by which the engine computes graded sums such as H-AP
         grade=_by_level(arguments),
     )
 
@@ -164,10 +165,11 @@ def p_at_last(sequence: LevelSequence, *, level: int, cut: int) -> float:
 
 def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> Scorer:
     """Make the scorer of a metric as the released evaluators compute it: without the last result if
-    the gallery is separate from the queries. For H-AP they find the items of a level by comparing
-    relevances, so that items of two levels with equal relevance count in both.
+    the gallery is separate from the queries (not `all_pairs`). For H-AP they find the items of a
+    level by comparing relevances, so that items of two levels with equal relevance count in both.
 
-    `own_counts` (Q, L+1): |Ω^(l)| as counted in the set of queries; None: count in each list.
+    `own_counts` (Q, L+1): |Ω^(l)|, the divisors of the relevances, as counted in the set of
+    queries; None: count in each list.
     """
     exponent = float(dict(name.parameters).get("alpha", setting.exponent))
     # the released H-AP has only the relevance alpha; with any other the equations are followed
@@ -188,7 +190,8 @@ def _released(name: MetricName, setting: Setting, own_counts: Counts | None) -> 
         """Return the relevance and the weight of every level, (n, L+1) each, for n queries, given
         by position. `counts` (n, L+1): the items of each level in their lists."""
         rel = released_relevance(counts if own_counts is None else own_counts[queries], exponent)
-        # (n, L+1): the number of levels with the same relevance; an item counts in each of them
+        # (n, L+1): the number of levels, from 1 on, that have the relevance of this level; an item
+        # counts in each of them
         equal_levels = (rel[:, :, None] == rel[:, None, 1:]).sum(axis=2)
         return rel.astype(np.float64), equal_levels
 

@@ -42,7 +42,8 @@ class Reading(NamedTuple):
 
     def of(self, sequence: LevelSequence) -> LevelSequence:
         """Convert a sequence of codes to a level sequence. Items that do not stay are removed, and
-        later items move up. Items that count as level 0 become distractors.
+        later items move up. Items that count as level 0 become distractors. `tied`, one truth value
+        for the whole sequence, is kept.
 
         `self.stays`, `self.level` (2L,), by code: whether an item stays, and the level that it
         counts as.

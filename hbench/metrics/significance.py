@@ -210,8 +210,8 @@ def trials_of(shares: Values, counts: Values, *, sums: Values, squares: Values) 
     units as precisely as it is known: μ(1 − μ) divided by the variance of the mean, μ the
     mean. Infinite if the variance is 0.
 
-    The variance of a mean over a few large units and many small ones depends on the few, which
-    hardly show how much units vary. All units together do, under the assumption that the mean of a
+    If a mean depends on a few large units among many small ones, these few hardly show how much
+    units vary. So its variance is estimated from all units, on the assumption that the mean of a
     unit does not depend on its size: the mean of n_g values then has the variance τ² + σ²/n_g
     around a common μ, and the mean with the shares s_g has the variance Σ s_g² (τ² + σ²/n_g).
 

@@ -131,7 +131,8 @@ def tables(document: Document) -> list[PrintedTable]:
 def by_test(document: Document) -> PrintedTable:
     """A table with a line per metric and a column per test; it has no lines if there is only one
     test."""
-    columns = document.by_test.values()  # {metric: mean} of each test
+    # {metric: mean} of each test; empty if there is only one
+    columns = document.by_test.values()
     names = names_shown(document) if columns else []
     cells = []
     for name in names:

@@ -89,9 +89,9 @@ def columns_of(table: pa.Table, chosen: Chosen, *, of_items: bool = True) -> Tab
     # the column of items is first looked for among columns that are not an index
     fitting = [each for each in free if each.name not in index]
     item = chosen.item or _item_of(fitting, of_items=of_items, may_repeat=chosen.several)
-    if item is None and of_items:  # an index 0, 1, 2 … has the ids only if no other column can
+    if item is None and of_items:  # only now may an index 0, 1, 2 … be the column of items
         item = _item_of(free, of_items=True, may_repeat=chosen.several)
-        index.pop(item or "", None)  # no longer an index, if it was found
+        index.pop(item or "", None)  # the column that was found is used
     left_out |= index  # {column: why it is not used}
     rest = {name: each for name, each in values.items() if name != item and name not in left_out}
 
@@ -247,7 +247,7 @@ def _is_split(values: ColumnValues) -> bool:
         return True
     if words.split_flags(values.name, set(values.filled)) is not None:
         return True
-    if not 1 < values.size <= len(words.SPLIT_WORDS):
+    if not 1 < values.size <= len(words.SPLIT_WORDS):  # `size` counts different values
         return False
     named = set(values.filled)
     return len(words.split_words(named)) == len(named)

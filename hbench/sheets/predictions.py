@@ -180,13 +180,14 @@ def of_table(table: pa.Table, levels: Sequence[str], names: Set[str], source: st
         item, *rest = table.column_names
     items = texts(table, item)
     score = _column(table.select(rest), SCORES)
-    # {column of a level's names: column of its chances, or ""}
-    by_rank = _level_columns(rest, levels) or _numbered_columns(rest, levels)
+    # {column of a level's names: column of its chances, or ""}. The columns are called like levels,
+    # or are 0, 1, … in an array that pandas wrote.
+    of_levels = _level_columns(rest, levels) or _numbered_columns(rest, levels)
     # columns called by a class, or by the path to it
     classes = [name for name in rest if name in names or _last(name) in names]
     predicted = [name for name in rest if name.lower().startswith("predicted ")]
-    if by_rank:
-        rows, form = _rows_of_level_columns(table, items, by_rank, score)
+    if of_levels:
+        rows, form = _rows_of_level_columns(table, items, of_levels, score)
     # one of the columns need not be a class
     elif len(classes) > 1 and len(classes) >= len(rest) - 1:
         rows, form = _rows_of_class_columns(table, items, classes)
@@ -301,6 +302,7 @@ def _rows_of_candidates(
         # a cell that is a name of the tree is not a list, even with a comma
         candidates = [last] if last in names else last.split(", ")
         for each in candidates:
+            # `_names_said`: the path ends at its last name that is not "unknown", "NA" or the like
             rows.append(Prediction(item, _names_said([*above, each])))
     return rows, "predicted columns, coarse to fine"
 

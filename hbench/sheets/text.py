@@ -183,7 +183,7 @@ def read_text_table(path: Path, columns: Sequence[str] | None) -> tuple[pa.Table
 
 def _is_of_windows(first: bytes) -> bool:
     """Whether the first bytes of a file are text in Windows' code page, and not UTF-8."""
-    if b"\0" in first:
+    if b"\0" in first:  # binary: the count below would show that, too, but only after decoding
         return False
     try:
         # the incremental decoder accepts bytes that end within a character

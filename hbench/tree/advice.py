@@ -155,8 +155,9 @@ def _combinations(table: NameTable, chosen: Sequence[str]) -> Iterator[tuple[lis
 
 
 def _make_whole_tree(table: NameTable, names: Sequence[str]) -> bool:
-    """Whether the policies give a tree without missing names in which some items share a class.
-    `rows` of a table maps each distinct row of names to its number of items."""
+    """Whether policies, given by `names`, make of the table a tree without missing names in which
+    some items share a class. `rows` of a table maps each distinct row of names to its number of
+    items."""
     try:
         mended = mend(table, names).table
         mended.tree()

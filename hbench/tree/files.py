@@ -50,7 +50,8 @@ def read(path: Path, *, levels: Sequence[str] = (), chosen: Chosen = NOTHING) ->
     understood.
 
     Args:
-        levels: the columns of a table that are levels, coarse to fine. Empty: they are found.
+        levels: the columns of a table that are levels, coarse to fine, or, for a text of paths, the
+            names of the levels. Empty: they are found.
         chosen: other options of the user about the table.
 
     Raises:

@@ -120,8 +120,9 @@ def known_levels(tree: LabelTree) -> Known:
             continue
 
         here = unknown[tree.paths[:, level - 1]]  # which fine classes have a mark at this level
-        # A mark is wrong at the coarsest level, which must be known, and above a known name. There,
-        # `known` is still larger than the level, as no mark at the next finer level lowered it.
+        # A mark is wrong at the coarsest level, which must be known, and above a known name. Above
+        # such a name, `known` is larger than the level: a mark at the next finer level would have
+        # lowered it to the level.
         bad = np.flatnonzero(here & (known > level) | (level == 1) & here).tolist()
         if bad:
             raise TreeError(

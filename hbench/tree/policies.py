@@ -295,8 +295,9 @@ def name_nodes_by_path(table: NameTable) -> NewRows:
     """A node is its whole path: the same name under another parent is another node, shown as "name
     (parent)".
     """
-    # The paths that lead to each node. A key has the level of a node and its names; the level is
-    # EVERYWHERE if a name means the same node at all levels. A node of several paths must be split.
+    # The paths that lead to each node. A key is the level of a node and a tuple of names, of which
+    # the last is its own; the level is EVERYWHERE if a name means the same node at all levels. A
+    # node of several paths must be split.
     paths: dict[Key, set[Row]] = defaultdict(set)
     for row in table.rows:
         for depth, key in enumerate(table.keys(row), start=1):

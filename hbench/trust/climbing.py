@@ -116,6 +116,7 @@ def _sum_equal_paths(rows: Shares) -> Shares:
     # keys (R, 1 + L): an owner and a path; `of_row` (R,): the number of each row's key among the
     # different ones, which are sorted
     different, of_row = np.unique(keys, axis=0, return_inverse=True)
+    # float64 even without rows, for which bincount returns int64
     sums = np.bincount(of_row.ravel(), rows.shares, len(different)).astype(np.float64)
     return Shares(
         owners=different[:, 0], paths=different[:, 1:].astype(rows.paths.dtype), shares=sums
@@ -203,6 +204,7 @@ def coverage_of(tree: LabelTree, nodes: Labels) -> Values:
         leaves = np.ones(len(here))  # 1 for nodes that the tree does not have
         # BELOW is negative, and nodes that were added to those of the tree have larger numbers
         in_tree = (here >= 0) & (here < len(of_level))
+        # nodes for an unknown class and for distractors have the count 0, of which there is no log
         leaves[in_tree] = np.maximum(of_level[here[in_tree]], 1)
         coverage[:, level] = np.where(here == BELOW, 0.0, 1 - np.log2(leaves) / whole)
     return coverage

@@ -190,7 +190,8 @@ class Reliability(NamedTuple):
 
 def reliability_of(masses: Values, right: Values) -> tuple[Reliability, ...]:
     """How well masses predict the share of right answers: a `Reliability` for each of ten bins of
-    mass, which have equal width. A mass of 1 is in the last bin.
+    mass, which have equal width. A mass of 1 is in the last bin. The mean and the share of an empty
+    bin are NaN.
 
     Args:
         masses: (N,), from 0 to 1, of one node of each item.

@@ -175,7 +175,7 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     # (N, L): the highest threshold at which the answer is a node or one below it; decreases down
     # the path
     reach = climb.reach
-    is_node = climb.nodes != BELOW
+    is_node = climb.nodes != BELOW  # False after the end of a path
     falling = np.unique(reach[is_node])[::-1]  # the different thresholds, from the largest down
     # of all thresholds at which an answer changes, STEPS with equally many changes between them
     every = np.sort(reach[is_node])[::-1]
@@ -190,9 +190,9 @@ def _answers_at_thresholds(climb: Climb, right: Values, units: Positions) -> _An
     # negated, because searchsorted needs increasing numbers
     at = np.searchsorted(-tried, -reach, side="left")
     known = ~np.isnan(right)
-    # (N, L) each: what changes when an item's answer moves to this node from the node above. `said`
-    # is +1 if only this node is known to be right or wrong, −1 if only the node above is: an answer
-    # of which that is not known does not count.
+    # (N, L) each: what changes when an item's answer moves to this node from the node above. An
+    # answer counts if it is known whether its node is right. So `said`, the change in the number of
+    # answers that count, is +1 if that is known of this node alone, −1 if of the node above alone.
     said = np.diff(np.where(known, 1.0, 0.0), prepend=0.0, axis=1)
     wrong = np.diff(np.where(known, 1 - right, 0.0), prepend=0.0, axis=1)
     owners = np.broadcast_to(units[:, None], reach.shape)

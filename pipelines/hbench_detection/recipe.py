@@ -103,7 +103,7 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> DetectionRecipe:
     for change in changes:
         values = _merged(values, parse_change(change))  # "a.b=1" is {"a": {"b": 1}}
     recipe = build(DetectionRecipe, values, source=name_or_file)
-    _refuse_idle(recipe, changes)
+    _refuse_idle(recipe, changes)  # refuses changes that the recipe's loss would ignore
     return recipe
 
 

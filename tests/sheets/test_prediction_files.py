@@ -104,6 +104,14 @@ def test_cassia_lists_candidates_of_the_finest_type(tmp_path):
     ]
 
 
+def test_a_mapping_of_speciesnets_classes_loses_their_ids(tmp_path):
+    bird = f"{UUID};aves;owls;typical owls;bubo;bubo;eagle owl"
+    document = [{"filepath": "a.jpg", "predictions": {bird: 0.8}}]
+    assert found(tmp_path, document, "predictions.json") == [
+        ("a.jpg", ("aves", "owls", "typical owls", "bubo", "bubo"), 0.8, ())
+    ]
+
+
 def test_speciesnet_writes_detections_blanks_and_failures(tmp_path):
     bird = f"{UUID};aves;owls;typical owls;bubo;bubo;eagle owl"
     blank = f"{UUID};;;;;;blank"

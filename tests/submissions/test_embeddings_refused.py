@@ -155,7 +155,17 @@ def table(**columns):
     [
         *(
             (lambda folder, suffix=suffix: written(folder / f"emb{suffix}"), "is empty")
-            for suffix in (".npz", ".npy", ".parquet", ".safetensors", ".arrow", ".feather", ".pt")
+            for suffix in (
+                ".npz",
+                ".npy",
+                ".parquet",
+                ".safetensors",
+                ".arrow",
+                ".feather",
+                ".pt",
+                ".csv",
+                ".csv.gz",
+            )
         ),
         (lambda folder: folder / "emb.npz", "does not exist"),
         *(

@@ -130,6 +130,7 @@ def checked(row: Row, board: Leaderboard, given: Submission, data: Dataset) -> l
     file cannot be scored, or the leaderboard does not accept its report.
     """
     assert row.run is not None
+    # another row of the same file and conditions, which may call the file by another digest
     _refuse_second_row(row, board, identity_of(given))
     # `verify` takes all rows of a method and a file, so the leaderboard only gets this row
     alone = board.model_copy(update={"rows": (row,)})
@@ -188,7 +189,8 @@ def refuse_differences(checks: Sequence[Check]) -> None:
         # only scores are decimals; other fields are texts
         if all(isinstance(check.recorded, Decimal) for check in wrong):
             problem = f"{len(wrong)} of {len(checks)} scores differ from the recorded ones"
-            # the rounding of another processor may explain so little, so the message says that
+            # if all differences are so small that the rounding of another processor may explain
+            # them, the message says so
             if all(is_within(check, ROUNDING) for check in wrong):
                 fix = (
                     f"none differs by more than {ROUNDING} points, which another make of processor "
@@ -305,7 +307,8 @@ def _refuse_second_row(row: Row, board: Leaderboard, given: GivenFile) -> None:
 def _refuse_other_head(board: Leaderboard, document: Document) -> None:
     """Raise ComparisonError if the head of a leaderboard states other levels or tests than those of
     the scores."""
-    tests = document.tests if len(document.tests) > 1 else ()  # one test is not averaged
+    # a head names its tests if there are several, over which scores are averaged
+    tests = document.tests if len(document.tests) > 1 else ()
     # a head may omit the levels, which then count as right, but not state others
     said = (board.levels or document.levels, set(board.averaged))
     if said != (document.levels, set(tests)):
@@ -320,9 +323,10 @@ def _refuse_other_head(board: Leaderboard, document: Document) -> None:
 def _checked_fields(
     row: Row, run: RunProvenance, board: Leaderboard, document: Document
 ) -> Iterator[Check]:
-    """Yield a check for every field of a row, except its scores, that differs from a new row. This
-    is built from `document`, the new report on the file, as `leaderboard add` builds one. Raises
-    SubmissionError if the row omits a doubt that the report states.
+    """Yield a check for every field of a row, except its scores, that differs from a new row. The
+    new row is built from `document`, the new report on the file, as `leaderboard add` builds rows.
+    `run`: the `run` of the row. Raises SubmissionError if the row omits a doubt that the report
+    states.
     """
     anew = row_of(document, board, RowDetails(method=row.method))
     assert anew.run is not None
@@ -332,6 +336,7 @@ def _checked_fields(
         raise SubmissionError(
             "the row does not say what speaks against its file", found="; ".join(hidden)
         )
+    # `found` is what the row has, `expected` what it should have by the new row
     for each in (
         *_differing(row, anew),
         *_differing_names(run, document.names),

@@ -17,8 +17,8 @@ def tree() -> dict[int, tuple[str, ...]]:
     those of that paper.
 
     In the label ids of that tree, Emberizidae and Passerellidae are one family, so MERGED gives
-    them one name. Laridae is two families, in two orders: the policy "by-path" adds the order to
-    the name of a family that occurs in two orders.
+    them one name. Laridae is in two orders, and is a family of its own in each: the policy
+    "by-path" adds the order to the name of a family that occurs in two orders.
     """
     rows = {
         int(row["class_id"]): (

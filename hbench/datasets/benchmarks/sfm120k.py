@@ -34,7 +34,8 @@ def build(raw: Path) -> Splits:
     with plain_pickle(
         raw / FILE, "the list of SfM-120k", keys=tuple(PARTS.values()), expected=expected
     ) as content:
-        # a part has the ids of its images (cids), and the number of the 3-D model of each (cluster)
+        # A part has the ids of its images (cids), and the number of the 3-D model of each
+        # (cluster). `models_of` returns {item: names}, of which a split takes the pairs.
         return {split: models_of(content[part]).items() for split, part in PARTS.items()}
 
 

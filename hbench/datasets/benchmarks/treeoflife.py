@@ -26,6 +26,8 @@ def build(raw: Path) -> Splits:
             names = (*above, genus, full(genus, epithet))
             if any(names):
                 rows[split, f"images/{image}.jpg"] = names
+    # by the policies PARTIAL a gap in a path is filled, an early end marked as unknown, and a name
+    # under several parents told apart
     final = mended(rows, RANKS, *PARTIAL).items()
     splits = {}
     for split in PARTS:

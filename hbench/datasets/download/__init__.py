@@ -306,6 +306,7 @@ class Transfer:
                         f"{url} sends a file of unknown size that nearly fills the disk",
                         found=f"{start:,} bytes so far",
                     )
+                # more than the source allows for a file whose size is not published (`most`)
                 self._refuse_too_long(url, start + len(block))
                 start += file.write(block)  # the place of the next block
                 self.on_progress(len(block))
@@ -341,7 +342,7 @@ def verify(path: Path, source: RemoteFile) -> dict[str, str]:
     Raises IntegrityError if one differs.
 
     The result has the sha256. It has the md5, too, if the source states an md5, or if it states no
-    sha256: publishers who add a checksum later often add an md5.
+    sha256, since the checksum that publishers add later is often an md5.
     """
     size = path.stat().st_size
     if source.size is not None and size != source.size:

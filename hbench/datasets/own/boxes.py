@@ -102,7 +102,7 @@ def with_boxes(table: pa.Table, item: str, columns: Sequence[str]) -> tuple[pa.T
     said = f"boxes by {', '.join(columns)}, as {SIDES if is_sides else CORNERS}"
     if not is_box.all():
         said += f"; {int((~is_box).sum()):,} rows without one are whole pictures"
-    # the item's column stays even if the user named it for the boxes: it has the new items
+    # the column `item` has the new items, so it stays even if it is one of `columns`
     return table.drop_columns([name for name in columns if name != item]), said
 
 

@@ -75,6 +75,7 @@ def _columns_of(header: list[str]) -> tuple[str, str, str] | None:
     BEIR calls its column of grades "score", as rankings call their scores. So "score" counts as
     grades only beside a column "query-id", which BEIR writes with a hyphen.
     """
+    # `first_of` returns "" if there is no such column
     query = words.first_of(header, words.QUERIES)
     item = words.first_of(header, words.RETRIEVED)
     is_beir = words.folded(query) == "query-id"

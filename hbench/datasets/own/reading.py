@@ -49,8 +49,8 @@ def own_table_of(
     as_it_is: bool = False,
 ) -> OwnTable:
     """Find what the columns of a table are: what the user chose, and otherwise by how they look.
-    Lists and several labels in a cell are taken apart first, since only single names can nest in
-    others, which tells the levels and their order.
+    Lists and several labels in a cell are taken apart first: how the names of columns nest tells
+    the levels and their order, and only single names can nest.
 
     Args:
         source: how messages call the table.
@@ -154,7 +154,7 @@ def _with_a_row_per_path(
     labels = chosen.levels or [*columns.levels, *_columns_with_several_labels(table, columns)]
     # unused columns, such as a title, stay unused: in repeated rows a title would look like classes
     others = {name: why for name, why in columns.left_out.items() if name not in labels}
-    # a cell with several labels becomes several rows with one label each
+    # `without_marks` unfolds: a cell with several labels becomes several rows with one label each
     table = several.without_marks(table, labels, chosen.separator)
     # `replace`: the column of ids stays the one that was found before rows were repeated
     found = columns_of(table.drop_columns([*others]), replace(chosen, item=columns.item))
@@ -162,8 +162,8 @@ def _with_a_row_per_path(
 
 
 def _columns_with_several_labels(table: pa.Table, columns: TableColumns) -> list[str]:
-    """Return the columns that were left out, but in which a cell holds several labels that are each
-    the whole of another cell."""
+    """Return the columns that were left out, but in which some cell holds several labels, such as
+    `dog|cat`, each of which fills another cell alone."""
     texts_left = [
         name for name in columns.left_out if pa.types.is_string(table.schema.field(name).type)
     ]

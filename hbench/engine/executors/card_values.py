@@ -296,16 +296,16 @@ class CardView:
         list.
 
         The kernels read the columns of the positives in `self.ranges`, a view into the memory of
-        `staged`, which is filled before. They write ranks and codes to `slots`, which has the
-        memory of `of_lists`, and to `of_found` what else is found for each query, such as ties.
+        `staged`, which is filled before. They write ranks and codes to `slots`, whose arrays for
+        these are those of `of_lists`, and what else is found for a query, as ties, to `of_found`.
         """
         self.staged.fill(self._ranges(first, first + len(rows)))
         scores = for_kernel(rows)
         # one block of threads for each query
         ranks.rank_rows[len(rows), ranks.THREADS](scores, self.ranges, self.slots, self.of_found)
         # positives below the lowest level that a metric needs are not listed, but one of them may
-        # be ranked first: so all scores are searched for the best one. `lowest=1`: its code may be
-        # any
+        # be ranked first: so all scores are searched for the best one, and with `lowest=1` its code
+        # may be any
         if self.plan.lowest > 1:
             best.codes_of_best[len(rows), ranks.THREADS](
                 scores, self.ranges._replace(lowest=1), self.of_lists.first
@@ -359,8 +359,9 @@ class CardValues:
         ]
 
     def _start(self, group: GroupSums, batch: Batch) -> Tensor:
-        """Start to compute the sums of one group of metrics; return their copy on the host. The
-        sums are taken over the view's own lists, or those by the group's reading."""
+        """Start to compute the sums of one group of metrics; return their copy on the host. They
+        are sums over the ranked lists of positives or, under partial labels, over the lists that
+        the group's reading makes of them, in which codes have become levels (`group.read`)."""
         lists = self.view.lists if group.read is None else group.read.lists
         of_kernel = self.view.of_lists if group.read is None else group.read.of_kernel
         # some released evaluators drop the last item of every list; this also lowers the counts of
@@ -372,6 +373,7 @@ class CardValues:
         # relevance and weight of a level may depend on the counts, from which a lost last item has
         # been subtracted by now
         group.group.grade(batch, queries=self.block.queries, at=at)
+        # `spare`: memory in which the kernel keeps the positives of higher levels
         return group.start(of_kernel, self.view.spare, batch)
 
     def overflows(self) -> bool:

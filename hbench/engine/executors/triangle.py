@@ -91,8 +91,8 @@ class Triangle:
         """Bytes of each thread: the vectors of one block, one tile of scores, the counts for the
         tile's columns, a chunk while positives are sorted, and the plan's workspace."""
         vectors = self.scores.gallery_rows.width
-        # for each query of a block: its scores in the tile, and as many numbers again as an upper
-        # bound for the counts of the tile's columns
+        # for each query of a block: its scores in the tile, and as many numbers again, since the
+        # counts for the tile's columns take at most that many
         scores = 2 * self.scores.chunk_size
         tile = self.scores.block_size * (vectors + scores) * self.scores.dtype.itemsize
         return int(tile + self.scores.thread_chunk_bytes) + self.plan.workspace_bytes
@@ -108,8 +108,8 @@ class Triangle:
         )
         # fills the lists of one block, and returns whether that block's products are symmetric
         sort = partial(self._sort, lists)
-        # the products of each block with itself do not show how the last chunk, which has another
-        # shape, is rounded
+        # A block's products with itself do not show whether products with the last chunk, which has
+        # another shape, are rounded differently: `_ends_are_alike` compares some of these.
         if not self._ends_are_alike() or not all(pool.map(sort, range(self.scores.blocks))):
             return None
         return lists
@@ -279,7 +279,7 @@ class Triangle:
 
     def _parts_in(self, chunks: range, queries: slice) -> Parts:
         """The parts of n queries for rows that have the scores of these chunks alone, while
-        `self.parts` are for rows of the whole gallery.
+        `self.parts` are for rows of the whole gallery. `chunks`: the columns at which they start.
 
         `begins`, `sizes` (n,): the columns of all positives of a query, counted from the start of
         the first chunk. `starts`, `ends` (n, K): the columns of the items of each level or finer,
@@ -315,7 +315,7 @@ class Triangle:
         computed from the counts of distractors between neighbouring positives, and metrics from the
         ranks. `block`: its number. `lists`, `counts`: the sorted positives and what has been
         counted, of all queries."""
-        values = Block(self.ranker, range(block, block + 1), self.plan.metrics)  # of one block
+        values = Block(self.ranker, range(block, block + 1), self.plan.metrics)  # this block alone
         side = self._side(block, lists, counts)  # the lists and counts of its queries alone
         fast = FastColumns(values, self.plan)
         positives = side.lists.parts.sizes - 1  # (n,): a part also holds the query itself
@@ -326,8 +326,8 @@ class Triangle:
             ranked = RankedPositives(
                 workspace.ranks, workspace.levels, ends - positives, ends, values.values.tied
             )
-            # also writes two results to the block: which queries have ties, and the level of each
-            # query's first item
+            # ranks and levels are written to the workspace, two results to the block: which queries
+            # have ties (`ranked` has that array), and the level of each query's first item
             rank_counted(
                 side.lists,
                 side.counts,

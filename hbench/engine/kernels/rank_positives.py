@@ -125,10 +125,10 @@ def count_above(
     whether a distractor has the score of a positive.
 
     `distractors`: the scores before and behind the columns of the positives. `ordered` (P + 1,):
-    the positives' scores, best first, then one that is not higher, where every search stops: the
-    next portion's best, or −inf behind the last positive. `before`: a buffer for BUCKETS·P + 1
-    counts, which is overwritten. `rule`: whether ties are `pessimistic`, and up to how many
-    positives (`few`) each is compared with all distractors.
+    the positives' scores, best first, then one that is not higher, where every search stops: −inf,
+    or the best score of the next portion if callers count positives in portions. `before`: a buffer
+    for BUCKETS·P + 1 counts, which is overwritten. `rule`: whether ties are `pessimistic`, and up
+    to how many positives (`few`) each is compared with all distractors.
     """
     positives = len(above) - 1
     tied = False
@@ -219,7 +219,8 @@ def count_distractors(
     one that is not higher, where every search stops. `before` (buckets + 1,): how many positives
     are in the buckets before each. The slot of a distractor is searched from there to the start of
     the next bucket. `pessimistic`: whether a distractor comes before a positive with the same
-    score.
+    score. Left-out items have −∞, which is no tie. Places are uint64, since numba adds a branch to
+    an index that may be negative.
     """
     # as in `look_up`: buckets per unit of score, the best score, and the last bucket as a float
     scale = scale_of(ordered, before)
@@ -334,8 +335,8 @@ def leave_out(
     Each item is written to the next place, which advances only if the item is listed. So the loop
     has no branch, which would be slow for irregular choices.
     """
-    # a quicker way if the reading drops no item: items do not move, so none depends on the one
-    # before
+    # A quicker way if the reading drops no item: items do not move, so no place depends on earlier
+    # items. Indices are unsigned, here and below: no check for an index from the end.
     if np.all(stays > 0) and np.all(level[1:] > 0):
         for query in range(len(ranked.starts)):
             first = ranked.starts[query]

@@ -128,7 +128,9 @@ def sum_up(
         for lowest in range(request.lowest, len(counts)):
             if len(ranks) == 0:
                 break
-            # the precision sum of the positives of this level or finer, over the whole list
+            # Writes hits, precision and gain of this level at each cut, at R and over the whole
+            # list, and returns the precision sum over the whole list. `graded_sum` uses it where
+            # all of these positives count, so that it need not be summed again.
             whole = sum_level(ranks, request, out, query, lowest)
             for h in range(out.graded.shape[1]):
                 grades = Grades(request.relevance[query, h], request.weight[query, h], counts)

@@ -291,7 +291,7 @@ def sort_distinct(rows: NDArray[np.floating], parts: Parts, to: SortedKeys) -> N
         # the place of a score: how many distinct scores are better
         places = np.zeros(size, np.int64)
         np.cumsum(to.scores[at][1:] != to.scores[at][:-1], out=places[1:])
-        # −inf always has the largest code, which no place reaches
+        # −inf always has the last code, 2·middle, which is larger than any place
         places[to.scores[at] == -np.inf] = 2 * coding.middle
         to.keys[at] = places.astype(kind) << kind(coding.bits) | ties
         to.levels[at] = coding.to_level[ties]
@@ -383,9 +383,9 @@ def write_codes(
     """Write the keys (n,) of items of one level, which has the tie key `tie`, from the bits (n,) of
     their scores.
 
-    Codes are 0 for +inf, `middle` for zero and 2·middle for −inf. The size of a score above `floor`
-    is subtracted from the middle, or added if the sign bit is set. All numbers are int32, so that
-    the loop becomes vector instructions.
+    Codes are 0 for +inf, `middle` for zero and 2·middle for −inf. A code is below the middle
+    by what the score's size (its bits without the sign) exceeds `floor`, or above it by as much if
+    the sign bit is set. All numbers are int32, so that the loop becomes vector instructions.
     """
     low = np.int32(floor)
     middle = np.int32(coding.middle)
@@ -430,11 +430,11 @@ def read_keys(
 def read_codes(
     keys: NDArray[np.unsignedinteger], floor: int, coding: Coding, bits: NDArray[np.uint32]
 ) -> None:
-    """Write the bits of the float32 scores (n,) for sorted keys (n,), the inverse of `write_codes`.
-    Code `middle` is zero, 0 is +inf, and 2·middle is −inf. In between, each step is one float32
-    above `floor`, which is below the bits of every |score| but zero.
+    """Write the bits of the float32 scores (n,) that keys (n,) have, the inverse of `write_codes`.
+    Code `middle` is zero, 0 is +inf, and 2·middle is −inf. Any other code, s steps from the middle,
+    is a |score| whose bits are `floor` + s; the bits of every |score| but zero are above `floor`.
     """
-    # shifts the tie key out of a key
+    # the code is what is left of a key without its tie key, the lowest `coding.bits` bits
     shift = keys.dtype.type(coding.bits)
     middle = np.int64(coding.middle)
     for item in range(len(keys)):

@@ -116,8 +116,9 @@ def count_tile(
     columns, turned into rows. One loop does both, since numba compiles a copy of a function for
     each place that calls it.
 
-    The place of each side's `first` query in canonical order is also the column of that item. A
-    side's `counts`, which are added to, are, in this order: the distractors `above` each positive,
+    Each query is an item of the gallery, too, whose column is the query's place in canonical order.
+    So each side's `first` is the place of its first query and the column of that item. A side's
+    `counts`, which are added to, are, in this order: the distractors `above` each positive,
     in a flat array like the lists; the `best` score of each level and the `top` score of all, by
     query; and by query whether a distractor is `tied` with a positive. `most`: the largest number
     of positives of a query.
@@ -138,8 +139,9 @@ def count_tile(
         above, best, top, tied = side.counts
         for row in range(len(scores)):
             place = begun + row
-            # `itself`: the query's own column, −1 if that is before this tile. `near`: the scores
-            # that count for the query. `first`: the item of the first of these scores.
+            # `itself`: the query's own column, counted from `item`, −1 if it is before these
+            # scores. `near`: the scores that count for the query. `first`: the item of the first of
+            # these.
             itself = max(side.first + place - item, -1)
             near = scores[row, itself + 1 :] if beyond else scores[row, : max(itself, 0)]
             first = item + itself + 1 if beyond else item
@@ -213,8 +215,9 @@ def rank_counted(
         # an assignment of slices takes seconds to compile
         for slot in range(np.uint64(len(levels))):
             levels[slot] = lists.levels[np.uint64(offset) + slot]
-        # Each list is one place longer than its positives: the last place counts the distractors
-        # behind all of them. 0: no other positives come before those of this list.
+        # `above` has one place more than the list has positives: the distractors between each
+        # positive and the one before, and last those behind all positives. `add_up` also counts the
+        # positives of the list; 0: no other positives come before these.
         add_up(counts.above[offset : offset + len(ranks) + 1], 0, ranks)
         # `are_tied` reads only as many scores as there are levels, so the slice needs no end
         out.tied[query] = counts.tied[query] | are_tied(lists.ordered[offset:], levels)

@@ -45,20 +45,21 @@ class PairLists:
             columns: (G,), the input positions of the gallery items in canonical order.
             depth: the highest level that a pair may have.
         """
-        # inverse permutations: from an input position to a column, and to a query's number
+        # inverse permutations: `column_of` leads from the input position of an item to its column,
+        # `place` from that of a query to its place in canonical order
         column_of = np.empty_like(columns)
         column_of[columns] = np.arange(len(columns))
-        number = np.diff(lists.bounds)  # (Q,): how many pairs each query has
+        sizes = np.diff(lists.bounds)  # (Q,): how many pairs each query has
         place = np.empty_like(queries)
         place[queries] = np.arange(len(queries))
 
         # pairs sorted by query, within a query by level, the finest first, and within a level by
         # column: lexsort sorts by its last key first
-        of_query = place[np.repeat(np.arange(len(queries)), number)]
+        of_query = place[np.repeat(np.arange(len(queries)), sizes)]
         order = np.lexsort((column_of[lists.rows], -lists.levels, of_query))
         self.columns = column_of[lists.rows][order]
         self.levels = lists.levels[order]
-        self.bounds = np.concatenate([[0], np.cumsum(number[queries])])
+        self.bounds = np.concatenate([[0], np.cumsum(sizes[queries])])
 
         # one number for each pair, whatever its level
         pairs = of_query[order] * len(columns) + self.columns
@@ -76,7 +77,7 @@ class PairLists:
         is_level = self.levels >= 0
         # .at counts each pair, also where a query has several pairs of one level
         np.add.at(self.counts, (of_query[order][is_level], self.levels[is_level]), 1)
-        self.counts[:, 0] += len(columns) - number[queries]
+        self.counts[:, 0] += len(columns) - sizes[queries]
 
     @property
     def arrays(self) -> tuple[NDArray[np.generic], ...]:

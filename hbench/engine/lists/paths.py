@@ -220,7 +220,7 @@ class PathLists:
     def positives(self, query: int) -> Positions:
         """The columns of a query's positives, the highest code first, without the items that it
         leaves out. `query`: its number in canonical order."""
-        # this array is kept for all queries of the set, so it must not be changed here
+        # queries with the same paths form a set and share this array, so it must not be changed
         listed = self._positives_of(int(self.set_of[query]))
         out = self.left_out(query)
         if not len(out):

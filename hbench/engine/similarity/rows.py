@@ -43,7 +43,8 @@ class SelectedRows:
             vectors: (N, D), the array.
             rows: (n,), the positions of the selected rows.
             movable: whether the caller allows that rows are moved within the array.
-            whole: the scan of all N rows, if it has been made.
+            whole: the scan of all N rows (the keys of their content and their squared lengths), if
+                it has been made.
         """
         self.vectors = vectors
         self.rows = rows
@@ -261,10 +262,11 @@ class Rows:
     def reordered_in_place(self, order: NDArray[np.int64]) -> Rows:
         """Scale the vectors and sort them by `order` (n,), positions of rows, in place, so that
         neighbouring rows can be read without a copy. Return the same rows, which need no scale
-        then.
+        then. Row i stays row i: only its place in memory is another, which `vectors` knows.
 
         Returns `self` unchanged if that is not possible: if the vectors may not be moved or are
-        stored in another type, or if rows have a shift (`shift`) or one more dimension (`last`).
+        stored in another type, or if rows have a shift (`shift`) or one more dimension (`last`),
+        since both are applied to each row when it is read.
         """
         vectors = self.vectors
         if not (

@@ -128,14 +128,16 @@ class JobPlans:
         needs: values under all views, values by name, and the first results."""
         job = self.job
         block = _started(job, self.own, number)  # computes the values by the tree
-        # functions are called in the order in which they are added: values by the tree come first,
-        # and some of them are then replaced by values by name
+        # The block's functions are called in the order in which they were added: those of
+        # `_started` compute the values by the tree; `fill_by_name` then replaces some of these by
+        # values by name.
         if job.by_name is not None:
             fill_by_name(block, job.scorers, job.by_name)
         block.others = [
             _started(view, plan, number) for view, plan in zip(job.others, self.others, strict=True)
         ]
         if (top := job.top) is not None:
+            # `start`: the place in the block of the first query of these rows of scores
             block.adders.append(
                 lambda scores, start: top.keep(job.ranker, scores, block.first + start)
             )
@@ -164,6 +166,7 @@ class JobPlans:
 def _started(view: View, plan: MetricPlan | None, number: int) -> Block:
     """An empty block with this number under one view of the labels. Its metrics are computed as
     sums over ranks by the plan, or by formulas if there is no plan."""
+    # a Block may be of several neighbouring blocks, given by a range of their numbers: here of one
     block = Block(view.ranker, range(number, number + 1), len(view.scorers))
     if plan is None:
         fill_by_formulas(block, view.scorers)
@@ -278,7 +281,7 @@ class FastColumns:
             if block.reading and group.reading and group.reading.name == block.reading.name:
                 first = _levels_at_rank_1(read)
 
-        if self.plan.others:
+        if self.plan.others:  # metrics that are no sums: formulas take whole level sequences
             self.add_sequences(ranked, at)
 
         # without partial labels, `add` has written the levels at rank 1 already

@@ -65,7 +65,8 @@ class Batch:
     def empty(cls, request: SumRequest) -> Batch:
         """A batch for the queries of a request, with sums of 0. A query without positives keeps
         these."""
-        queries, graded, levels = request.relevance.shape  # levels from 0 to L
+        # (n, H, L + 1): H graded sums, such as that of H-AP; levels from 0 to L
+        queries, graded, levels = request.relevance.shape
         # the cuts, then R, the number of positives, then the whole list
         columns = len(request.cuts) + 2
         shape = (queries, levels - 1, columns)  # nothing is summed at level 0, of distractors
@@ -74,7 +75,8 @@ class Batch:
         gain = np.zeros(shape)
         # column 0: all levels; column l: level l
         intersection = np.zeros((queries, levels))
-        sums = Sums(hits, precision, gain, np.zeros((queries, graded)), intersection)
+        graded_sums = np.zeros((queries, graded))
+        sums = Sums(hits, precision, gain, graded_sums, intersection)
         return cls(request, sums)
 
     @property

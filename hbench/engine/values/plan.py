@@ -44,9 +44,9 @@ class Workspace(NamedTuple):
 
 
 def read_by(reading: Reading, ranked: RankedPositives, workspace: Workspace) -> RankedPositives:
-    """The lists that a reading of partial labels makes from lists of codes. For each code, the
-    reading tells whether an item `stays` in the list, and its `level`. The result is in
-    `workspace.read`, buffers of ranks and levels, until the workspace is used again.
+    """The lists of levels that a reading of partial labels makes from the lists of codes, `ranked`.
+    For each code, the reading tells whether an item `stays` in the list, and its `level`. The
+    result is in `workspace.read`, buffers of ranks and levels, until the workspace is used again.
     """
     ranks, levels = workspace.read
     # a copy, as the lists become shorter, and other readings need the present ends
@@ -289,9 +289,9 @@ class MetricPlan:
 
     def coded(self, parts: sort_keys.Parts, first: int, last: int) -> sort_keys.Parts:
         """The parts of the n queries from `first` to `last` in canonical order, with the ranges of
-        codes in place of those of levels. Under partial labels, `starts` and `ends` become
-        (n, 2L − 1): two codes for each level but the finest, which has one. `begins` and `sizes`
-        stay, as the items of all codes are in the same columns."""
+        codes in place of those of levels. A part is the `sizes[i]` columns from `begins[i]` on, all
+        positives of query i, and stays. Its ranges by level, `starts` and `ends`, become
+        (n, 2L − 1) under partial labels: two codes for each level but the finest, which has one."""
         if self.ranker.known is None:  # labels are not partial: codes are levels
             return parts
         starts, ends = (bounds[first:last] for bounds in self.ranker.coded)
@@ -318,7 +318,8 @@ class MetricPlan:
         ranked = max(most, RANKS) * (rank + level)
         # as much again for the lists that a reading makes, where labels are partial
         read = ranked if self.ranker.known is not None else 0
-        # ranks and levels of the higher positives, and ranks of the others (SumBuffers)
+        # Sums go level by level: the positives above the present level are copied with ranks and
+        # levels, and of those of exactly this level the ranks. Either may be nearly all.
         sums = most * (rank + level + rank)
         # for each positive of a portion: its buckets, and the count of distractors before it
         lookup = min(most, self.rule.portion) * (bucket * rank_positives.BUCKETS + count)

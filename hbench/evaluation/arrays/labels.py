@@ -62,7 +62,8 @@ class GivenSide(NamedTuple):
 
 def given_side(vectors: Any, labels: Any, whose: str, what: str) -> GivenSide:
     """Collect what a user gave for the queries or the gallery. `labels`: one path for each item or
-    several. `whose`, `what`: what messages call the vectors and the labels.
+    several. `whose`: what messages call the vectors (`what` in the result); `what`: what they call
+    the labels.
 
     Raises SubmissionError for paths of different lengths and for items without a path.
     """
@@ -227,8 +228,9 @@ def sides_with_numbers(
     the sides with numbers, and the names of each level, indexed by number.
 
     `level_names`: of the levels, coarse to fine; None: the default names. `policies`: mend the
-    names, in this order. Raises SubmissionError for wrong shapes, and for a missing name (None,
-    NaN, NA, "") that no policy mends.
+    names, in this order. Raises SubmissionError for wrong shapes, for a missing name (None, NaN,
+    NA, "") that no policy mends, for sets and dictionaries in place of names, and if the two sides
+    share no class and have labels of different types, such as "7" and 7.0.
     """
     sides = [np.asarray(side.labels, dtype=object) for side in given]
     # labels (N,) have one level

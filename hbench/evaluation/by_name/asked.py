@@ -139,7 +139,7 @@ def _labels_in_splits(data: Dataset, items: Sequence[str]) -> dict[str, list[Row
         # all paths of the split (E, L), and the position of each path's item (E,)
         nodes, owners = manifest.paths.all_labels()
         own: dict[str, list[Row]] = {}
-        # a path is found by its finest node; that of a distractor has the name NO_CLASS
+        # `rows` has the path of each finest node; a distractor has the name NO_CLASS at every level
         for node, owner in zip(nodes[:, -1].tolist(), owners.tolist(), strict=True):
             item = manifest.items[owner]
             if item in wanted and rows[node][0] != NO_CLASS:
@@ -224,8 +224,8 @@ def read_calibration(
     Args:
         text: a file, the name of a split, or a share of the classes; None: halves of the classes.
         data: the dataset with the labels.
-        sources: the file whose items are named and, if there is one, the gallery. The items of a
-            split are taken from the first of these files that has any.
+        sources: the content of the file whose items get names and, if there is one, of the gallery.
+            The items of a split are taken from the first of these files that has any.
         reader: reads another file in the same way as the named file was read.
 
     Returns:
@@ -239,7 +239,8 @@ def read_calibration(
     if text is None:
         return None
     if Path(text).is_file():
-        # a file of ids only chooses some of the named items; any other file is named itself
+        # a file of ids chooses some of the items that are named anyway; any other file has further
+        # items, which get names, too
         ids = _ids_alone(Path(text))
         return _of_file(Path(text), data, reader(Path(text))) if ids is None else ids
     splits = splits_of(data)
@@ -307,8 +308,8 @@ def _of_file(path: Path, data: Dataset, given: Named) -> Others:
     """Take the labelled items of another file, on which the threshold is set: the least mass with
     which a node is given as an answer.
 
-    `given`: the content of the file at `path`, by which the items are named. Raises SubmissionError
-    if no item has a label.
+    `given`: the vectors or predictions in the file at `path`, by which the items get names. Raises
+    SubmissionError if no item has a label.
     """
     ids = ids_of(given)
     labelled = labelled_among(data, ids)

@@ -98,7 +98,8 @@ def compare_namings(one: ValuesByItem, other: ValuesByItem, unit: str) -> NamesC
     Raises ComparisonError for different items or labels, UnknownName for an unknown unit.
     """
     first, second = one.table(), other.table()
-    # before the labels are compared row by row, since this refuses tables of different items
+    # first, as `differences_of` refuses tables of different items, whose labels cannot be compared
+    # row by row
     found = tuple(differences_of(first, second, unit=unit))
     # the columns before the values have the item and its class at each level
     classes = queries_of("test", one.manifest).column_names

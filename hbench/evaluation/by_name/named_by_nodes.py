@@ -102,20 +102,20 @@ def _naming_of_readings(
     """Score the paths that the readers found for a test's queries. A reader is a rule that chooses
     a path by the scores of the nodes (EACH, SUM, DOWN).
 
-    `readings`: for each reader the nodes of the paths, and the masses along those of SUM.
+    `readings`: for each reader the nodes of the paths, and the masses along those of SUM (`climb`).
     `placed`: the node of each row of `vectors`, for the signature and for remarks on classes
     without a vector.
     """
     tree = manifest.tree
     units = units_of(queries_of("test", manifest), examined.conditions.unit)
     # how many nodes of each level, coarse to fine, have a vector
-    depths = np.bincount(placed.depths, minlength=tree.depth + 1)[1:].tolist()
-    numbers = zip(depths, tree.levels, strict=True)
+    counts = np.bincount(placed.depths, minlength=tree.depth + 1)[1:].tolist()
+    numbers = zip(counts, tree.levels, strict=True)
     counted = ",".join(f"{number}@{level}" for number, level in numbers)
     signature = f"{examined.signature()}|names:nodes({counted})"
     warnings = [*examined.warnings, *placed.remarks(len(vectors))]
     of_finest = classes_among(tree.names[-1])
-    without = len(of_finest) - depths[-1]
+    without = len(of_finest) - counts[-1]
     if without:
         warnings.append(
             f"{without:,} of {len(of_finest):,} names of {tree.levels[-1]} have no vector, and no "

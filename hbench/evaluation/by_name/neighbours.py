@@ -140,6 +140,8 @@ def _paths_of(ids: NDArray[np.object_], data: Dataset, numbering: Numbering) -> 
         rows = place.fill_null(-1).to_numpy(zero_copy_only=False)
         # the split may number its classes differently, so they are found by name
         names = [known_part(row) for row in class_rows(manifest.tree)]
+        # an item's finest label is the row of its path in the tree, also if the path ends early:
+        # the rest are then nodes that mark the unknown, which `known_part` leaves out
         nodes = numbering.paths(names)[manifest.labels[:, -1]]
         paths[rows >= 0] = nodes[rows[rows >= 0]]
     return paths

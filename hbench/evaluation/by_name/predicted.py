@@ -109,6 +109,7 @@ def climb_of_predictions(
             fix="new items get answers by --trust .95 --calibrate FILE, whose items have labels",
         )
     remarks = [str(read_as.understood), *_remarks(read_as.rows, rows, place)]
+    # scale numbers such as percent to chances with a sum of at most 1; `more` says what was scaled
     rows, more = _as_chances(rows)
     climb = _climb(rows, place, names, numbering)
     return climb, (*remarks, *more, *_remarks_on_names(numbering.unknown))

@@ -318,7 +318,8 @@ def _tests(
                 ids=np.array(ids, dtype=object),
             ),
             classes=tuple(map(text_array, names)),
-            # whether the parent has a vector, too: consistency compares both lists
+            # The metric "consistency" compares the list of a node with that of its parent, so the
+            # parent needs a vector, too.
             has_parent=np.array([tuple(path[:-1]) in given for path in paths.tolist()]),
         )
 
@@ -334,8 +335,9 @@ def _names_along(tree: LabelTree, paths: Labels) -> list[list[str]]:
 
 
 def _cut_side(side: Side, depth: int) -> Side:
-    """Cut the labels of a gallery at a depth, 1 … L; they are known at most to that depth. `ignore`
-    is dropped, since a node is in no ignore group."""
+    """Cut the labels of a gallery at a depth, 1 … L; they are known at most to that depth. So are
+    those of further paths of items, in `side.more`. `ignore` is dropped, since a node is in no
+    ignore group."""
     known = None if side.known is None else np.minimum(side.known, np.uint8(depth))
     more = side.more
     if more is not None:

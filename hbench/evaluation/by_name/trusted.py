@@ -266,7 +266,7 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
     """Set a threshold on some items, and answer every item by the deepest node on its path whose
     mass reaches the threshold.
 
-    The promise holds for new units: classes, whose items err together, or single items. Raises
+    The promise holds for new units: single items, or classes, whose items err together. Raises
     UsageError for a target outside of 0 … 1 or a mask of another length, UnknownName for an id.
 
     Args:
@@ -279,8 +279,8 @@ def trusted_of(named: NamedItems, target: float, calibrate: ArrayLike | None, un
     _refuse_target(target)
     has_truth = named.has_truth
     if calibrate is None:
-        # A labelled item is measured with the threshold that was set on the other half. New items,
-        # and items without a label, are answered with a threshold set on all labelled items
+        # A labelled item is measured with the threshold set on the other half (`halves` has both).
+        # New items, and items without a label, are answered with one set on all labelled items
         chosen = has_truth
         halves, thresholds = _thresholds_of_halves(named, target, has_truth)
         # `_of`: masses, verdicts and units of the chosen items

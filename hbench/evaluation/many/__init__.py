@@ -93,6 +93,7 @@ def earlier(path: Path, examined: Examined) -> Document | None:
 def finished(path: Path, examined: Examined) -> Document | None:
     """Read the report at `path` if it makes this evaluation unnecessary: it is on the same file,
     dataset and conditions, has all requested metrics, and its values by query exist. Else None."""
+    # None for a report that is of another file or dataset, or does not exist
     document = earlier(path, examined)
     if document is None or not path.with_suffix(BY_QUERY).exists():
         return None

@@ -146,7 +146,9 @@ class EmbeddingSubmission:
     def refuse_partial(self, data: Dataset) -> None:
         """Raise SubmissionError if the dataset lists positives pair by pair. Called if labels end
         above the finest level. Under such partial labels, items of unknown level are left out of a
-        query's list, and the labels say which these are; listed levels do not come from labels."""
+        query's list, and the labels say which these are; listed levels do not come from labels. The
+        message speaks of all submissions: partial labels need embeddings, and positives by label.
+        """
         if data.lists:
             raise SubmissionError(
                 "partial labels are scored by embeddings alone",
@@ -285,7 +287,8 @@ def _side(manifest: Manifest, source: Embeddings, items: NDArray[np.int64], mova
     and their vectors in `source`, which are found by id. `movable`: whether the vectors may be
     reordered in place."""
     rows = embedding_files.align(source, manifest.items[items])  # (n,): rows of the vectors
-    # `whole`: the scan that was made when all vectors were checked, so that it is not repeated
+    # `whole`: the keys and squared lengths that were computed when all vectors were checked, so
+    # that the vectors are not read again
     selected: Any = SelectedRows(source.vectors, rows, movable=movable, whole=source.scan)
     ignore = None if manifest.ignore is None else manifest.ignore[items]
     # the further paths of items with several; None if every item has one

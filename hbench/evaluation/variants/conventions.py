@@ -160,9 +160,10 @@ def _by_settings(
     metric: MetricName,
     report: Callable[[Examined], Report],
 ) -> Iterator[Convention]:
-    """Yield the conventions that change similarity, ties, protocol, the mean, or the metric to
-    another of the same name. All but the mean are options of `hbench evaluate`. `report`: measures
-    an examined submission and returns its report."""
+    """Yield the conventions that differ in similarity, ties, protocol or mean, or in the metric, if
+    several have the same name. All but the mean are options of `hbench evaluate`.
+
+    `report`: measures an examined submission and returns its report."""
     names = _relatives(metric, data.levels)
     own = data.protocol.similarity
     # the dataset's own similarity comes first. The others, SIMILARITIES, are of vectors of numbers,
@@ -201,6 +202,7 @@ def _by_exponents(
     for alpha in ALPHAS:
         settings = Settings([str(metric)], similarity=data.protocol.similarity, alpha=alpha)
         value = report(examine(given, data, settings, doubted=False)).scores[str(metric)]
+        # without a search for doubtful vectors (`doubted`); no option of `hbench evaluate` sets α
         words = f"the relevance has the exponent α = {alpha}"
         yield Convention((words,), options="", value=value)
 
@@ -324,7 +326,9 @@ def _without_options(found: Mapping[Changes, Sequence[Values]]) -> Iterator[Conv
 
 def _formulas(metric: MetricName, levels: Sequence[str]) -> dict[Changes, Formula]:
     """Return {changes in words: function of a level sequence}. The key () has the metric itself;
-    the others are metrics called by the same name, at the same level. `levels`: coarse to fine."""
+    the others are metrics that papers call by the same name, at the same level. All have the usual
+    relevance, (l/L)/|Ω^(l)|: other exponents are conventions of their own. `levels`: coarse to
+    fine."""
     formulas: dict[Changes, Formula] = {(): metric.bind(levels, named_relevance("alpha"))}
     for text in _relatives(metric, levels):
         # metrics at other levels are left out here, since options of `hbench evaluate` give them

@@ -60,8 +60,8 @@ def kept_as_miss(sequence: LevelSequence) -> LevelSequence:
 
 
 def without_first(sequence: LevelSequence) -> LevelSequence:
-    """Remove the first result from a list. Tools do so that take it for the query, although the
-    query was left out before."""
+    """Remove the first result from a list. Some tools do so: they take the first result for the
+    query itself, although the query was left out before."""
     has_first = len(sequence.ranks) > 0 and sequence.ranks[0] == 1
     first_level = int(sequence.levels[0]) if has_first else 0
     left = slice(int(has_first), None)  # drops the first positive if it has rank 1
@@ -111,6 +111,7 @@ def among_themselves(
     if centred:
         vectors = vectors - vectors.mean(axis=0, dtype=np.float64)
     ranker = Ranker(Side(vectors, test.labels[items]))
+    # scorers are called with a query's number and its sequence; these formulas take no number
     scorers = [_without_number(formula) for formula in formulas.values()]
     measured = measure(Job(ranker, scorers))
     # (M, n) in the order of `formulas`; the queries in canonical order, so that a mean does not
@@ -133,8 +134,8 @@ def by_other_lists(
     """Compute {changes in words: values (Q,)} for a test whose queries are its gallery, under every
     convention of this module.
 
-    `formulas`: {changes in words: function of a level sequence}. The key () has the metric itself,
-    other keys have metrics of the same name.
+    `formulas`: {changes in words: function of a level sequence}. The function of the key () is the
+    metric itself; those of other keys are other metrics that have the same name.
     `is_precision`: whether the metric is a mean of precisions at the ranks of positives, such as
     AP.
     """
@@ -145,10 +146,11 @@ def by_other_lists(
         for changes, formula in formulas.items()
     }
     # A truncated list is tried for means of precisions only: there the missing positives count as
-    # 0, while conventions for other metrics differ. Shorter lists are not truncated; a list has all
-    # queries but its own, hence − 1.
+    # 0, while conventions for other metrics differ. A list has all queries but
+    # its own, hence − 1; lists of up to TREC_DEPTH items are not truncated.
     if is_precision and test.query.sum() - 1 > TREC_DEPTH:
         by_lists[(CUT_SHORT,)] = _of_changed(formulas[()], cut_short)
+    # CENTRED changes the vectors and not the lists, so it needs a ranking of its own
     centred = {(*changes, CENTRED): formula for changes, formula in formulas.items()}
     found = among_themselves(test.query, test, embeddings, by_lists)
     return found | among_themselves(test.query, test, embeddings, centred, centred=True)

@@ -188,7 +188,7 @@ def smaller(
     given: EmbeddingSubmission, size: VectorSize, components: Components | None
 ) -> EmbeddingSubmission:
     """Return the submission with its vectors at another size. `components`: the principal
-    components, if the size is one of these."""
+    components, which a size of components (`is_rotated`) needs; other sizes ignore them."""
 
     def of_part(part: Embeddings) -> Embeddings:
         """The queries or the gallery with smaller vectors."""

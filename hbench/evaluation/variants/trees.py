@@ -159,14 +159,14 @@ def _shuffled(word: str) -> OtherTree:
     seed = int(text or "0")
 
     def paths(own: LabelTree) -> Labels:
-        """Return the paths (C, L) of the fine classes of a test's own tree after the
-        permutation."""
+        """Return the paths (C, L) of the fine classes after the permutation. `own`: the tree of a
+        test."""
         # permute in the order of the names, so that the numbering of classes does not matter.
         # `by_name`: the numbers of the classes, sorted by name
         by_name = np.argsort(np.array(own.names[-1], dtype=str))
         if NO_CLASS in own.names[-1]:  # distractors stay without a class
             by_name = by_name[by_name != own.names[-1].index(NO_CLASS)]
-        # (C,): the class whose path each class gets
+        # (C,): the class whose path, down to the finest node, each class gets
         place = np.arange(len(own.names[-1]))
         place[by_name] = by_name[np.random.default_rng(seed).permutation(len(by_name))]
         # row c is the path of class c, since every fine class has one path
@@ -288,6 +288,8 @@ def _views(
         of_tree = _conditions_under(conditions, tree.levels(test.tree))
         asked = of_items[test.query]
         ranked = of_items[test.gallery]
+        # protocols of released evaluators drop the item ranked last, unless the queries are the
+        # gallery (`all_pairs`)
         scorers = scorers_of(of_tree, asked, all_pairs=np.array_equal(test.query, test.gallery))
         view = View.of_labels(ranker, (asked, ranked), scorers, conditions.ties)
         # this text tells kept blocks of different trees apart: two trees may have equal metrics

@@ -269,7 +269,8 @@ def _write_pictures(audit: Audit, sections: list[Section], folder: Path) -> NDAr
 
 def _pages(audit: Audit, places: NDArray[np.int32]) -> Pages:
     """Make the renderer of the page, with the variables that its templates share. `places` (N,) is
-    the place of each item's picture on the sheets, −1 without one."""
+    the place of each item's picture on the sheets; −1 for an item without a picture, for which the
+    templates get None."""
     levels = audit.pool.manifest.levels
     # the browser stores decisions under this fingerprint of the content, so that the decisions of
     # another audit, whose page had the same address, are not taken for decisions of this audit

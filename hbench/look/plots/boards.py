@@ -129,8 +129,8 @@ def draw_time(board: Leaderboard, metric: str) -> Drawing:
     """Draw every row that has a year by its year, with a line of the best score so far. Rows that
     set a record are numbered and named."""
     key = board.key(metric)
-    # rows that print the same result share one point; rows that are not ranked by the metric cannot
-    # set a record
+    # rows that print the same result share one point; rows that are not ranked by the metric are
+    # left out, since they cannot set a record
     rows = [
         row
         for row in map(as_one, joined(board.rows))

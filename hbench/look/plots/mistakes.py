@@ -99,10 +99,11 @@ def of_document(name: str, document: Document, distances: NDArray[np.float64] | 
 def draw_mistakes(
     names: Sequence[str], found: Sequence[Rows], levels: Sequence[str], about: str
 ) -> Drawing:
-    """Draw a stacked bar per run and row: the shares of queries whose result has each level.
+    """Draw a stacked bar per run and result: the shares of queries whose result has each level.
 
-    `names` are the runs; `found` holds, for each run, the counts (L + 1,) by level of every row;
-    `levels` are the names of the levels, coarse to fine; `about` is the small print.
+    `names` are the runs; `found` holds, for each run, {result, such as "rank 1": the counts
+    (L + 1,) of queries by the level of that result}; `levels` are the names of the levels, coarse
+    to fine; `about` is the small print.
     """
     several = len(found) > 1
     # the height of a group's heading, in heights of a bar; a single run needs no headings
@@ -113,7 +114,7 @@ def draw_mistakes(
     words = [_in_legend(level, mark, name) for level, mark, name in legend]
 
     def paint(figure: Figure) -> None:
-        """Draw a bar for every run and rank. Its parts are the levels that the result shares with
+        """Draw a bar for every run and result. Its parts are the levels that the result shares with
         the query."""
         from matplotlib.patches import Patch
 
@@ -220,6 +221,8 @@ def _draw(request: PlotRequest) -> Drawing:
     # reports already hold counts by level; embeddings have to be ranked
     if all(file.endswith(".json") for file in request.files):
         runs = runs_of(request.files, request.names)
+        # the distance of each query's first wrong result is in the table of values by query, which
+        # is a file beside the report
         found = [of_document(run.name, run.document, _distances(run.by_query)) for run in runs]
         names = [run.name for run in runs]
         first = runs[0].document

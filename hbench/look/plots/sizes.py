@@ -106,8 +106,8 @@ def draw_sizes(signature: str, sizes: Sequence[SizeScores], metrics: Sequence[st
 
 
 def draw_metric(panel: Axes, metric: str, sizes: Sequence[SizeScores], color: str) -> None:
-    """Draw the marks of one metric and its line: the best value with this number of bytes or
-    fewer."""
+    """Draw the marks of one metric, whose kinds tell the bits of a coordinate, and its line: the
+    best value with this number of bytes or fewer."""
     scored = sorted(
         (size.bytes, size.scores[metric], size.bits) for size in sizes if metric in size.scores
     )

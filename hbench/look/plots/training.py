@@ -165,8 +165,8 @@ def draw_training(logs: Sequence[TrainingLog], metrics: Sequence[str]) -> Drawin
 def _paint_losses(panel: Axes, logs: Sequence[TrainingLog], terms: Sequence[str]) -> None:
     """Draw the losses of the runs with these terms or, for a single run, all its terms. A run has
     the same colour as in the panel of scores."""
-    # a single run shows its terms, too, in thinner lines than their sum, and has a single panel. Of
-    # several runs only the total losses are drawn, a line per run, if it has this panel's terms
+    # A single run has a single panel, which shows its terms, too, in thinner lines than their sum.
+    # Of several runs only the total losses are drawn, each in the panel of the run's terms.
     lines = [(log.name, log.loss) for log in logs]
     if len(logs) == 1 and len(logs[0].terms) > 1:
         lines = [("loss", logs[0].loss), *logs[0].terms.items()]

@@ -97,7 +97,7 @@ def draw_tree(
         """Draw all levels side by side, coarse to fine from left to right. The boxes of a level are
         stacked downwards, so the vertical axis counts items from the top."""
         panel = figure.subplots()
-        borders = _borders(tree, sizes)  # (L + 1,): a level is between two of them
+        borders = _borders(tree, sizes)  # (L + 1,): level l is between borders l and l + 1
         for level, (own, colors) in enumerate(zip(sizes, fills, strict=True)):
             _paint_level(panel, tree.names[level], own, colors, borders[level : level + 2])
         panel.set_xlim(0, borders[-1])
@@ -165,7 +165,8 @@ def _borders(tree: LabelTree, sizes: Sequence[NDArray[np.int64]]) -> Floats:
         widths = [text_width(short(names[node], 18)) for node in readable]
         # a level with hardly any readable name needs only the width of its head
         seen = items[readable].sum() >= 0.1 * items.sum()
-        wishes.append(max(HEAD, float(np.quantile(widths, 0.9)) + 1.5 if seen else HEAD))
+        wish = float(np.quantile(widths, 0.9)) + 1.5 if seen else HEAD  # 1.5 ems beside the name
+        wishes.append(max(HEAD, wish))
     ends: Floats = np.concatenate([[0.0], np.cumsum(wishes)]) / sum(wishes)
     return ends
 

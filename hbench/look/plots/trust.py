@@ -84,8 +84,9 @@ def _point(outcome: Any) -> NDArray[np.float64]:
 
 
 def draw_trust(curves: Sequence[TrustCurve]) -> Drawing:
-    """Draw a line for each curve, with a dot at the threshold chosen for its target (no dot if
-    nothing is answered there) and a cross at the fixed thresholds.
+    """Draw a line for each curve, with a dot at the threshold chosen for its target, the share of
+    answers that should be right (no dot if nothing is answered there), and a cross at the fixed
+    thresholds.
 
     A curve's `line` (P, 2), `chosen` and `fixed` (2,) hold coverage and risk as shares in [0, 1].
     The fixed thresholds are used together, one for each level: .8 at the finest, .6 above it, and

@@ -62,7 +62,7 @@ def name_tables(runs: Sequence[ReportedRun], by: str) -> list[DepthTable]:
         columns = [NameColumn(name, name) for name in (by, *SHOWN_METRICS) if name in names]
         columns = list(dict.fromkeys(columns))  # `by` may be among the shown ones
 
-    # each depth is a test in the reports
+    # if names are the queries, a report has a test for each depth of the tree
     return [
         _table_of_depth(test, valued, tuple(columns), by) for test in valued[0].document.by_test
     ]

@@ -99,8 +99,8 @@ def glimpses_of(chapters: list[Chapter], depth: int) -> list[Chapter]:
     def shortened(strip: Strip) -> Strip:
         """Return the strip with only the first run's row, cut to the first results."""
         row = strip.rows[0]
-        # `row.shown` has the listed results, then the first right one if it comes later
-        # the first result of the query's own finest class; None if the strip shows none
+        # `row.shown` has the listed results, then the first right one if it comes later. `right` is
+        # the first result of the query's own finest class, None if the strip shows none.
         right = next((hit for hit in row.shown if hit.level == depth), None)
         late = right if right is not None and right.rank > GLIMPSE else None
         return strip._replace(rows=[row._replace(hits=row.hits[:GLIMPSE], right=late)])

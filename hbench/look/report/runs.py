@@ -220,8 +220,8 @@ def _has_names_as_queries(path: Path) -> bool:
 
 
 def _refuse_other_dataset(document: Document, named: Sequence[ReportedRun]) -> None:
-    """Raise ComparisonError if a run of `named`, whose queries are names, was evaluated on another
-    dataset than the document's."""
+    """Raise ComparisonError if one of the runs in `named`, whose queries are names and not items,
+    was evaluated on another dataset than the document's."""
     for run in named:
         if run.document.dataset_digest != document.dataset_digest:
             raise ComparisonError(
@@ -446,6 +446,7 @@ def _curve(
     rows = trace_queries(
         job, lambda sequence: precision_by_recall(sequence, conditions.relevance), BINS
     )
+    # the last argument: the unit of each query, such as its class, over which intervals are taken
     return mean_curve(
         name, rows, units_of(queries_of(name, manifest).take(sample), conditions.unit)
     )

@@ -107,8 +107,8 @@ def script_of(view: BoardView) -> dict[str, Any]:
     """
     keys = [metric.key for metric in view.metrics]
     # The page shows the results ranked by the leaderboard's metric, and the data name a result by
-    # its line there, from 0. By every metric, `rank` groups the same row objects into results, so
-    # the identity of the first row identifies the result
+    # its line there, from 0. `rank` joins the same row objects into a result whatever the metric,
+    # so the identity of a result's first row identifies the result.
     line_of = {
         id(standing.rows[0]): line
         for line, standing in enumerate(rank(view.board, view.board.metric))

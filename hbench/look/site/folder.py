@@ -91,7 +91,8 @@ def downloads_of(board: Leaderboard) -> dict[str, str]:
     """Return the text of a leaderboard in every format, by the suffix of the file. Rows are sorted
     by the leaderboard's metric, best first."""
     standings = rank(board, board.metric)
-    # the cells of the tables that LaTeX and Markdown have in common
+    # the cells of the tables that LaTeX and Markdown have in common; `levels_of_one_test` is empty
+    # if the levels are not all scored on one test
     content = export.table(standings, board.metrics, board.citations, board.levels_of_one_test)
     title = export.title(board)
     return {

@@ -60,7 +60,7 @@ def sheet_by_name(
         examined: the items, of a dataset with a single test.
         nodes: the vectors of nodes.
         choice: how the nodes to show are chosen.
-        model: the name of the items' file.
+        model: what the strips call the model: the name of the file of the items' vectors.
         by: the metric by which nodes are chosen.
         k: the number of first results.
     """
@@ -70,6 +70,7 @@ def sheet_by_name(
     tests, conditions, _ = asked_by_name(examined, nodes, by)
     ranked = [_rank_gallery(test, manifest, conditions, k) for test in tests]
 
+    # `_places`: the depth of each chosen node, and its row there
     strips = [
         _strip(manifest, depth, row, model=model, by=by)
         for depth, row in _places(ranked, _choose_nodes(ranked, choice, by))
@@ -136,6 +137,7 @@ def _choose_nodes(ranked: list[RankedNodes], choice: Choice, by: str) -> Queries
     # (n,): higher is better
     values = goodness(by, np.concatenate([depth.values for depth in ranked]))
     if way == "severe":
+        # (n,): the level of each node's first result
         first_level = np.concatenate([depth.first_level for depth in ranked])
         return most_severe_first(values, first_level)[:value]
     return worst_first(-values if way == "best" else values)[:value]

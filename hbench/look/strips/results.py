@@ -246,13 +246,13 @@ def _results_by_name(
         examined: the examined files. Raises UsageError if there are several.
         choice: how the nodes to show are chosen.
         vectors: the vectors of nodes.
-        by: the metric.
+        by: the metric by which nodes are chosen.
         k: the number of first results.
     """
     if len(examined) > 1:
         raise UsageError("names are shown for one file", found=f"{len(examined)} files")
     data = examined[0].data
-    # names are asked for every test of a dataset, so keep only this one
+    # `sheet_by_name` takes a dataset with a single test
     one = replace(examined[0], data=replace(data, tests={test: data.tests[test]}))
     return Results(sheet_by_name(one, vectors, choice, model=names[0], by=by, k=k))
 
@@ -291,8 +291,9 @@ def _results(
     positions = np.flatnonzero(manifest.query).tolist()
 
     def row(model: int, place: int, query: int) -> StripRow:
-        """Make the row of a query by a model. `place` is the query's row in the model's lists,
-        which have only the chosen queries; `query` is its position among all queries."""
+        """Make the row of a query by a model, with its first k results (`hits`) and, if it comes
+        later, the first right one (`right`). `place` is the query's row in the model's lists, which
+        have only the chosen queries; `query` is its position among all queries."""
         return StripRow(
             name=names[model],
             hits=hits_of(manifest, tops[model], place, positions[query]),

@@ -206,7 +206,7 @@ class RamboClasses(nn.Module):
         """Set the constants of the loss.
 
         Args:
-            lam: the strength of the black-box gradient, for ranks divided by n.
+            lam: the strength of the black-box gradient, for ranks divided by the length of a list.
             margin: between positives and others.
             memory: how many past batches are kept, whose examples count, too.
             joint: c, the weight of the AP of all classes in one list.
@@ -222,6 +222,7 @@ class RamboClasses(nn.Module):
         self.joint = joint
         self.smoothing = smoothing
         self.shift = score_margin(margin) if shift is None else shift
+        # a list is of one class; its items are the examples, to which dim=1 joins those of the past
         self.memory = ScoreMemory(memory, dim=1)
 
     @uncompiled

@@ -239,7 +239,8 @@ def read_torch(path: Path, ids: Path | None) -> Stored:
     held = by_name(content)  # from the name of each entry to a tensor or another value
     # the name, shape and kind of each entry, by which vectors and ids are found
     parts = [held_part(name, part) for name, part in held.items()]
-    # one vector under each id; sparse tensors are refused below
+    # no entry has a name for vectors or ids, and each is one vector, whose id is its name; sparse
+    # tensors are refused below
     if (
         not named(parts, (*words.VECTORS, *words.SURE_IDS))
         and are_all_vectors(parts)
@@ -343,10 +344,9 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
         raise SubmissionError(f"{path} does not exist", expected="an embedding file")
     if path.is_dir():
         return _folder_reader(path)(path, ids)
-    # `suffix_of` is .csv for .csv.gz, too, so compressed tables are read; an empty one fails below
-    if suffix_of(path) in TEXTS and path.stat().st_size:
-        return _tabular(path, ids, TEXTS[suffix_of(path)])
-    if path.suffix.lower() not in {**READERS, **TEXTS}:
+    # `suffix_of` is .csv for .csv.gz, too, as compressed tables are read
+    text_suffix = suffix_of(path)
+    if text_suffix not in TEXTS and path.suffix.lower() not in READERS:
         raise foreign(path) or UsageError(
             f"{path} is not an embedding file by its suffix",
             expected=", ".join((*READERS, *TEXTS)),
@@ -354,6 +354,8 @@ def open_stored(path: Path, ids: Path | None) -> Stored:
         )
     if path.stat().st_size == 0:
         raise SubmissionError(f"{path} is empty", expected="ids and vectors", found="0 bytes")
+    if text_suffix in TEXTS:
+        return _tabular(path, ids, TEXTS[text_suffix])
 
     return READERS[path.suffix.lower()](path, ids)
 

@@ -64,8 +64,8 @@ def doubt_of_labels(test: Manifest, given: Embeddings) -> Iterator[str]:
 def odd_share(
     vectors: NDArray[np.floating], rows: NDArray[np.int64], classes: NDArray[np.integer]
 ) -> float:
-    """The share of the variance between classes that is in odd directions. For honest vectors it is
-    next to 0.
+    """The share of the variance between classes that is in odd directions. It is next to 0 unless
+    labels were mixed into the vectors.
 
     A direction is odd if its ratio of the variance between classes to that within classes is more
     than ODD_RATIO times the ratio of all directions together.

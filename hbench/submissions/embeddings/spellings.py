@@ -128,12 +128,12 @@ def _pairs_by_first_rewriting(
     None if no rewriting does.
 
     The first of the `rewritings` is taken that makes the given share of the sample equal to one of
-    the `others`. The sample has wanted ids and `others` unknown ones; if `mirrored`, it is the
-    other way round."""
+    the `others`. The sample has wanted ids and `others` unknown ones; if `mirrored`, the
+    sample has unknown ids and `others` wanted ones."""
     if not others:
         return None
     for rewriting in rewritings:
-        # at HALF, a name may have several partners, such as the 1.jpg of many folders
+        # only at HALF may a name have several partners, such as the 1.jpg of many folders
         pairs = _pairs_that_meet(
             sample, others, rewriting, mirrored=mirrored, only_one=share == NEARLY_ALL
         )
@@ -215,14 +215,14 @@ def _pairs_below_folders(
     sample: Sequence[str], others: Sequence[str], spelling: Spelling, *, mirrored: bool
 ) -> list[tuple[str, str]]:
     """The pairs (unknown, wanted) in which one path is the other without some leading folders, once
-    both are rewritten by `spelling`. `mirrored`: whether the sample has unknown names and `others`
-    wanted ones, else it is the other way round."""
+    both are rewritten by `spelling`. `mirrored`: the sample has unknown names and `others` wanted
+    ones; if not, the sample has wanted names and `others` unknown ones."""
     # from the rewritten name, and from each end of it (b/c and c for a/b/c), to the original name
     whole = {spelling(name): name for name in others}
     ends = {end: name for path, name in whole.items() for end in _ends_of(path)}
     met = []
     for name in sample:
-        path = spelling(name)  # is it the end of another path, or is another path its end?
+        path = spelling(name)  # it may be the end of another path, or have one as its own end
         other = ends.get(path) or next(filter(None, map(whole.get, _ends_of(path))), None)
         if other is not None:
             met.append((name, other) if mirrored else (other, name))

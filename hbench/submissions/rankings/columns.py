@@ -233,12 +233,12 @@ def _read_text_lists(path: Path, text: TextTable, roles: Roles) -> Lines:
 
     No cell counts as missing, so "NA" is an id. A list may be empty.
     """
-    table = text.texts(text.dialect.rows[0])  # by the names in the header
+    table = text.texts(text.dialect.rows[0])  # the first row is the header, with the columns' names
     cells = table[roles.items].combine_chunks()
-    lists, said = _split_cells(cells)
+    lists, how = _split_cells(cells)
     if text.encoding:
-        said += f", in {text.encoding}"
-    form = f"lists of items under {roles.said}{said}"
+        how += f", in {text.encoding}"
+    form = f"lists of items under {roles.said}{how}"
     # Lists have no column of scores, so `value` names none: `_lines_of_lists` expects there, in
     # words, how the table was understood.
     return _lines_of_lists(
@@ -379,13 +379,15 @@ def _is_list_of_names(kind: Any) -> bool:
 
 def _read_parquet_lists(path: Path, roles: Roles) -> Lines:
     """The lines of a parquet file with a query and its list in each row. `roles` says which columns
-    hold the queries and the lists. Raises SubmissionError for a row without a query."""
+    hold the queries and the lists. Raises SubmissionError for a row without a query; a row without
+    a list has no results."""
     table = _table(path, [roles.query, roles.items])
     if table[roles.query].null_count:
-        raise SubmissionError(f"{path} has rows without a query or an item")
+        raise SubmissionError(f"{path} has rows without a query")
     queries = texts_of(table[roles.query], str(path))
     lists = table[roles.items].combine_chunks()
     kind = pa.large_list(pa.large_string())
+    # lists are ordered by nothing but their places, which `value` says in words
     return _lines_of_lists(
         path, queries, lists.cast(kind), replace(roles, value=f"lists of items under {roles.said}")
     )

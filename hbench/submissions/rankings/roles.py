@@ -71,9 +71,9 @@ def roles_of_rows(names: Sequence[str], texts: Sequence[str]) -> Roles | None:
     None for any other table. `names` are all columns, `texts` those that hold texts."""
     query = first_of(names, words.QUERIES)
     value, order = _column_that_orders(names)
-    others = [name for name in texts if name not in (query, value) and not _is_index(name)]
+    candidates = [name for name in texts if name not in (query, value) and not _is_index(name)]
     # if no column has a usual name for items, the only other column of texts is taken
-    item = first_of(names, words.RETRIEVED) or (others[0] if len(others) == 1 else "")
+    item = first_of(names, words.RETRIEVED) or (candidates[0] if len(candidates) == 1 else "")
     if not (query and item and value):
         return None
 
@@ -121,9 +121,9 @@ def roles_of_lists(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Role
         if folded(name) not in words.VECTORS and has_several(place)
     ]
     named = [place for place, name in enumerate(header) if folded(name) in words.LISTS]
-    # The lists are in a column with a usual name that holds several names in some cell; if there is
-    # none, in any column that does so. A file headed id,images (`is_usual`) is a ranking even if
-    # every list has one item only.
+    # A column may have the lists if some cell holds several names (`several`). Of these columns,
+    # those with a usual name (`named`) are preferred. A file headed id,images (`is_usual`) is a
+    # ranking even if every list has one item only, so the name of its column suffices.
     is_usual = [folded(name) for name in header if not _is_index(name)][:2] == USUAL
     sure = named if is_usual else [place for place in several if place in named]
     of_lists = sure or several

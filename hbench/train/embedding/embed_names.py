@@ -64,8 +64,8 @@ def embed_names(
             Default: "a photo of {}".
         other_names: a table of further names, with the columns node (a name or path), name and,
             optionally, language. A node's vector is the mean over its own name and these.
-        language: use only `other_names` in this language, which replace a node's own name if it has
-            any.
+        language: use only `other_names` in this language. If a node has any of these, they replace
+            its own name.
         weights: "pretrained" (default) or "random".
         batch: nodes at a time.
         device: a torch device. Default: "auto", a GPU if there is one.
@@ -88,7 +88,7 @@ def embed_names(
         raise UsageError("a language is one of other names", fix="give a table of other names")
 
     tree = items_of(dataset if isinstance(dataset, Dataset) else load(dataset), split).tree
-    named = _paths_of_names(tree, other_names, language)  # the paths of every node
+    named = _paths_of_names(tree, other_names, language)  # for each node, a path per name
     texts_to_vectors = _text_tower(model, weights, chosen_device(device))
     vectors = _vectors(texts_to_vectors, named, sentences, batch=batch, on_progress=on_progress)
     embeddings.write(

@@ -91,8 +91,8 @@ def _about(model: Embedder) -> dict[str, str]:
     """Collect the file's metadata for its users: how to prepare images, and what the model takes
     and returns.
 
-    If a model has its own transform, the transform's name in the model's identity replaces the
-    settings of images other than the size.
+    If a model has its own transform, the settings of images other than the size do not apply. In
+    their place, the file has the model's identity, a text that includes the transform.
     """
     images: dict[str, Any] = model.images.model_dump(mode="json")
     kept = ("size", "resize", "test_fit", "interpolation")

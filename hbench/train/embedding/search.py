@@ -88,6 +88,8 @@ def search(model: Embedder, pictures: Sequence[Path], gallery: SearchedItems, *,
         )
     # a function that returns the picture of an item of the gallery, or of one of `pictures`
     opened = _picture_of(gallery.manifest, dict(zip(map(str, pictures), images, strict=True)))
+    # Each hit is framed by the levels that it shares with the first hit. `gallery.rows` has the
+    # items of the gallery; the manifest may have others, too.
     caption = (
         f"{gallery.name}: {len(gallery.rows):,} items; framed by what they share with the first"
     )

@@ -155,8 +155,8 @@ def hierarchical(labels: NDArray[np.int32], settings: Sampler, rng: np.random.Ge
 
 
 def _wide_enough(coarse: Sequence[Rows], width: int, m: int) -> list[Rows]:
-    """Select the coarse classes with at least `width` fine ones, as many as half a batch needs.
-    Raises ConfigError for fewer than GROUPS of them.
+    """Select the coarse classes with at least `width` fine ones, the number that a batch takes of
+    each of its GROUPS coarse classes. Raises ConfigError for fewer than GROUPS of them.
 
     `coarse`: for each coarse class the indices of its fine classes. `m`: images of each fine class.
     """

@@ -52,6 +52,7 @@ def build_backbone(
     """
     from_file = weights not in {PRETRAINED, RANDOM}
     if is_own_code(name):
+        # the user's code makes the net and its weights; `pools` is only checked, below
         backbone = net_of_a_file(OwnCode.parse(name))
     else:
         build, rest = source_of(name)

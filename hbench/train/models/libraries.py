@@ -93,6 +93,7 @@ def timm_backbone(name: str, weights: str, pools: bool) -> Backbone:
     # raise at once if the hub cannot be reached: its own library would try for a minute
     if weights == PRETRAINED and (repository := _timm_repository(name)):
         refuse_without_hub(repository, f"timm:{name}")
+    # for the error if the weights cannot be fetched: where a user can put them
     where = "the Hugging Face cache (HF_HOME), or name a file of weights instead"
     net = with_fetched_weights(create, f"timm:{name}", where) if weights == PRETRAINED else create()
     config = resolve_model_data_config(net)

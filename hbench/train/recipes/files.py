@@ -55,7 +55,7 @@ def resolve(name_or_file: str, changes: Sequence[str] = ()) -> Recipe:
     before = values  # not changed below: merge_tables returns a new table
     for change in changes:
         values = merge_tables(values, parse_change(change))
-    # with other losses the recipe does not reproduce the published row any more
+    # with other losses the recipe does not reproduce the published row (`aim`) any more
     values = _without_aim_of_other_losses(values, before)
     source = name_or_file + "".join(f" --set {change}" for change in changes)
     try:

@@ -70,6 +70,7 @@ def unfold(graph: ClassGraph[NodeId]) -> NameTable:
     tops = list(acyclic.successors(roots[0])) if len(roots) == 1 else roots
     # the number of levels: a path has one node more than edges, but a single root is no level
     refuse_depth(nx.dag_longest_path_length(acyclic) + (len(roots) != 1))
+    # {names on a path, without empty names at the end: how many paths have them}
     rows = Counter(stripped(map(names.__getitem__, path)) for path in _paths(acyclic, tops))
     at_top = tuple(names[root] for root in roots)
     # its kind, level, node, all nodes concerned, and number of items, which is unknown here
@@ -161,8 +162,9 @@ def _siblings_apart(
     graph: ClassGraph[NodeId], names: dict[NodeId, str], ends: dict[NodeId, tuple[str, str]]
 ) -> dict[NodeId, str]:
     """Make the names of siblings unique, by appending the first and last leaf below an inner node:
-    "(A … B)". `ends` has the names of these leaves for each node. Raises TreeError for two leaves
-    with the same name and parent, which cannot be distinguished.
+    "(A … B)". `ends` has the names of these leaves for each node. Nodes without a name ("") are
+    left as they are. Raises TreeError for two leaves with the same name and parent, which cannot be
+    distinguished.
     """
     apart = dict(names)
     for parent in graph:

@@ -131,9 +131,10 @@ def _candidates(
     """Return a function that yields the candidates of a card: images that may become examples of
     one of its classes. The lists of images are read once, for all cards.
 
-    The first image of each landmark comes first, the card's classes in turn; the landmarks' other
-    images follow. Only landmarks with the status "kept", which have one class, are used: images of
-    an ambiguous landmark may show another of its classes.
+    The first images of all landmarks come first: one of each of the card's classes, then a second
+    of each, and so on. The landmarks' other images follow in the same way. Only landmarks with the
+    status "kept", which have one class, are used: images of an ambiguous landmark may show another
+    of its classes.
     """
     # (split, landmark id) -> ids of the landmark's images
     images = _images(raw, selection)

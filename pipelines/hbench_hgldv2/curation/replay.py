@@ -172,6 +172,7 @@ def _split_group(decision: ops.Split, world: World) -> Iterable[tuple[str, Label
         if part == ops.REST:
             continue
         for label in part:
+            # a label that is not in the group is left where it is, and `expects` adds a conflict
             if world.expects(decision.id, label, decision.group, members):
                 taken.add(label)
                 yield label, in_group(target)

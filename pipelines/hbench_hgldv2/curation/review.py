@@ -30,7 +30,7 @@ from hbench_hgldv2.grouping import cluster, encode, taxonomy
 from hbench_hgldv2.grouping.fit import Clustered
 from hbench_hgldv2.labels import clean, own_table, released
 from hbench_hgldv2.labels.clean import CleanedLandmark
-from hbench_hgldv2.labels.kinds import LANDMARK_KINDS, OWN_KINDS, offered
+from hbench_hgldv2.labels.kinds import LANDMARK_KINDS, OWN_KINDS, usual_kinds_first
 from hbench_hgldv2.labels.label import Label, digest, partition_digest
 
 PAGE = Path(__file__).with_name("page")
@@ -253,7 +253,7 @@ def page(
 
 def content(material: Material, made_with: Inputs) -> dict[str, Any]:
     """Collect the page's data: the labels in the order of the clusters, and the state after the
-    existing decisions.
+    existing decisions. A kind is natural or human-made, or the curator's own word for a group.
 
     `made_with` has the settings of the embeddings and clusters on this page.
     """
@@ -278,12 +278,12 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
             for rank, row in enumerate(material.clustered)
         ],
         "cluster_names": [name for _, name in names_of_clusters],
-        "known_kinds": dict(material.known_kinds),
-        "kind_names": _kind_names(material),
-        "counted": material.counted,
+        "known_kinds": dict(material.known_kinds),  # group -> kind, of names to suggest
+        "kind_names": _kind_names(material),  # those to choose from
+        "counted": material.counted,  # what a label's number counts: landmarks, or items
         "pictures": dict(material.examples),
         "places": _places(curation),
-        "kinds": dict(curation.kinds),
+        "kinds": dict(curation.kinds),  # group -> kind, after the decisions
         "other": {"name": material.other, "places": _places(other), "kinds": dict(other.kinds)}
         if material.other
         else None,
@@ -295,14 +295,15 @@ def content(material: Material, made_with: Inputs) -> dict[str, Any]:
 
 def _kind_names(material: Material) -> list[str]:
     """List the kinds that a curator can choose from: those of the groups in the file of names and
-    of both reviewers' groups; the usual kinds are added unless only other kinds are in use."""
+    of both reviewers' groups. The usual kinds are added, except where these groups have kinds and
+    none of them is usual."""
     kinds = [
         *material.known_kinds.values(),
         *kinds_named(material.decisions),
         *kinds_named(material.other_decisions),
     ]
     # a group in the file of names may have no kind, that is ""
-    return list(offered(filter(None, kinds), material.usual_kinds))
+    return list(usual_kinds_first(filter(None, kinds), material.usual_kinds))
 
 
 def _entry(rank: int, label: Label, row: Clustered, material: Material) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import jinja2
 
 from hbench_hgldv2.dataset.landmarks import Sourced, by_source, labelled
 from hbench_hgldv2.grouping import quality
-from hbench_hgldv2.labels.kinds import offered
+from hbench_hgldv2.labels.kinds import usual_kinds_first
 
 SMALLEST = 17  # landmarks of the smallest super-category of the release
 CARD = Path(__file__).with_name("card.md.jinja")
@@ -71,5 +71,5 @@ def card(
         reasons=REASONS,
         imbalance={name: imbalance(sizes.values()) for name, sizes in groups.items() if sizes},
         # each kind with its number of super-categories: the usual kinds first, then others in use
-        of_kind=[(kind, of_kind[kind]) for kind in offered(sorted(of_kind))],
+        of_kind=[(kind, of_kind[kind]) for kind in usual_kinds_first(sorted(of_kind))],
     )

@@ -22,7 +22,7 @@ from hbench.core.files import replacing
 from hbench.datasets.benchmarks import gldv2
 from hbench_hgldv2.artefact import open_table
 from hbench_hgldv2.dataset.assemble import file_of
-from hbench_hgldv2.labels.kinds import offered
+from hbench_hgldv2.labels.kinds import usual_kinds_first
 from hbench_hgldv2.labels.label import SPLITS, Split
 from hbench_hgldv2.labels.released import Released, read
 
@@ -123,7 +123,7 @@ def counts_of_hierarchy(
         kinds |= {row.hierarchical_label: row.natural_or_human_made for row in labelled[split]}
     # each kind once: first the usual ones, also those without a super-category, then others in use
     numbers = {"super-categories": len(kinds)} | {
-        kind: list(kinds.values()).count(kind) for kind in offered(sorted(kinds.values()))
+        kind: list(kinds.values()).count(kind) for kind in usual_kinds_first(sorted(kinds.values()))
     }
 
     for split, rows in labelled.items():
@@ -195,7 +195,10 @@ def _landmarks(axes: Axes, splits: Mapping[str, Sequence[Released]]) -> None:
 
     for number, (split, size) in enumerate(sizes.items()):
         shift = (number - (len(sizes) - 1) / 2) * width  # of the split's bars from their ticks
-        for kind, colour in zip(offered(sorted(kinds.values())), itertools.cycle(COLOURS)):
+        # each kind once, with a colour of its own
+        for kind, colour in zip(
+            usual_kinds_first(sorted(kinds.values())), itertools.cycle(COLOURS)
+        ):
             # the positions of the super-categories of this kind; a kind has a colour, a split an
             # opacity
             at = np.asarray([place for place, name in enumerate(names) if kinds[name] == kind], int)

@@ -75,15 +75,15 @@ def run(
     # of its weights
     name = f"{kind}:{local.name}" if local.name and local.exists() else encoder
     inputs = [work / "labels.csv", *([names] if names else [])]
-    # the files of a local encoder's weights; empty for an encoder that is downloaded
+    # the files of a local encoder's weights; empty for "tfidf", or if they are downloaded
     weights = _weights_of(local)
     identity = digest(weights) if weights else ""
     record = made_by("encode", inputs, {"encoder": name, "prompt": prompt, "weights": identity})
     if is_done(record, work / "embeddings.npz"):
         return
 
-    # group names are encoded as labels without landmarks, whose ids have the prefix GROUP, so that
-    # the review page can suggest the nearest groups
+    # the group names in the file `names` are encoded as labels without landmarks, whose ids have
+    # the prefix GROUP, so that the review page can suggest the nearest groups
     groups = (
         Label(class_id=GROUP + name, label=name, n_train=0, n_index=0, n_ambiguous=0, examples=())
         for name in kinds_in(names)

@@ -82,7 +82,8 @@ def run(
     \b
     hbench hgldv2 taxonomy --contact you@example.org
     """
-    # the command that errors advise; they append the option that is missing
+    # `rate`: requests per second, at most. `command` is what errors advise; they append the option
+    # that is missing
     command = shlex.join(["hbench", "hgldv2", "--work", f"{work}", "taxonomy"])
     with opened(
         work, command=command, contact=contact, offline=offline, rate=rate, cache=cache
@@ -313,8 +314,9 @@ def _graph_of_specific_classes(
     """Make the graph of child → parent edges without the classes that are too general (STOP). Each
     edge left out is added to `removed`.
 
-    `parents` maps a class to its direct superclasses. The classes in `landmarks` are always nodes:
-    a general class with landmarks of its own stays as a node without edges.
+    `parents` maps a class to its direct superclasses; `landmarks` maps a class to the number of its
+    own landmarks. The classes in `landmarks` are always nodes: a general class with landmarks of
+    its own stays as a node without edges.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(sorted(landmarks))

@@ -1,7 +1,7 @@
 """Defines the kinds of groups. Kinds are the level above the groups; curators may choose any words
 for them. In H-GLDv2 they are human-made and natural.
 
->>> offered(["raptor", "songbird", "raptor"]), offered(["natural"])
+>>> usual_kinds_first(["raptor", "songbird", "raptor"]), usual_kinds_first(["natural"])
 (('raptor', 'songbird'), ('human-made', 'natural'))
 >>> written_in_two_ways(["natural", "humanmade"])
 ('human-made', 'humanmade')
@@ -16,7 +16,9 @@ LANDMARK_KINDS = ("human-made", "natural")
 OWN_KINDS = ("all",)
 
 
-def offered(used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS) -> tuple[str, ...]:
+def usual_kinds_first(
+    used: Iterable[str], usual: Sequence[str] = LANDMARK_KINDS
+) -> tuple[str, ...]:
     """Return the kinds that a curator can choose from, each once: the usual kinds, and then other
     kinds in use, in their order. If kinds are in use, but no usual one, only these are returned."""
     distinct = dict.fromkeys(used)
@@ -30,10 +32,10 @@ def written_in_two_ways(used: Iterable[str]) -> tuple[str, str] | None:
     there are no two such kinds.
 
     `used` are the kinds of the groups, in any words of the curator. They are also compared with the
-    usual kinds ("human-made", "natural") that `offered` adds.
+    usual kinds ("human-made", "natural") that `usual_kinds_first` adds.
     """
     first: dict[str, str] = {}  # kind without these differences -> the first kind written so
-    for kind in offered(used):
+    for kind in usual_kinds_first(used):
         earlier = first.setdefault(re.sub(r"[\s_-]", "", kind).lower(), kind)
         if earlier != kind:
             return earlier, kind

@@ -41,7 +41,8 @@ def landmark_file(raw: Path, split: str) -> Path:
 
 def read_landmarks(path: Path, split: str) -> list[Landmark]:
     """Read the landmarks of {train,index}_label_to_category.csv (columns landmark_id and category).
-    Raises DataError for a file that cannot be read so."""
+    Raises DataError for a file that cannot be read so: `open_table` raises it in place of the
+    ValueError for a landmark_id that is no number."""
     with open_table(path) as lines:
         reader = csv.DictReader(lines)
         columns = reader.fieldnames or ()

@@ -115,7 +115,7 @@ def run(
     hbench hgldv2 scrape --demo
     """
     if demo:
-        # None: the option was left out
+        # options that choose landmarks or servers; None: the option was left out
         recorded_scrape.refuse_others(
             {
                 "--raw": raw,

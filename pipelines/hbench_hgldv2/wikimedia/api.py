@@ -127,6 +127,7 @@ def pages_of(
                 pages.setdefault(entry["from"], {})
             else:
                 redirected[entry["from"]] = entry["to"]
+        # a title that itself begins with the prefix of another wiki is no title of this one
         for entry in query.get("interwiki", ()):
             pages[entry["title"]] = {"invalid": True}
         for page in _listed(query.get("pages", ())):  # a continuation adds to pages seen before
@@ -303,7 +304,7 @@ def _entity(content: Mapping[str, Any]) -> facts.Entity:
         classes=tuple(classes),
         topics=tuple(best(claims.get(facts.MAIN_TOPIC, []))),
         parents=tuple(best(claims.get(facts.SUBCLASS_OF, []))),
-        n_classes=len(statements),
+        n_classes=len(statements),  # of all ranks, unlike `classes`
         preferred=any(statement.get("rank") == "preferred" for statement in statements),
         combines=bool(claims.get(facts.COMBINES)),
         revision=int(content.get("lastrevid", 0)),

@@ -242,11 +242,11 @@ def place_of(score: Number, buckets: Buckets) -> Number:
 
 @card_part
 def part_of(score: Number, buckets: Buckets) -> Number:
-    """Return the number of the part of a score. A bucket is cut into parts of equal width. However
-    numbers are rounded, a higher score never gets a later part.
-    """
+    """Return the number of the part of a score; parts count from the best score down. A bucket is
+    cut into parts of equal width, and `firsts` has the number of its first one. However numbers are
+    rounded, a higher score never gets a later part."""
     # unsigned places, here and below, so that numba adds no code for negative indices
-    place = place_of(score, buckets)
+    place = place_of(score, buckets)  # 3.25: a quarter into bucket 3
     bucket = uint32(place)
     first = buckets.firsts[bucket]
     parts = buckets.firsts[bucket + uint32(1)] - first
@@ -311,10 +311,10 @@ def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
 
     for column in range(row.begin + thread, row.end, threads):
         score = row.scores[column]
-        if score != -INFINITY:
+        if score != -INFINITY:  # −inf: the item is left out of the query's list
             cuda.atomic.add(table, part_of(score, buckets), 1)
     cuda.syncthreads()
-    sum_up_before(table, parts, row.sums)
+    sum_up_before(table, parts, row.sums)  # its last step is `syncthreads`
 
     # each positive goes to the next slot of its part: the start of the part advances to its end
     scores = slots.unsorted_scores[row.query]
@@ -333,9 +333,9 @@ def sort_positives(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
 
 @card_part
 def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
-    """Sort the positives of a query within their parts. In a short part, a thread per positive
-    counts how many positives come before its own. A long part is sorted by a single thread, that of
-    its first slot."""
+    """Sort the positives of a query within their parts: by score, and equal scores by the keys of
+    their codes. In a short part, a thread per positive counts how many positives come before its
+    own. A long part is sorted by a single thread, that of its first slot."""
     keys = row.ranges.keys
     query = row.query
     unsorted = Slotted(slots.unsorted_scores[query], slots.unsorted_codes[query], keys)
@@ -349,6 +349,8 @@ def order_parts(row: RankedQuery, buckets: Buckets, slots: Slots) -> None:
         last = uint32(buckets.table[part])
         if last - first <= SHORT:
             copy(unsorted, slot, ordered, place_among(unsorted, slot, first, last))
+        # other threads read a score of this part meanwhile, but only to find the part, which is
+        # that of each of its scores
         elif slot == first:
             sort_part(unsorted, int32(first), int32(last))
             for place in range(first, last):

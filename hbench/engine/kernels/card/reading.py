@@ -74,8 +74,9 @@ def read_lists(coded: Listed, meaning: Meaning, out: Listed) -> None:
     cuda.syncthreads()
 
     size = coded.sizes[query]
-    # `done`: how many items before `start` were removed, and how many are listed. Each thread takes
-    # some neighbouring items, and gets both numbers of the threads before it from running sums.
+    # `done`: how many items before `start` were removed, and how many are listed. In each turn, the
+    # block handles `at_once()` items, of which each thread takes some neighbouring ones. Running
+    # sums give it both numbers for the items that the threads before it take in this turn.
     done = Counted(int64(0), int64(0))
     for start in range(0, size, at_once()):
         span = span_from(start, size)

@@ -299,13 +299,14 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
     above = counted(request.counts, query.number, items.level + 1)
     for item in range(items.span.begin, items.span.end):
         if query.levels[item] > items.level:
-            # `item` − `exactly` items of higher levels come before this one
+            # of the `item` items before this one, `exactly` are of this level: the others are of
+            # higher levels, and already in `upper`
             upper.ranks[item - exactly] = query.ranks[item]
             upper.levels[item - exactly] = query.levels[item]
         else:
             exactly += 1
             # the item is among the first n items of both orders for each n ≥ position, and adds
-            # 1/n for each of these n up to `query.all`
+            # 1/n for each of these n up to `query.all`, the number of all positives
             position = max(int64(query.ranks[item]), above + exactly)
             if request.overlap and position <= query.all:
                 overlap += request.harmonic[query.all] - request.harmonic[position - 1]
@@ -314,8 +315,9 @@ def split(query: SummedQuery, items: Splitting, upper: Higher, request: CardRequ
 
 @card_part
 def write_sums(query: SummedQuery, level: Number, sums: Float64s, out: CardSums) -> None:
-    """Write the sums of one level (from 1): those up to R, the number of positives, those of the
-    whole list, and the intersections. The gain up to R is NaN, as no metric needs it.
+    """Write the sums of one level (from 1): those up to R, the number of its positives
+    (`query.size`), those of the whole list, and the intersections. The gain up to R is NaN, as no
+    metric needs it. `query.all`: the number of positives from the lowest level on.
 
     `sums` (6,): precision of the whole list, precision and hits up to R, gain, ASI of the level's
     binary labels, and what the level adds to the ASI of all levels.
